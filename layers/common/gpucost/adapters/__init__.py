@@ -1,0 +1,1 @@
+"""The edge: everything that talks to Prometheus, AWS or people."""

@@ -1,0 +1,135 @@
+"""The one composition root: joins services and adapters from the function's environment; clients are made lazily."""
+
+import os
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from gpucost.ports import Notifier
+    from gpucost.settings import Settings
+
+    from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from gpucost.adapters.dynamodb.ledger import DynamoLedger
+    from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+    from gpucost.adapters.messaging import AwsBus
+    from gpucost.services.alert import AlertService
+    from gpucost.services.attribute import AttributeService
+    from gpucost.services.dispatch import DispatchService
+    from gpucost.services.reports import ReportService
+
+
+class Environment(BaseModel):
+    """What `template.yaml` tells a function, one variable each: `GPUCOST_` and the field's name in capitals."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    hours_queue_url: str = ""
+    backfill_queue_url: str = ""
+    dead_letter_queue_url: str = ""
+    events_topic_arn: str = ""
+    email_topic_arn: str = ""
+    public_url: str = ""
+    """Address of the API that people can open; links stand in messages only where it is set."""
+
+    @classmethod
+    def read(cls) -> "Environment":
+        """From the process's environment."""
+        prefix = "GPUCOST_"
+        return cls.model_validate(
+            {name.removeprefix(prefix).lower(): value for name, value in os.environ.items() if name.startswith(prefix)}
+        )
+
+
+def utc_now() -> datetime:
+    """The clock of the deployed system."""
+    return datetime.now(UTC)
+
+
+@cache
+def environment() -> Environment:
+    """This function's environment, read once."""
+    return Environment.read()
+
+
+@cache
+def ledger() -> "DynamoLedger":
+    """The cost records."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.ledger import DynamoLedger
+
+    return DynamoLedger(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def settings_store() -> "DynamoSettingsStore":
+    """The settings document, cached for a minute."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+
+    return DynamoSettingsStore(aws.client("dynamodb"), environment().table, clock=utc_now)
+
+
+@cache
+def alert_states() -> "DynamoAlertStates":
+    """The memory of alert rules."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+
+    return DynamoAlertStates(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def bus() -> "AwsBus":
+    """Queues and topic."""
+    from gpucost.adapters.messaging import AwsBus
+
+    env = environment()
+    return AwsBus(
+        hours_queue_url=env.hours_queue_url,
+        backfill_queue_url=env.backfill_queue_url,
+        dead_letter_queue_url=env.dead_letter_queue_url,
+        events_topic_arn=env.events_topic_arn,
+    )
+
+
+@cache
+def dispatch_service() -> "DispatchService":
+    """For `functions/dispatch`."""
+    from gpucost.services.dispatch import DispatchService
+
+    return DispatchService(settings_store(), ledger(), bus())
+
+
+@cache
+def attribute_service() -> "AttributeService":
+    """For `functions/attribute`."""
+    from gpucost.adapters.prometheus import metrics_reader
+    from gpucost.services.attribute import AttributeService
+
+    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), clock=utc_now)
+
+
+@cache
+def alert_service() -> "AlertService":
+    """For `functions/alert`."""
+    from gpucost.adapters.notifiers import notifiers
+    from gpucost.services.alert import AlertService
+
+    env = environment()
+
+    def receivers(settings: "Settings") -> "dict[str, Notifier]":
+        return notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
+
+    return AlertService(settings_store(), ledger(), alert_states(), receivers)
+
+
+@cache
+def report_service() -> "ReportService":
+    """For `functions/api`."""
+    from gpucost.services.reports import ReportService
+
+    return ReportService(settings_store(), ledger(), clock=utc_now)

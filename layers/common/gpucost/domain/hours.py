@@ -1,0 +1,60 @@
+"""UTC hours: the unit of record is one cluster and one hour, `[hour, hour + 1h)`."""
+
+from datetime import UTC, datetime, timedelta
+
+HOUR = timedelta(hours=1)
+HOUR_MS = 3_600_000
+
+
+def parse_instant(text: str) -> datetime:
+    """Read an ISO 8601 instant with a zone (`2026-11-19T10:00:00Z`) as UTC.
+
+    Raises:
+        ValueError: not an ISO 8601 time, or one without a zone; the message says what is allowed.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z")
+    return moment.astimezone(UTC)
+
+
+def parse_hour(text: str) -> datetime:
+    """Read the start of a UTC hour.
+
+    Raises:
+        ValueError: not a time, or not on the full hour.
+    """
+    moment = parse_instant(text)
+    if floor_hour(moment) != moment:
+        raise ValueError(f"{text!r} is not on the full hour; the hour it lies in is {format_instant(floor_hour(moment))}")
+    return moment
+
+
+def floor_hour(moment: datetime) -> datetime:
+    """The start of the hour in which a moment lies."""
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def floor_day(moment: datetime) -> datetime:
+    """The start of the UTC day in which a moment lies."""
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def format_instant(moment: datetime) -> str:
+    """`2026-11-19T10:00:00Z`, the one form in which times leave the system."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def to_ms(moment: datetime) -> int:
+    """Milliseconds since the epoch, exact (Prometheus' own resolution)."""
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1_000 + delta.microseconds // 1_000
+
+
+def hours_between(start: datetime, end: datetime) -> list[datetime]:
+    """Every hour start in `[start, end)`."""
+    count = max(0, -((start - end) // HOUR))
+    return [start + HOUR * i for i in range(count)]

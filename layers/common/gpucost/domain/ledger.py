@@ -1,0 +1,81 @@
+"""What the ledger keeps of a cluster-hour, and which hours are due for work."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gpucost.domain.hours import HOUR, floor_hour, hours_between
+from gpucost.domain.model import Costs, Coverage, HourRecord, Status, Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Which version of a cluster-hour is in force: readers follow it, so they never see half an hour."""
+
+    cluster: str
+    hour: datetime
+    status: Status
+    version: int
+    """Counts the publications of this hour, from 1."""
+    run_id: str
+    """Names the items of this version."""
+    settings_version: int
+    coverage: Coverage | None
+    attempts: int
+    """Tries so far that ended incomplete."""
+    next_attempt_at: datetime | None
+    """When an incomplete hour is to be tried again; None for the others."""
+    published_at: datetime
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HourSummary:
+    """One published cluster-hour, summed by business unit and namespace: what reports and alerts read."""
+
+    cluster: str
+    hour: datetime
+    status: Status
+    version: int
+    coverage: Coverage | None
+    totals: Totals | None
+    groups: Mapping[tuple[str, str], Costs]
+    """By (business unit, namespace); empty for an incomplete hour."""
+
+
+def summarize(record: HourRecord, version: int) -> HourSummary:
+    """The summary of a record as it is published under a version."""
+    return HourSummary(
+        record.cluster, record.hour, record.status, version, record.coverage, record.totals, record.by_namespace()
+    )
+
+
+def next_attempt(attempts: int, now: datetime) -> datetime:
+    """When to try an incomplete hour again: 1, 2, 4, 8 … hours after the hour in which the try was made.
+
+    Counted from the full hour, so that the schedule's next tick, a few minutes past, finds it due.
+    """
+    return floor_hour(now) + timedelta(hours=2 ** (attempts - 1))
+
+
+def due_hours(manifests: Iterable[Manifest], newest: datetime, lookback: timedelta, now: datetime) -> list[datetime]:
+    """Which hours of one cluster are to be attributed now, oldest first.
+
+    The hour just closed; hours missing since the first one the ledger knows; incomplete ones whose next attempt has
+    come. A cluster that the ledger does not know yet starts with the hour just closed: its past is a backfill's job.
+
+    Args:
+        manifests: the cluster's manifests within the look-back.
+        newest: start of the hour just closed.
+        lookback: how far back an hour is still worked on.
+        now: the schedule's time.
+    """
+    known = {manifest.hour: manifest for manifest in manifests}
+    oldest = max(min(known, default=newest), newest - lookback + HOUR)
+    return [hour for hour in hours_between(oldest, newest + HOUR) if _is_due(known.get(hour), now)]
+
+
+def _is_due(manifest: Manifest | None, now: datetime) -> bool:
+    if manifest is None:
+        return True
+    return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now

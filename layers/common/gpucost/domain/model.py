@@ -1,0 +1,165 @@
+"""The words of the system as records: what one cluster-hour says, in GPU-hours and USD (design §1).
+
+All GPU-hours are of *physical* GPU. All amounts are `Decimal`, quantized to 1e-12. `None` means unknown, never zero.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal, Self
+
+from gpucost.domain.money import ZERO
+
+Status = Literal["complete", "provisional", "incomplete"]
+UtilizationSource = Literal["pod", "shared", "node", "cluster", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What holders of GPUs cost: `allocated = effective + waste + unmeasured`, in USD and exact."""
+
+    allocated_gpu_hours: Decimal = ZERO
+    effective_gpu_hours: Decimal = ZERO
+    allocated_usd: Decimal = ZERO
+    effective_usd: Decimal = ZERO
+    waste_usd: Decimal = ZERO
+    unmeasured_usd: Decimal = ZERO
+    unmeasured_gpu_hours: Decimal = ZERO
+
+    @classmethod
+    def total(cls, parts: Iterable[Self]) -> Self:
+        """The sum of many."""
+        rows = [tuple(getattr(part, name) for name in cls.names()) for part in parts]
+        return cls(*(sum(column, ZERO) for column in zip(*rows, strict=True))) if rows else cls()
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The fields in their published order."""
+        return tuple(f.name for f in fields(cls))
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The rest of a fleet's identity (design §1): what was paid for and no pod's line carries.
+
+    With `Costs`: `effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost`.
+    """
+
+    capacity_gpu_hours: Decimal = ZERO
+    unallocated_gpu_hours: Decimal = ZERO
+    stranded_gpu_hours: Decimal = ZERO
+    unobserved_gpu_hours: Decimal = ZERO
+    node_cost_usd: Decimal = ZERO
+    unallocated_usd: Decimal = ZERO
+    stranded_usd: Decimal = ZERO
+    unobserved_usd: Decimal = ZERO
+    host_usd: Decimal = ZERO
+    residual_usd: Decimal = ZERO
+
+    @classmethod
+    def total(cls, parts: Iterable[Self]) -> Self:
+        """The sum of many."""
+        rows = [tuple(getattr(part, name) for name in cls.names()) for part in parts]
+        return cls(*(sum(column, ZERO) for column in zip(*rows, strict=True))) if rows else cls()
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The fields in their published order."""
+        return tuple(f.name for f in fields(cls))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A cluster-hour's (or a period's) figures. `capacity` is None where nothing tells it."""
+
+    costs: Costs
+    capacity: Capacity | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Scrapes seen ÷ scrapes expected, 0 to 1; None where the source was not asked (no GPUs to measure)."""
+
+    allocation: Decimal
+    utilization: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One pod and one GPU resource in one hour: what it held, used and cost, and how each figure was found."""
+
+    business_unit: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    pod: str
+    uid: str
+    node: str
+    node_pool: str
+    instance_type: str
+    capacity_type: str
+    zone: str
+    gpu_model: str
+    resource: str
+    units: int
+    gpu_share: Decimal
+    """Physical GPUs per unit."""
+    gpu_share_source: str
+    """Which way the share was found: `product-label`, `mig-profile`, `sharing`, `capacity`, `settings`, `whole`."""
+    labels: dict[str, str]
+    split_policy: str
+    allocated_gpu_hours: Decimal
+    effective_gpu_hours: Decimal | None
+    utilization: Decimal | None
+    """Mean observed utilization, 0 to 1."""
+    utilization_source: UtilizationSource
+    unmeasured_gpu_hours: Decimal
+    gpu_hourly_usd: Decimal
+    price_source: str
+    allocated_usd: Decimal
+    effective_usd: Decimal | None
+    waste_usd: Decimal | None
+    unmeasured_usd: Decimal
+
+    def costs(self) -> Costs:
+        """The line's part of a sum; a use nobody observed adds nothing to effective (it is in unmeasured)."""
+        return Costs(
+            allocated_gpu_hours=self.allocated_gpu_hours,
+            effective_gpu_hours=self.effective_gpu_hours or ZERO,
+            allocated_usd=self.allocated_usd,
+            effective_usd=self.effective_usd or ZERO,
+            waste_usd=self.waste_usd or ZERO,
+            unmeasured_usd=self.unmeasured_usd,
+            unmeasured_gpu_hours=self.unmeasured_gpu_hours,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HourRecord:
+    """One cluster-hour as it is published.
+
+    An incomplete hour has no totals and no lines, and says why in `notes`.
+    """
+
+    cluster: str
+    hour: datetime
+    status: Status
+    coverage: Coverage | None
+    totals: Totals | None
+    lines: tuple[Line, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def by_namespace(self) -> dict[tuple[str, str], Costs]:
+        """The lines' sums per (business unit, namespace), in order of name."""
+        groups: dict[tuple[str, str], list[Costs]] = {}
+        for line in self.lines:
+            groups.setdefault((line.business_unit, line.namespace), []).append(line.costs())
+        return {key: Costs.total(parts) for key, parts in sorted(groups.items())}
+
+    def by_business_unit(self) -> dict[str, Costs]:
+        """The lines' sums per business unit, in order of name."""
+        groups: dict[str, list[Costs]] = {}
+        for (unit, _), costs in self.by_namespace().items():
+            groups.setdefault(unit, []).append(costs)
+        return {unit: Costs.total(parts) for unit, parts in groups.items()}

@@ -1,0 +1,53 @@
+"""Every error that the product raises on purpose, as a tree; adapters turn what libraries raise into these.
+
+GpuCostError
+├── InvalidInputError        the caller's input is wrong: names what, and what is allowed  (exit 2, HTTP 400)
+│   ├── SettingsError        a settings document that does not validate
+│   └── MessageError         an event or message that does not fit its model → dead-letter queue with the reason
+├── NotFoundError            what was asked for does not exist                              (HTTP 404)
+├── SettingsMissingError     no settings have been pushed yet
+├── ConflictError            somebody else wrote first                                      (HTTP 409)
+└── SourceError              a source of data did not answer as it should                   (exit 1, HTTP 502)
+    ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
+    └── MetricsAnswerError         an answer that cannot be used: refused query, not JSON, truncated, warnings
+"""
+
+
+class GpuCostError(Exception):
+    """Base of all; the message is one sentence that an operator can act on."""
+
+
+class InvalidInputError(GpuCostError):
+    """The caller's input is wrong."""
+
+
+class SettingsError(InvalidInputError):
+    """A settings document does not validate."""
+
+
+class MessageError(InvalidInputError):
+    """An event or message does not fit its model."""
+
+
+class NotFoundError(GpuCostError):
+    """What was asked for does not exist."""
+
+
+class SettingsMissingError(GpuCostError):
+    """No settings have been pushed to this deployment yet."""
+
+
+class ConflictError(GpuCostError):
+    """A conditional write lost against another writer."""
+
+
+class SourceError(GpuCostError):
+    """A source of data did not answer as it should."""
+
+
+class MetricsUnavailableError(SourceError):
+    """Prometheus could not be reached or asked to be left alone; worth trying again."""
+
+
+class MetricsAnswerError(SourceError):
+    """Prometheus answered with something that must not be used."""

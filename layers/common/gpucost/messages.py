@@ -1,0 +1,132 @@
+"""What functions say to each other: versioned messages, one recorded example per trigger in `events/`.
+
+| message | from → to | carried by |
+| --- | --- | --- |
+| `ScheduledTick` | EventBridge Scheduler → dispatch | the schedule's input |
+| `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
+| `HourClosed` | attribute → alert | SNS `hour closed` |
+| `Tick` | dispatch → alert | SNS `hour closed`, too, told apart by `kind` |
+
+Delivery is at least once and in any order; every message carries all that its reader needs to act twice the same way.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
+
+from gpucost.domain.hours import HOUR, floor_hour, format_instant
+from gpucost.domain.model import Status
+from gpucost.errors import MessageError
+
+MAX_HOURS_PER_MESSAGE = 24
+M = TypeVar("M", bound=BaseModel)
+Origin = Literal["schedule", "backfill"]
+"""Why an hour is worked on: only hours of origin `schedule` notify anybody."""
+
+
+def _full_hour(moment: datetime) -> datetime:
+    if floor_hour(moment) != moment:
+        raise ValueError("must be on the full hour")
+    return moment
+
+
+Instant = Annotated[AwareDatetime, PlainSerializer(format_instant, when_used="json")]
+Hour = Annotated[Instant, AfterValidator(_full_hour)]
+
+
+class Message(BaseModel):
+    """Base of all messages: unknown fields and unknown versions are refused, never guessed at."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ScheduledTick(Message):
+    """The schedule fired. `scheduled_time` is the schedule's own time, so a late or repeated call means the same."""
+
+    version: Literal[1] = 1
+    scheduled_time: Instant
+
+
+class HoursDue(Message):
+    """Attribute 1 to 24 consecutive hours of one cluster."""
+
+    version: Literal[1] = 1
+    kind: Literal["hours-due"] = "hours-due"
+    cluster: str = Field(min_length=1)
+    first_hour: Hour
+    hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
+    settings_version: int = Field(ge=1)
+    origin: Origin
+    correlation_id: str = Field(min_length=1)
+
+    def starts(self) -> list[datetime]:
+        """The hours named, in order."""
+        return [self.first_hour + HOUR * i for i in range(self.hours)]
+
+
+class HourClosed(Message):
+    """A version of a cluster-hour is published and can be read, or an attempt ended incomplete."""
+
+    version: Literal[1] = 1
+    kind: Literal["hour-closed"] = "hour-closed"
+    cluster: str = Field(min_length=1)
+    hour: Hour
+    status: Status
+    record_version: int = Field(ge=1)
+    settings_version: int = Field(ge=1)
+    origin: Origin
+    correlation_id: str = Field(min_length=1)
+
+
+class ClusterState(Message):
+    """Where one cluster's ledger stands when the schedule fires."""
+
+    cluster: str
+    last_complete_hour: Hour | None
+    hours_overdue: int = Field(ge=0)
+
+
+class Tick(Message):
+    """An hour has passed: the state of every cluster, for rules over several of them and for missing data."""
+
+    version: Literal[1] = 1
+    kind: Literal["tick"] = "tick"
+    scheduled_time: Instant
+    clusters: tuple[ClusterState, ...]
+    correlation_id: str = Field(min_length=1)
+
+
+class AlertInput(BaseModel):
+    """What the alert function is sent: either message, told apart by `kind`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    message: Annotated[HourClosed | Tick, Field(discriminator="kind")]
+
+
+def read_message(model: type[M], body: str | bytes) -> M:
+    """Parse a message's JSON.
+
+    Raises:
+        MessageError: not JSON, or it does not fit the model; one sentence that names the field and what is wrong.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise MessageError(f"not a valid {model.__name__}: {first_problem(error)}") from error
+
+
+def read_alert_input(body: str) -> HourClosed | Tick:
+    """Parse what arrives on the `hour closed` topic.
+
+    Raises:
+        MessageError: as `read_message`.
+    """
+    return read_message(AlertInput, f'{{"message": {body}}}').message
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first finding of a failed validation as `field: what is wrong`."""
+    finding = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in finding["loc"])
+    return f"{where}: {finding['msg']}" if where else finding["msg"]

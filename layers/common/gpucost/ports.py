@@ -1,0 +1,164 @@
+"""What services need from the outside, as Protocols; adapters fulfil them, bootstrap joins the two."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from gpucost.domain.alerting import AlertState, Notification
+from gpucost.domain.ledger import HourSummary, Manifest
+from gpucost.domain.model import HourRecord, Line
+from gpucost.domain.observations import Observation
+from gpucost.messages import HourClosed, HoursDue, Tick
+from gpucost.settings import ClusterSettings, Settings
+
+
+class Clock(Protocol):
+    """The time now, UTC."""
+
+    def __call__(self) -> datetime: ...
+
+
+class MetricsReader(Protocol):
+    """What a cluster's Prometheus saw."""
+
+    def observe(self, hours: Sequence[datetime]) -> list[Observation]:
+        """The observations of consecutive hours, one each, in order.
+
+        Raises:
+            MetricsUnavailableError: not reachable after retries.
+            MetricsAnswerError: an answer that must not be used.
+        """
+        ...
+
+    def retention(self) -> timedelta | None:
+        """How long metrics are kept; None where nothing tells."""
+        ...
+
+
+class MetricsReaders(Protocol):
+    """A reader for each cluster."""
+
+    def __call__(self, cluster: ClusterSettings, settings: Settings) -> MetricsReader: ...
+
+
+class Ledger(Protocol):
+    """The records. Every read is consistent; hours are published atomically."""
+
+    def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
+        """The version of an hour that is in force."""
+        ...
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        """Those in `[start, end)`, oldest first."""
+        ...
+
+    def publish(
+        self, record: HourRecord, *, replacing: Manifest | None, settings_version: int, now: datetime
+    ) -> Manifest:
+        """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
+
+        An incomplete record counts an attempt and sets the next one.
+
+        Raises:
+            ConflictError: the hour's manifest is no longer the one to be replaced; nothing changed for readers.
+        """
+        ...
+
+    def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
+        """Published hours in `[start, end)`, oldest first."""
+        ...
+
+    def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
+        """An hour's lines, all or one unit's; empty where the hour has none."""
+        ...
+
+
+class AlertStates(Protocol):
+    """The memory of alert rules."""
+
+    def load(self, cluster: str) -> list[AlertState]:
+        """All states kept for a cluster (inactive ones are not kept)."""
+        ...
+
+    def save(self, state: AlertState) -> AlertState:
+        """Write a state on condition that its version is still the stored one; returns it with the next version.
+
+        Raises:
+            ConflictError: somebody else wrote first.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSettings:
+    """A settings document as it was pushed."""
+
+    version: int
+    text: str
+    settings: Settings
+    author: str
+    pushed_at: datetime
+
+
+class SettingsStore(Protocol):
+    """The versioned settings document."""
+
+    def current(self) -> StoredSettings:
+        """The newest version.
+
+        Raises:
+            SettingsMissingError: nothing was pushed yet.
+        """
+        ...
+
+    def version(self, number: int) -> StoredSettings:
+        """One version.
+
+        Raises:
+            NotFoundError: there is no such version.
+        """
+        ...
+
+    def history(self) -> list[StoredSettings]:
+        """Every version, newest first."""
+        ...
+
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
+        """Validate a document and make it the newest version.
+
+        Raises:
+            SettingsError: not valid; nothing was written.
+            ConflictError: somebody else pushed at the same time; nothing was written.
+        """
+        ...
+
+
+class Bus(Protocol):
+    """Messages to other functions."""
+
+    def send_due(self, messages: Sequence[HoursDue]) -> None:
+        """Send work to the queue of its origin."""
+        ...
+
+    def publish(self, message: HourClosed | Tick) -> None:
+        """Tell everybody who listens."""
+        ...
+
+    def dead_letter(self, body: str, reason: str) -> None:
+        """Put aside a message that can never be handled, with the reason."""
+        ...
+
+
+class Notifier(Protocol):
+    """One way to reach people."""
+
+    def send(self, notification: Notification) -> None:
+        """Deliver, or raise `SourceError`."""
+        ...
+
+
+class Notifiers(Protocol):
+    """The receivers that the settings name, by a name that is stable across pushes."""
+
+    def __call__(self, settings: Settings) -> dict[str, Notifier]: ...

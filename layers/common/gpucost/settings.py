@@ -1,0 +1,259 @@
+"""The settings document: which clusters, how GPUs are priced and measured, who owns what, when to speak up.
+
+One YAML or JSON document (design §6). Unknown keys are errors that name the key; secrets are never in it, only
+names of Secrets Manager secrets.
+"""
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+
+from gpucost.domain.signals import SIGNALS
+from gpucost.errors import SettingsError
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
+Share = Annotated[Decimal, Field(ge=0, le=1)]
+Percent = Annotated[Decimal, Field(ge=0, le=100)]
+SecretName = Annotated[str, StringConstraints(pattern=r"^gpucost/[A-Za-z0-9/_+=.@-]{1,400}$")]
+QueryRole = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/gpucost-query-[\w+=,.@-]+$")]
+LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+Rung = Literal["pod", "shared", "node", "cluster"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PrometheusSettings(_Section):
+    """Where a cluster's metrics are and how to be let in."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
+    """Base address; `/api/v1/query` is added. For AMP: `https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>`."""
+    auth: Literal["none", "sigv4", "bearer"] = "none"
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
+    role_arn: QueryRole | None = None
+    external_id: Name | None = None
+    secret: SecretName | None = None
+    timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
+    retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
+    """How long the metrics are kept; asked of the server where it tells (AMP does not: its default of 150 is taken)."""
+
+    @model_validator(mode="after")
+    def _auth_has_what_it_needs(self) -> "PrometheusSettings":
+        if self.auth == "sigv4" and self.region is None:
+            raise ValueError("region is needed with auth: sigv4")
+        if self.auth != "sigv4" and (self.region or self.role_arn or self.external_id):
+            raise ValueError("region, role_arn and external_id go with auth: sigv4 only")
+        if self.external_id and not self.role_arn:
+            raise ValueError("external_id goes with role_arn only")
+        if (self.auth == "bearer") != (self.secret is not None):
+            raise ValueError("secret goes with auth: bearer, and is needed there")
+        return self
+
+
+class ClusterSettings(_Section):
+    """One EKS cluster."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+    prometheus: PrometheusSettings
+    selector: dict[LabelName, str] = Field(default_factory=dict)
+    """Matchers added to every query, where several clusters share a workspace."""
+    slices_per_gpu: Annotated[int, Field(ge=1, le=64)] | None = None
+    """What a unit of `nvidia.com/gpu` is (1/n of a GPU), where the node does not say."""
+
+
+class PricingSettings(_Section):
+    """Where GPU prices come from."""
+
+    source: Literal["constant"]
+    gpu_hourly_usd: Positive
+    """USD per hour of one physical GPU."""
+    split: Literal["gpu-bears-all"] = "gpu-bears-all"
+
+
+class UtilizationSettings(_Section):
+    """Which signal says how busy a GPU is, and how far down the ladder to go when a pod has no signal of its own."""
+
+    signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    scale: Positive | None = None
+    """The signal's value at full use; the catalogue's own where not given."""
+    ladder: tuple[Rung, ...] = ("pod", "shared")
+
+    @field_validator("signal")
+    @classmethod
+    def _signal_is_known(cls, signal: str) -> str:
+        if signal not in SIGNALS:
+            raise ValueError(f"{signal!r} is not a known signal; allowed: {', '.join(SIGNALS)}")
+        return signal
+
+    @property
+    def full_scale(self) -> Decimal:
+        """The signal's value that means fully used."""
+        return self.scale if self.scale is not None else SIGNALS[self.signal].scale
+
+
+class CoverageSettings(_Section):
+    """Least share of scrapes that must have been seen for an hour to count as complete."""
+
+    allocation: Share = Decimal("0.5")
+    utilization: Share = Decimal(0)
+    """0: use that nobody saw makes lines unmeasured, not hours incomplete."""
+
+
+class BusinessUnitSettings(_Section):
+    """A business unit owns what any of its matchers match; the first unit that matches wins."""
+
+    name: Name
+    namespaces: tuple[Name, ...] = ()
+    """Patterns as in a shell: `team-*`."""
+    namespace_labels: dict[Name, str] = Field(default_factory=dict)
+    pod_labels: dict[Name, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _matches_something(self) -> "BusinessUnitSettings":
+        if not (self.namespaces or self.namespace_labels or self.pod_labels):
+            raise ValueError("one of namespaces, namespace_labels, pod_labels is needed")
+        return self
+
+
+class WasteOverride(_Section):
+    """Other thresholds for one business unit."""
+
+    business_unit: Name
+    waste_usd_per_hour: Positive | None = None
+    waste_percent: Percent | None = None
+    for_hours: Annotated[int, Field(ge=1, le=168)] | None = None
+
+
+class WasteRule(_Section):
+    """Fires when a unit wastes at least so much money, and so much of what it holds, for so many hours on end."""
+
+    rule: Literal["waste"]
+    waste_usd_per_hour: Positive
+    waste_percent: Percent
+    for_hours: Annotated[int, Field(ge=1, le=168)] = 1
+    overrides: tuple[WasteOverride, ...] = ()
+
+    def for_unit(self, business_unit: str) -> "WasteRule":
+        """The rule with one unit's thresholds."""
+        for override in self.overrides:
+            if override.business_unit == business_unit:
+                changes = override.model_dump(exclude_none=True, exclude={"business_unit"})
+                return self.model_copy(update=changes)
+        return self
+
+
+class SlackReceiver(_Section):
+    """A Slack incoming webhook; its address is the secret's value."""
+
+    type: Literal["slack"]
+    secret: SecretName
+
+
+class EmailReceiver(_Section):
+    """The deployment's SNS email topic."""
+
+    type: Literal["email"]
+
+
+Receiver = Annotated[SlackReceiver | EmailReceiver, Field(discriminator="type")]
+
+
+class AlertSettings(_Section):
+    """When to speak up, and to whom."""
+
+    rules: tuple[WasteRule, ...] = ()
+    receivers: tuple[Receiver, ...] = ()
+
+
+class Settings(_Section):
+    """The whole document."""
+
+    clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
+    pricing: PricingSettings
+    utilization: UtilizationSettings = UtilizationSettings()
+    coverage: CoverageSettings = CoverageSettings()
+    business_units: tuple[BusinessUnitSettings, ...] = ()
+    cost_labels: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
+    """Pod labels carried on every line."""
+    lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
+    alerts: AlertSettings = AlertSettings()
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "Settings":
+        for what, names in (
+            ("clusters", [cluster.name for cluster in self.clusters]),
+            ("business_units", [unit.name for unit in self.business_units]),
+        ):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{what}: {twice[0]!r} is named twice")
+        return self
+
+    def cluster(self, name: str) -> ClusterSettings | None:
+        """The cluster of that name, if there is one."""
+        return next((cluster for cluster in self.clusters if cluster.name == name), None)
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML keeps the last of two equal keys in silence; money does not."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if twice:
+            raise yaml.constructor.ConstructorError(None, None, f"key {twice[0]!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def parse_settings(text: str) -> Settings:
+    """Read and validate a settings document (YAML, of which JSON is a part).
+
+    Raises:
+        SettingsError: one sentence that names the key and what is allowed.
+    """
+    try:
+        document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where else ""
+        raise SettingsError(f"settings are not valid YAML or JSON{line}: {getattr(error, 'problem', error)}") from error
+    if not isinstance(document, dict):
+        raise SettingsError("settings must be a mapping with the keys " + ", ".join(Settings.model_fields))
+    try:
+        return Settings.model_validate(document)
+    except ValidationError as error:
+        raise SettingsError(f"settings: {_finding(error)}") from error
+
+
+def _finding(error: ValidationError) -> str:
+    finding = error.errors(include_url=False)[0]
+    path = [part for part in finding["loc"] if part not in {"slack", "email"}]
+    where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
+    if finding["type"] == "extra_forbidden":
+        allowed = ", ".join(_fields_at(path[:-1]))
+        return f"unknown key {where!r}; allowed there: {allowed}"
+    message = finding["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def _fields_at(path: list[int | str]) -> list[str]:
+    """The keys that the section at a path takes."""
+    section: Any = Settings
+    for part in path:
+        if isinstance(part, int):
+            continue
+        section = _section_of(section.model_fields[part].annotation)
+    return list(section.model_fields)
+
+
+def _section_of(annotation: Any) -> Any:
+    """The model inside `X | None`, `tuple[X, ...]` or `Annotated[X, …]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = [_section_of(argument) for argument in getattr(annotation, "__args__", ())]
+    return next((found for found in inner if found is not None), None)
