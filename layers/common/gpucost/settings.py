@@ -202,8 +202,8 @@ class Settings(_Section):
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML keeps the last of two equal keys in silence; money does not."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]  # type: ignore[no-untyped-call]
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
         twice = sorted({str(key) for key in keys if keys.count(key) > 1})
         if twice:
             raise yaml.constructor.ConstructorError(None, None, f"key {twice[0]!r} stands twice", node.start_mark)

@@ -29,7 +29,9 @@ def parse_hour(text: str) -> datetime:
     """
     moment = parse_instant(text)
     if floor_hour(moment) != moment:
-        raise ValueError(f"{text!r} is not on the full hour; the hour it lies in is {format_instant(floor_hour(moment))}")
+        raise ValueError(
+            f"{text!r} is not on the full hour; the hour it lies in is {format_instant(floor_hour(moment))}"
+        )
     return moment
 
 

@@ -1,0 +1,47 @@
+"""SQS `hours` and `backfill` → attribute cluster-hours and publish them in the ledger."""
+
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from gpucost import bootstrap
+from gpucost.errors import InvalidInputError, NotFoundError
+from gpucost.messages import HoursDue, read_message
+from gpucost.observability import logger, metrics
+
+processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+
+
+def handle_record(record: SQSRecord) -> None:
+    """One message. What can never be handled goes to the dead letters with its reason; the rest is tried again."""
+    try:
+        message = read_message(HoursDue, record.body)
+        logger.append_keys(correlation_id=message.correlation_id, cluster=message.cluster)
+        results = bootstrap.attribute_service().attribute(message)
+    except (InvalidInputError, NotFoundError) as error:
+        logger.error("message refused", reason=str(error))
+        bootstrap.bus().dead_letter(record.body, str(error))
+        return
+    for result in results:
+        manifest = result.manifest
+        logger.info(
+            "hour closed",
+            hour=manifest.hour,
+            status=manifest.status,
+            version=manifest.version,
+            lines=result.lines,
+            published=result.was_published,
+            notes=manifest.notes,
+        )
+        metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))
+        metrics.add_metric("LinesWritten", MetricUnit.Count, result.lines)
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Handle a batch; answers which messages are to be delivered again."""
+    return dict(process_partial_response(event, handle_record, processor, context))

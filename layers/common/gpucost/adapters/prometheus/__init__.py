@@ -1,0 +1,28 @@
+"""Reading GPU allocation, utilization and capacity out of Prometheus or AMP."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from gpucost.adapters.prometheus.auth import authenticator
+from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.queries import Queries
+from gpucost.adapters.prometheus.reader import PrometheusReader
+from gpucost.settings import ClusterSettings, Settings
+
+
+def metrics_reader(
+    cluster: ClusterSettings, settings: Settings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> PrometheusReader:
+    """A reader for one cluster, as its settings say; fulfils `ports.MetricsReaders`."""
+    prometheus = cluster.prometheus
+    client = PrometheusClient(
+        prometheus.url, cluster=cluster.name, auth=authenticator(prometheus), timeout=prometheus.timeout_seconds
+    )
+    return PrometheusReader(
+        client,
+        Queries(cluster.selector, settings.utilization.signal),
+        cluster=cluster.name,
+        clock=clock,
+        pod_labels=bool(settings.cost_labels) or any(unit.pod_labels for unit in settings.business_units),
+        namespace_labels=any(unit.namespace_labels for unit in settings.business_units),
+    )

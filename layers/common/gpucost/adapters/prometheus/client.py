@@ -1,0 +1,178 @@
+"""A client for Prometheus' query API that never takes half an answer for a whole one."""
+
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import requests
+from requests.auth import AuthBase
+
+from gpucost.domain.hours import HOUR, to_ms
+from gpucost.errors import MetricsAnswerError, MetricsUnavailableError
+
+ATTEMPTS = 4
+BACKOFF_SECONDS = 0.5
+LONGEST_WAIT_SECONDS = 10.0
+_TRY_AGAIN = {429, 500, 502, 503, 504}
+_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series of an answer: its labels and its samples as (milliseconds, value as text)."""
+
+    labels: Mapping[str, str]
+    samples: tuple[tuple[int, str], ...]
+
+
+class PrometheusClient:
+    """Asks one cluster's Prometheus.
+
+    Args:
+        url: base address, to which `/api/v1/…` is added.
+        cluster: named in errors.
+        auth: signs each request.
+        timeout: seconds to wait for a connection or for the next bytes.
+        sleep: waits between attempts.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        cluster: str,
+        auth: AuthBase | None = None,
+        timeout: float = 60,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._cluster = cluster
+        self._auth = auth
+        self._timeout = timeout
+        self._sleep = sleep
+        self._session = requests.Session()
+        # Tests and the one-machine stack must not be led through a proxy; in Lambda there is none.
+        self._session.trust_env = False
+
+    def query_range(self, query: str, first: datetime, last: datetime) -> list[Series]:
+        """Evaluate a query at full hours, from the first to the last.
+
+        Raises:
+            MetricsUnavailableError: no answer after retries.
+            MetricsAnswerError: an answer that must not be used.
+        """
+        form = {
+            "query": query,
+            "start": _seconds(first),
+            "end": _seconds(last),
+            "step": str(int(HOUR.total_seconds())),
+        }
+        return self._series("query_range", form)
+
+    def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
+        """Every sample of a selector's series in `(start, end]`, as it was scraped.
+
+        Raises:
+            MetricsUnavailableError, MetricsAnswerError: as `query_range`.
+        """
+        milliseconds = to_ms(end) - to_ms(start)
+        return self._series("query", {"query": f"{selector}[{milliseconds}ms]", "time": _seconds(end)})
+
+    def retention(self) -> timedelta | None:
+        """How long the server keeps samples, where it tells (AMP does not)."""
+        try:
+            answer = self._session.get(f"{self._url}/api/v1/status/runtimeinfo", auth=self._auth, timeout=self._timeout)
+            text = answer.json()["data"]["storageRetention"] if answer.ok else ""
+        except (requests.RequestException, ValueError, KeyError, TypeError):
+            return None
+        return parse_duration(text.split(" ")[0])
+
+    def _series(self, path: str, form: Mapping[str, str]) -> list[Series]:
+        data = self._ask(path, form)
+        try:
+            if data["resultType"] != "matrix":
+                raise MetricsAnswerError(self._says(f"answered a {data['resultType']} for a matrix", form))
+            return [
+                Series(row["metric"], tuple((round(at * 1000), value) for at, value in row["values"]))
+                for row in data["result"]
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
+
+    def _ask(self, path: str, form: Mapping[str, str]) -> Any:
+        """POST a query, again and again while that can help; only `data` of a whole success comes back."""
+        problem = ""
+        wait = 0.0
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                self._sleep(min(LONGEST_WAIT_SECONDS, max(wait, _jittered(attempt))))
+            try:
+                answer = self._session.post(
+                    f"{self._url}/api/v1/{path}", data=dict(form), auth=self._auth, timeout=self._timeout
+                )
+            except requests.RequestException as error:
+                problem, wait = f"could not be reached ({type(error).__name__})", 0.0
+                continue
+            if answer.status_code in _TRY_AGAIN:
+                problem, wait = f"answered {_described(answer)}", _retry_after(answer)
+                continue
+            if not answer.ok:
+                raise MetricsAnswerError(self._says(f"answered {_described(answer)}", form))
+            try:
+                body = answer.json()
+            except ValueError:
+                problem, wait = f"answered {answer.status_code} with something that is not whole JSON", 0.0
+                continue
+            return self._checked(body, form)
+        raise MetricsUnavailableError(self._says(f"{problem}, {ATTEMPTS} times", form))
+
+    def _checked(self, body: Any, form: Mapping[str, str]) -> Any:
+        if not isinstance(body, dict) or body.get("status") != "success" or "data" not in body:
+            told = body.get("error", body) if isinstance(body, dict) else body
+            raise MetricsAnswerError(self._says(f"refused: {str(told)[:_SHOWN]}", form))
+        if body.get("warnings"):
+            # A warning says that the answer may be partial, and half an answer must not become a figure.
+            raise MetricsAnswerError(self._says(f"answered with a warning: {str(body['warnings'][0])[:_SHOWN]}", form))
+        return body["data"]
+
+    def _says(self, what: str, form: Mapping[str, str]) -> str:
+        query = " ".join(form["query"].split())
+        shown = query if len(query) <= _SHOWN else query[:_SHOWN] + "…"
+        return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """A Prometheus duration such as `15d` or `1y2w`; None where it is not one."""
+    units = {"y": 365 * 86400.0, "w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+    if not re.fullmatch(r"(\d+(ms|[ywdhms]))+", text):
+        return None
+    return timedelta(seconds=sum(int(n) * units[unit] for n, unit in re.findall(r"(\d+)(ms|[ywdhms])", text)))
+
+
+def _seconds(moment: datetime) -> str:
+    milliseconds = to_ms(moment)
+    return f"{milliseconds // 1000}.{milliseconds % 1000:03d}"
+
+
+def _jittered(attempt: int) -> float:
+    """Full jitter, so that many functions that were refused together do not come back together."""
+    return random.uniform(0.5, 1.0) * BACKOFF_SECONDS * 2.0 ** (attempt - 1)  # noqa: S311 - not for secrets
+
+
+def _retry_after(answer: requests.Response) -> float:
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isdigit() else 0.0
+
+
+def _described(answer: requests.Response) -> str:
+    """A refusal's status and reason: Prometheus' JSON, or the plain text and HTML of what stands before it."""
+    try:
+        body = answer.json()
+        told = str(body["error"]) if isinstance(body, dict) and "error" in body else ""
+    except ValueError:
+        told = " ".join(answer.text.split())
+    return f"{answer.status_code} {answer.reason}" + (f": {told[:_SHOWN]}" if told else "")

@@ -1,0 +1,69 @@
+"""Answers as small tables: what each query said of one hour, before pods and nodes are put together."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+
+from gpucost.adapters.prometheus.client import Series
+from gpucost.adapters.prometheus.queries import STAT
+from gpucost.domain.observations import Instance
+from gpucost.errors import MetricsAnswerError
+
+Labels = Mapping[str, str]
+Rows = list[tuple[Labels, Decimal]]
+
+
+def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
+    """The values of one evaluated hour end, by statistic."""
+    rows: dict[str, Rows] = {}
+    for one in series:
+        for at, text in one.samples:
+            if at == at_ms:
+                rows.setdefault(one.labels.get(STAT, ""), []).append((one.labels, number(text)))
+    return rows
+
+
+def number(text: str) -> Decimal:
+    """A sample's value, exact; may be NaN or infinite, as Prometheus' may."""
+    try:
+        return Decimal(text.replace("Inf", "Infinity"))
+    except InvalidOperation as error:
+        raise MetricsAnswerError(f"Prometheus answered {text!r} where a number belongs") from error
+
+
+def instance(labels: Labels) -> Instance:
+    """Which scraped process a series is from."""
+    return f"{labels.get('job', '')}/{labels.get('instance', '')}"
+
+
+def told(labels: Labels, name: str) -> str:
+    """A label as its exporter wrote it: where the scrape's own labels took the name, it is `exported_…`."""
+    return labels.get(f"exported_{name}") or labels.get(name, "")
+
+
+def own_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
+    """The object's labels that kube-state-metrics carries (`label_…`)."""
+    return {name: value for name, value in labels.items() if name.startswith(prefix)}
+
+
+def whole_number(value: Decimal, what: str) -> Decimal:
+    """A count of units.
+
+    Raises:
+        MetricsAnswerError: not a finite number that is not negative.
+    """
+    if not value.is_finite() or value < 0:
+        raise MetricsAnswerError(f"Prometheus answered {value} for {what}")
+    return value
+
+
+@dataclass(slots=True)
+class Seen:
+    """Samples in the window per instance, the most of any series of the thing."""
+
+    counts: dict[Instance, int] = field(default_factory=dict)
+
+    def add(self, labels: Labels, count: Decimal) -> None:
+        """Take one series into account."""
+        who = instance(labels)
+        self.counts[who] = max(self.counts.get(who, 0), int(count))

@@ -1,0 +1,138 @@
+"""Attribution: rated usage to the hour's record, with the business unit that answers for each line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fnmatch import fnmatchcase
+
+from gpucost.domain.model import Costs, HourRecord, Line, Totals
+from gpucost.domain.money import quantize
+from gpucost.domain.observations import PodObservation
+from gpucost.domain.rating import Rate, RatedPod, rate_usage
+from gpucost.domain.shares import kubernetes_resource
+from gpucost.domain.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class BusinessUnit:
+    """Who owns what any of these matches."""
+
+    name: str
+    namespaces: tuple[str, ...] = ()
+    """Shell patterns."""
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    """All of them must be there, under their names as kube-state-metrics writes them (`label_team`)."""
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+
+    def owns_namespace(self, namespace: str) -> bool:
+        """Whether a whole namespace is this unit's by name."""
+        return any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+
+    def owns_labels(self, pod: PodObservation) -> bool:
+        """Whether a pod is this unit's by its own labels or its namespace's."""
+        return _has_all(pod.namespace_labels, self.namespace_labels) or _has_all(pod.labels, self.pod_labels)
+
+
+class Owners:
+    """Finds the unit that answers for a pod: the first that matches; a namespace that nothing matches is its own."""
+
+    def __init__(self, units: Sequence[BusinessUnit]) -> None:
+        self._units = units
+        self._by_labels = [
+            (place, unit) for place, unit in enumerate(units) if unit.namespace_labels or unit.pod_labels
+        ]
+        self._by_name: dict[str, int] = {}
+
+    def of(self, pod: PodObservation) -> str:
+        """The unit's name."""
+        by_labels = next((place for place, unit in self._by_labels if unit.owns_labels(pod)), len(self._units))
+        place = min(by_labels, self._named(pod.namespace))
+        return self._units[place].name if place < len(self._units) else pod.namespace
+
+    def _named(self, namespace: str) -> int:
+        if namespace not in self._by_name:
+            owners = (place for place, unit in enumerate(self._units) if unit.owns_namespace(namespace))
+            self._by_name[namespace] = next(owners, len(self._units))
+        return self._by_name[namespace]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributionRules:
+    """What settings say about who pays."""
+
+    rate: Rate
+    business_units: tuple[BusinessUnit, ...] = ()
+    cost_labels: Mapping[str, str] = field(default_factory=dict)
+    """Name on the line → label as kube-state-metrics writes it."""
+    least_allocation_coverage: Decimal = Decimal(0)
+    least_utilization_coverage: Decimal = Decimal(0)
+
+
+def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
+    """The record of a metered hour; *incomplete* and without figures where a source's coverage is too low."""
+    shortfall = _shortfall(usage, rules)
+    if shortfall:
+        notes = (*shortfall, *usage.notes)
+        return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
+    rated, capacity = rate_usage(usage, rules.rate)
+    owners = Owners(rules.business_units)
+    lines = tuple(_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated)
+    totals = Totals(Costs.total(line.costs() for line in lines), capacity)
+    return HourRecord(usage.cluster, usage.hour, "complete", usage.coverage, totals, lines, usage.notes)
+
+
+def _shortfall(usage: Usage, rules: AttributionRules) -> list[str]:
+    found = []
+    if not usage.coverage.allocation or usage.coverage.allocation < rules.least_allocation_coverage:
+        found.append(_too_low("allocation", usage.coverage.allocation, rules.least_allocation_coverage))
+    measured = usage.coverage.utilization
+    if measured is not None and measured < rules.least_utilization_coverage:
+        found.append(_too_low("utilization", measured, rules.least_utilization_coverage))
+    return found
+
+
+def _too_low(source: str, seen: Decimal, least: Decimal) -> str:
+    if not seen:
+        return f"no scrape of the {source} source was seen in this hour"
+    return f"coverage of {source} is {seen:.1%}, below the {least:.1%} that settings ask for"
+
+
+def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
+    holding, measured = rated.usage.holding, rated.usage.measurement
+    pod, node = holding.pod, holding.node
+    unknown = measured.source == "none" and holding.running.length > 0
+    return Line(
+        business_unit=business_unit,
+        namespace=pod.namespace,
+        workload_kind=pod.workload_kind,
+        workload=pod.workload,
+        pod=pod.pod,
+        uid=pod.uid,
+        node=node.name,
+        node_pool=node.node_pool,
+        instance_type=node.instance_type,
+        capacity_type=node.capacity_type,
+        zone=node.zone,
+        gpu_model=node.gpu_model,
+        resource=kubernetes_resource(holding.resource),
+        units=holding.units,
+        gpu_share=quantize(holding.share.of_gpu),
+        gpu_share_source=holding.share.source,
+        labels={name: pod.labels[label] for name, label in rules.cost_labels.items() if label in pod.labels},
+        split_policy=rated.rate.split_policy,
+        allocated_gpu_hours=rated.allocated_gpu_hours,
+        effective_gpu_hours=None if unknown else rated.effective_gpu_hours,
+        utilization=None if measured.utilization is None else quantize(measured.utilization),
+        utilization_source=measured.source,
+        unmeasured_gpu_hours=rated.unmeasured_gpu_hours,
+        gpu_hourly_usd=rated.rate.gpu_hourly_usd,
+        price_source=rated.rate.source,
+        allocated_usd=rated.allocated_usd,
+        effective_usd=None if unknown else rated.effective_usd,
+        waste_usd=None if unknown and not rated.waste_usd else rated.waste_usd,
+        unmeasured_usd=rated.unmeasured_usd,
+    )
+
+
+def _has_all(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())

@@ -1,0 +1,105 @@
+"""What GPU hardware there is: MIG profiles and their shares, instance types and their GPUs.
+
+Sources: NVIDIA's MIG user guide and mig-parted's `config-default.yaml` (profiles and how many fit), AWS's accelerated
+computing instance tables.
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+_PROFILE = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>\d+)gb$")
+
+
+@dataclass(frozen=True, slots=True)
+class MigGpu:
+    """How one GPU model divides under MIG."""
+
+    models: tuple[str, ...]
+    """What the model's name contains, in lower case, all of one entry."""
+    compute_slices: int
+    memory_slices: int
+    memory_of: dict[str, int]
+    """Memory slices per profile."""
+
+
+def _eight(base: int, double: int, two: int, three: int, full: int) -> dict[str, int]:
+    """Profiles of a GPU with 7 compute and 8 memory slices, by their sizes in GB."""
+    return {
+        f"1g.{base}gb": 1,
+        f"1g.{double}gb": 2,
+        f"2g.{two}gb": 2,
+        f"3g.{three}gb": 4,
+        f"4g.{three}gb": 4,
+        f"7g.{full}gb": 8,
+    }
+
+
+MIG_GPUS: tuple[MigGpu, ...] = (
+    MigGpu(("a100", "40gb"), 7, 8, _eight(5, 10, 10, 20, 40)),
+    MigGpu(("a100", "80gb"), 7, 8, _eight(10, 20, 20, 40, 80)),
+    MigGpu(("h100", "80gb"), 7, 8, _eight(10, 20, 20, 40, 80)),
+    MigGpu(("h100", "nvl"), 7, 8, _eight(12, 24, 24, 47, 94)),
+    MigGpu(("h200",), 7, 8, _eight(18, 35, 35, 71, 141)),
+    MigGpu(("gb200",), 7, 8, _eight(23, 47, 47, 93, 186) | {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}),
+    MigGpu(("b200",), 7, 8, _eight(23, 45, 45, 90, 180)),
+    MigGpu(("b300",), 7, 8, _eight(34, 67, 67, 135, 269)),
+    MigGpu(("a30",), 4, 4, {"1g.6gb": 1, "2g.12gb": 2, "4g.24gb": 4}),
+    MigGpu(("rtx", "pro", "6000"), 4, 4, {"1g.24gb": 1, "2g.48gb": 2, "4g.96gb": 4}),
+)
+
+
+def profile_share(profile: str, model: str) -> Fraction | None:
+    """The dominant share of a physical GPU that a MIG profile takes: the larger of its compute and its memory share.
+
+    Args:
+        profile: `1g.5gb`; attributes such as `+me` do not change the share.
+        model: the GPU's name in any spelling, or "" where unknown.
+
+    Returns:
+        None where the profile is not one of the model's, or where the model is unknown and models differ.
+    """
+    base = re.sub(r"[+.](?:me|gfx)(?:\.all)?$|-me$", "", profile.lower())
+    name = model.lower()
+    gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
+    if gpu is not None:
+        return _share(base, gpu)
+    shares = {share for gpu in MIG_GPUS if (share := _share(base, gpu)) is not None}
+    return shares.pop() if len(shares) == 1 else None
+
+
+def _share(profile: str, gpu: MigGpu) -> Fraction | None:
+    match, memory = _PROFILE.match(profile), gpu.memory_of.get(profile)
+    if match is None or memory is None:
+        return None
+    return max(Fraction(int(match["compute"]), gpu.compute_slices), Fraction(memory, gpu.memory_slices))
+
+
+_SIZES_G = {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 1}
+_SIZES_G_LARGE = {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8}
+
+GPUS_OF_INSTANCE: dict[str, int] = {
+    f"{family}.{size}": gpus
+    for family, sizes in {
+        "p2": {"xlarge": 1, "8xlarge": 8, "16xlarge": 16},
+        "p3": {"2xlarge": 1, "8xlarge": 4, "16xlarge": 8},
+        "p3dn": {"24xlarge": 8},
+        "p4d": {"24xlarge": 8},
+        "p4de": {"24xlarge": 8},
+        "p5": {"4xlarge": 1, "48xlarge": 8},
+        "p5e": {"48xlarge": 8},
+        "p5en": {"48xlarge": 8},
+        "p6-b200": {"48xlarge": 8},
+        "p6-b300": {"48xlarge": 8},
+        "p6e-gb200": {"36xlarge": 4},
+        "g4dn": _SIZES_G | {"12xlarge": 4, "metal": 8},
+        "g5": _SIZES_G | _SIZES_G_LARGE,
+        "g5g": {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 2, "metal": 2},
+        "g6": _SIZES_G | _SIZES_G_LARGE,
+        "g6e": _SIZES_G | _SIZES_G_LARGE,
+        "gr6": {"4xlarge": 1, "8xlarge": 1},
+        "g7e": {"2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
+    }.items()
+    for size, gpus in sizes.items()
+}
+"""Physical GPUs per EC2 instance type."""

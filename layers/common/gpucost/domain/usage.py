@@ -1,0 +1,97 @@
+"""What metering finds out of an hour's observation, exact: who held and used how much GPU, and what nobody held.
+
+Amounts are `Fraction`s of physical-GPU milliseconds; prices and rounding come later (`domain.rating`).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+
+from gpucost.domain.intervals import Interval
+from gpucost.domain.model import Coverage, UtilizationSource
+from gpucost.domain.observations import PodObservation
+from gpucost.domain.shares import GpuNode, Share
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One pod holding units of one GPU resource in the hour."""
+
+    pod: PodObservation
+    node: GpuNode
+    resource: str
+    units: int
+    share: Share
+    held: Interval
+    """Clipped to the hour and to the life of the node."""
+    running: Interval
+    """The part of `held` in which the pod ran; the rest is start-up (image pull)."""
+
+    @property
+    def gpus(self) -> Fraction:
+        """Physical GPUs held."""
+        return self.units * self.share.of_gpu
+
+    @property
+    def gpu_ms(self) -> Fraction:
+        """Physical-GPU milliseconds held."""
+        return self.gpus * self.held.length
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How much of a holding was used, as far as anybody saw."""
+
+    source: UtilizationSource
+    utilization: Fraction | None = None
+    """Mean of the time observed, 0 to 1."""
+    observed_ms: Fraction = Fraction(0)
+    """Part of the holding's time whose use was observed."""
+    effective_gpu_ms: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """A holding with its use; `held = effective + waste + unmeasured`."""
+
+    holding: Holding
+    measurement: Measurement
+
+    @property
+    def unmeasured_gpu_ms(self) -> Fraction:
+        """Held while running, and nobody saw the use."""
+        running = self.holding.running.length
+        return self.holding.gpus * max(Fraction(0), running - self.measurement.observed_ms)
+
+    @property
+    def waste_gpu_ms(self) -> Fraction:
+        """Held and not used: idle while running, or not running yet."""
+        return self.holding.gpu_ms - self.measurement.effective_gpu_ms - self.unmeasured_gpu_ms
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """A GPU node's hour: `held + unallocated + stranded + unobserved - excess = total`, in physical-GPU ms."""
+
+    node: GpuNode
+    provider_id: str
+    present: Interval
+    total_gpu_ms: Fraction
+    unallocated_gpu_ms: Fraction
+    stranded_gpu_ms: Fraction
+    unobserved_gpu_ms: Fraction
+    excess_gpu_ms: Fraction
+    """Held beyond what the node has: the metrics contradict each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A cluster-hour, metered."""
+
+    cluster: str
+    hour: datetime
+    coverage: Coverage
+    pods: tuple[PodUsage, ...]
+    nodes: tuple[NodeUsage, ...] | None
+    """None where nothing tells the capacity of every node on which GPUs were held."""
+    notes: tuple[str, ...]

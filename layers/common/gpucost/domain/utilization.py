@@ -1,0 +1,173 @@
+"""The utilization ladder: how much of what a pod held was used, from the best evidence that the settings allow."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from gpucost.domain.model import UtilizationSource
+from gpucost.domain.observations import DeviceObservation
+from gpucost.domain.usage import Holding, Measurement
+
+DeviceKey = tuple[str, str, str]
+UNMEASURED = Measurement("none")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """One GPU or MIG device as one pod's series shows it: its mean use and for how long that was seen."""
+
+    key: DeviceKey
+    mean: Fraction
+    seen_ms: int
+
+
+class Ladder:
+    """Finds a holding's use by the first rung that knows it.
+
+    Args:
+        holdings: all of the hour.
+        devices: all series of the signal in the hour.
+        full_scale: the signal's value that means fully used.
+        rungs: allowed rungs, best first.
+        interval_ms: the signal's scrape interval.
+    """
+
+    def __init__(
+        self,
+        holdings: Sequence[Holding],
+        devices: Iterable[DeviceObservation],
+        full_scale: Decimal,
+        rungs: Sequence[UtilizationSource],
+        interval_ms: int,
+    ) -> None:
+        self._rungs = rungs
+        self._interval = interval_ms
+        self._by_name: dict[tuple[str, str], list[Holding]] = {}
+        for holding in holdings:
+            self._by_name.setdefault((holding.pod.namespace, holding.pod.pod), []).append(holding)
+        usable = [device for device in devices if device.samples > 0 and device.total.is_finite()]
+        self._uses = _merge(usable, full_scale, interval_ms)
+        self._claims: dict[str, list[DeviceUse]] = {}
+        self._claimants: dict[DeviceKey, list[Holding]] = {}
+        claimed: set[DeviceKey] = set()
+        for (namespace, pod, uid), uses in self._uses.items():
+            for holding in self._holders(namespace, pod, uid):
+                self._claims.setdefault(holding.pod.uid, []).extend(uses)
+                for use in uses:
+                    self._claimants.setdefault(use.key, []).append(holding)
+            if "pod" in rungs or "shared" in rungs:
+                claimed.update(use.key for use in uses if self._claimants.get(use.key))
+        free = _by_device(use for uses in self._uses.values() for use in uses if use.key not in claimed)
+        self._cluster = _average(free)
+        self._nodes = (
+            {node: _average([use for use in free if use.key[0] == node]) for node in {use.key[0] for use in free}}
+            if "node" in rungs
+            else {}
+        )
+
+    def measure(self, holding: Holding) -> Measurement:
+        """A holding's use; source `none` where no allowed rung knows it."""
+        for rung in self._rungs:
+            found = self._try(rung, holding)
+            if found is not None:
+                return found
+        return UNMEASURED
+
+    def _try(self, rung: UtilizationSource, holding: Holding) -> Measurement | None:
+        if rung in {"pod", "shared"}:
+            uses = self._claims.get(holding.pod.uid)
+            if not uses or self._is_shared(holding, uses) != (rung == "shared"):
+                return None
+            return self._from_devices(rung, holding, uses)
+        average = self._cluster if rung == "cluster" else self._nodes.get(holding.node.name)
+        if average is None:
+            return None
+        mean, seen_ms = average
+        observed = self._observed(holding, seen_ms)
+        return Measurement(rung, mean, observed, min(holding.gpu_ms, holding.gpus * mean * observed))
+
+    def _from_devices(self, rung: UtilizationSource, holding: Holding, uses: Sequence[DeviceUse]) -> Measurement:
+        """Mean over the pod's devices; a device that should be there and has no series counts as not observed."""
+        devices = len(uses) if rung == "shared" else max(len(uses), holding.units)
+        part = holding.gpus / devices
+        effective = observed = weighted = Fraction(0)
+        for use in uses:
+            seen = self._observed(holding, use.seen_ms)
+            observed += seen / devices
+            weighted += use.mean * seen
+            used = use.mean * seen * (self._part_of_device(holding, use.key) if rung == "shared" else part)
+            effective += min(used, part * holding.held.length)
+        mean = weighted / (observed * devices) if observed else None
+        return Measurement(rung, mean, observed, min(effective, holding.gpu_ms))
+
+    def _is_shared(self, holding: Holding, uses: Iterable[DeviceUse]) -> bool:
+        return holding.node.replicas > 1 or any(len(self._sharers(holding, use.key)) > 1 for use in uses)
+
+    def _sharers(self, holding: Holding, key: DeviceKey) -> list[Holding]:
+        """Who held the device at the same time, the pod itself included; one after the other is not sharing."""
+        tolerance = 2 * self._interval
+        return [
+            other
+            for other in self._claimants[key]
+            if other is holding or other.held.overlap(holding.held).length > tolerance
+        ]
+
+    def _part_of_device(self, holding: Holding, key: DeviceKey) -> Fraction:
+        """A sharer's part of what the device did, in physical GPUs: by replicas held on the device."""
+        device = holding.share.of_gpu * max(1, holding.node.replicas)
+        return device * Fraction(holding.units, sum(other.units for other in self._sharers(holding, key)))
+
+    def _observed(self, holding: Holding, seen_ms: int) -> Fraction:
+        """Time of the holding in which its use was seen. A missing sample at an edge is jitter, not a gap.
+
+        Where a name came back under another uid within the hour, the series covers both lives, in proportion.
+        """
+        namesakes = self._by_name[holding.pod.namespace, holding.pod.pod]
+        lives = {other.pod.uid: other.running.length for other in namesakes}
+        running, all_lives = holding.running.length, sum(lives.values())
+        seen = Fraction(seen_ms * running, all_lives) if all_lives else Fraction(0)
+        return Fraction(running) if seen >= running - self._interval * Fraction(3, 2) else seen
+
+    def _holders(self, namespace: str, pod: str, uid: str) -> list[Holding]:
+        named = self._by_name.get((namespace, pod), [])
+        return [holding for holding in named if not uid or holding.pod.uid == uid]
+
+
+def _merge(
+    devices: Iterable[DeviceObservation], full_scale: Decimal, interval_ms: int
+) -> Mapping[tuple[str, str, str], list[DeviceUse]]:
+    """Uses per (namespace, pod, uid) label; a restarted exporter's series of one device are one use."""
+    sums: dict[tuple[str, str, str], dict[DeviceKey, list[Decimal | int]]] = {}
+    for device in devices:
+        key = (device.node, device.uuid, device.mig_instance)
+        total, samples = sums.setdefault((device.namespace, device.pod, device.uid), {}).get(key, [Decimal(0), 0])
+        sums[device.namespace, device.pod, device.uid][key] = [total + device.total, int(samples) + device.samples]
+    scale = Fraction(full_scale)
+    return {
+        label: [
+            DeviceUse(
+                key,
+                min(max(Fraction(total) / int(samples) / scale, Fraction(0)), Fraction(1)),
+                int(samples) * interval_ms,
+            )
+            for key, (total, samples) in uses.items()
+        ]
+        for label, uses in sums.items()
+    }
+
+
+def _average(uses: Sequence[DeviceUse]) -> tuple[Fraction, int] | None:
+    """Mean use of devices and for how long at least one of them was seen."""
+    if not uses:
+        return None
+    return sum((use.mean for use in uses), Fraction(0)) / len(uses), max(use.seen_ms for use in uses)
+
+
+def _by_device(uses: Iterable[DeviceUse]) -> list[DeviceUse]:
+    """One use per device: exporters copy a device's value to every series of it, so copies are never summed."""
+    best: dict[DeviceKey, DeviceUse] = {}
+    for use in uses:
+        if use.key not in best or use.seen_ms > best[use.key].seen_ms:
+            best[use.key] = use
+    return [best[key] for key in sorted(best)]

@@ -1,0 +1,86 @@
+"""How figures leave the system: JSON numbers with all their digits, and CSV cells that no spreadsheet runs."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import simplejson
+
+from gpucost.domain.hours import format_instant
+
+_FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
+"""What makes a spreadsheet read a cell as a formula (OWASP, CSV injection)."""
+
+
+def dumps(document: Any, *, indent: int | None = None) -> str:
+    """JSON text: Decimals are plain numbers with all digits, instants are `2026-11-19T10:00:00Z`, dataclasses objects.
+
+    Raises:
+        TypeError: a float, which has already lost digits, or a type that has no place in an answer.
+        ValueError: a Decimal that is not a number.
+    """
+    return simplejson.dumps(_plain(document), indent=indent, allow_nan=False)
+
+
+def decimal_text(value: Decimal) -> str:
+    """An exact number without exponent and trailing zeros: `0E-12` is `0`, `1.500000000000` is `1.5`.
+
+    Raises:
+        ValueError: NaN or infinite.
+    """
+    if not value.is_finite():
+        raise ValueError(f"{value} is not a number that can be published")
+    text = format(value, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def csv_cell(value: object) -> str:
+    """One cell: unknown is empty, numbers are exact, and text that would start a formula is prefixed with `'`."""
+    if value is None:
+        return ""
+    if isinstance(value, Decimal):
+        return decimal_text(value)
+    if isinstance(value, datetime):
+        return format_instant(value)
+    text = str(value)
+    if isinstance(value, str) and text.startswith(_FORMULA_STARTS):
+        return "'" + text
+    return text
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A CSV document (RFC 4180) with a header line; every cell guarded by `csv_cell`."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(csv_cell(name) for name in header)
+    writer.writerows([csv_cell(value) for value in row] for row in rows)
+    return buffer.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    """The same document in types that JSON has; simplejson itself would write small Decimals as `1E-12`."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Decimal):
+        return simplejson.RawJSON(decimal_text(value))
+    if isinstance(value, datetime):
+        return format_instant(value)
+    if isinstance(value, Mapping):
+        return {_key(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    raise TypeError(f"{type(value).__name__} cannot be published as JSON")
+
+
+def _key(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"{type(name).__name__} cannot be a key in JSON")
+    return name

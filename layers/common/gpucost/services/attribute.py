@@ -1,0 +1,219 @@
+"""Attribute hours: ask the metrics, meter, rate, and publish each hour in the ledger.
+
+*Incomplete* is a result, not an error: an hour whose metrics could not be had is published as such, with its reason
+and its next attempt, and the message counts as handled.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gpucost.domain.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.domain.hours import HOUR, floor_hour, format_instant
+from gpucost.domain.ledger import Manifest
+from gpucost.domain.metering import MeteringRules, meter
+from gpucost.domain.model import HourRecord
+from gpucost.domain.rating import Rate
+from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
+from gpucost.messages import HourClosed, HoursDue
+from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
+from gpucost.settings import ClusterSettings, Settings
+
+AMP_RETENTION = timedelta(days=150)
+"""AMP's default; it has no API that tells a workspace's own to a reader of metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """What became of one hour of a message."""
+
+    manifest: Manifest
+    was_published: bool
+    """False where the hour had been published before and was only announced again."""
+    lines: int = 0
+
+
+class AttributeService:
+    """Handles `HoursDue`: twice, late or after a crash, the ledger ends in the same figures."""
+
+    def __init__(
+        self, settings_store: SettingsStore, ledger: Ledger, readers: MetricsReaders, bus: Bus, *, clock: Clock
+    ) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._readers = readers
+        self._bus = bus
+        self._clock = clock
+
+    def attribute(self, message: HoursDue) -> list[Attributed]:
+        """Attribute every hour that a message names, and announce each.
+
+        Raises:
+            InvalidInputError: the message names a cluster that its settings do not know.
+            SourceError: the ledger or the bus failed; the message is to be delivered again.
+        """
+        settings = self._settings_store.version(message.settings_version).settings
+        cluster = settings.cluster(message.cluster)
+        if cluster is None:
+            raise InvalidInputError(
+                f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
+            )
+        now = self._clock()
+        known = {hour: self._ledger.manifest(cluster.name, hour) for hour in message.starts()}
+        waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
+        records = {record.hour: record for record in self._records(cluster, settings, waiting, now)}
+        results = []
+        for hour, manifest in known.items():
+            result = self._publish(records.get(hour), manifest, message, now)
+            self._bus.publish(_closed(result.manifest, message))
+            results.append(result)
+        return results
+
+    def _records(
+        self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime
+    ) -> list[HourRecord]:
+        """A record for each hour, incomplete where the metrics failed."""
+        reader = self._readers(cluster, settings)
+        records: list[HourRecord] = []
+        for run in _runs(hours):
+            try:
+                records += attribute_hours(reader, cluster, settings, run, now=now)
+            except MetricsAnswerError as error:
+                if len(run) > 1:  # one hour's bad answer must not cost its neighbours
+                    for hour in run:
+                        records += self._records(cluster, settings, [hour], now)
+                else:
+                    records += _failed(cluster, run, error)
+            except SourceError as error:
+                records += _failed(cluster, run, error)
+        return records
+
+    def _publish(
+        self, record: HourRecord | None, manifest: Manifest | None, message: HoursDue, now: datetime
+    ) -> Attributed:
+        if record is None:
+            # Published before: by an earlier delivery of this message that ended before it could tell.
+            if manifest is None:
+                raise AssertionError("an hour without a manifest is always attributed")
+            return Attributed(manifest, was_published=False)
+        try:
+            published = self._ledger.publish(
+                record, replacing=manifest, settings_version=message.settings_version, now=now
+            )
+        except ConflictError:
+            winner = self._ledger.manifest(record.cluster, record.hour)
+            if winner is None:
+                raise
+            return Attributed(winner, was_published=False)
+        return Attributed(published, was_published=True, lines=len(record.lines))
+
+
+def attribute_hours(
+    reader: MetricsReader, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], *, now: datetime
+) -> list[HourRecord]:
+    """The records of consecutive hours of one cluster, without a ledger.
+
+    Raises:
+        InvalidInputError: an hour that has not ended.
+        SourceError: the metrics could not be had; no figure exists.
+    """
+    for hour in hours:
+        check_hour(hour, now)
+    metering = MeteringRules(
+        full_scale=settings.utilization.full_scale,
+        ladder=settings.utilization.ladder,
+        slices_per_gpu=cluster.slices_per_gpu,
+    )
+    rules = _attribution_rules(settings)
+    return [attribute(meter(observation, metering), rules) for observation in reader.observe(hours)]
+
+
+def check_hour(hour: datetime, now: datetime) -> None:
+    """Refuse an hour that cannot have been metered yet.
+
+    Raises:
+        InvalidInputError: not on the full hour, or not over.
+    """
+    if floor_hour(hour) != hour:
+        raise InvalidInputError(f"hour {format_instant(hour)} is not on the full hour")
+    if hour + HOUR > now:
+        newest = format_instant(floor_hour(now) - HOUR)
+        raise InvalidInputError(f"hour {format_instant(hour)} is not over yet; the newest that is, is {newest}")
+
+
+def check_retention(hour: datetime, cluster: ClusterSettings, reader: MetricsReader, now: datetime) -> None:
+    """Refuse an hour whose metrics are no longer kept.
+
+    Raises:
+        InvalidInputError: the hour began before the oldest kept sample.
+    """
+    prometheus = cluster.prometheus
+    kept = timedelta(days=prometheus.retention_days) if prometheus.retention_days else None
+    kept = kept or (AMP_RETENTION if prometheus.auth == "sigv4" else reader.retention())
+    if kept is not None and hour < now - kept:
+        raise InvalidInputError(
+            f"hour {format_instant(hour)} is past the retention of cluster {cluster.name}'s metrics, which are kept "
+            f"for {kept.total_seconds() / 86400:g} days"
+        )
+
+
+def _attribution_rules(settings: Settings) -> AttributionRules:
+    pricing = settings.pricing
+    return AttributionRules(
+        rate=Rate(pricing.gpu_hourly_usd, pricing.source, pricing.split),
+        business_units=tuple(
+            BusinessUnit(
+                unit.name,
+                unit.namespaces,
+                {_exported(name): value for name, value in unit.namespace_labels.items()},
+                {_exported(name): value for name, value in unit.pod_labels.items()},
+            )
+            for unit in settings.business_units
+        ),
+        cost_labels={name: _exported(name) for name in settings.cost_labels},
+        least_allocation_coverage=settings.coverage.allocation,
+        least_utilization_coverage=settings.coverage.utilization,
+    )
+
+
+def _exported(label: str) -> str:
+    """A Kubernetes label as kube-state-metrics names it: `app.kubernetes.io/team` → `label_app_kubernetes_io_team`."""
+    snake = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", re.sub(r"[^a-zA-Z0-9_]", "_", label))
+    return f"label_{snake.lower()}"
+
+
+def _is_to_do(manifest: Manifest | None, message: HoursDue, now: datetime) -> bool:
+    """Whether an hour still needs an attempt; a delivery repeated after it was published does not."""
+    if manifest is None:
+        return True
+    if manifest.status != "incomplete":
+        return False
+    return message.origin == "backfill" or (manifest.next_attempt_at is not None and manifest.next_attempt_at <= now)
+
+
+def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
+    """Consecutive hours together."""
+    runs: list[list[datetime]] = []
+    for hour in sorted(hours):
+        if runs and runs[-1][-1] + HOUR == hour:
+            runs[-1].append(hour)
+        else:
+            runs.append([hour])
+    return runs
+
+
+def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: SourceError) -> list[HourRecord]:
+    return [HourRecord(cluster.name, hour, "incomplete", None, None, notes=(str(error),)) for hour in hours]
+
+
+def _closed(manifest: Manifest, message: HoursDue) -> HourClosed:
+    return HourClosed(
+        cluster=manifest.cluster,
+        hour=manifest.hour,
+        status=manifest.status,
+        record_version=manifest.version,
+        settings_version=manifest.settings_version,
+        origin=message.origin,
+        correlation_id=message.correlation_id,
+    )
