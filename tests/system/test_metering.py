@@ -1,0 +1,453 @@
+"""Metering through a real Prometheus, each case with GPU-hours computed by hand."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from gpucost.adapters.prometheus import metrics_reader
+from gpucost.domain.model import Capacity, HourRecord, Line
+from gpucost.services.attribute import attribute_hours
+from gpucost.settings import parse_settings
+
+from tests.system.timeline import HOUR, Timeline
+
+Attribute = Callable[..., list[HourRecord]]
+MINUTE = Fraction(1, 60)
+
+
+@pytest.fixture
+def attribute(prometheus: Callable[[str], str]) -> Attribute:
+    def run(
+        timeline: Timeline, more: str = "", *, cluster: str = "", hours: int = 1, start: int = 0
+    ) -> list[HourRecord]:
+        url = prometheus(timeline.text())
+        settings = parse_settings(
+            f'clusters: [{{name: test, prometheus: {{url: "{url}"}}, {cluster}}}]\n'
+            f"pricing: {{source: constant, gpu_hourly_usd: 10}}\n{more}"
+        )
+        reader = metrics_reader(settings.clusters[0], settings)
+        wanted = [HOUR + timedelta(hours=start + i) for i in range(hours)]
+        records = attribute_hours(reader, settings.clusters[0], settings, wanted, now=datetime.now(UTC))
+        for record in records:
+            assert_identity(record)
+        return records
+
+    return run
+
+
+def assert_identity(record: HourRecord) -> None:
+    if record.totals is None:
+        return
+    costs, capacity = record.totals.costs, record.totals.capacity
+    assert costs.allocated_usd == costs.effective_usd + costs.waste_usd + costs.unmeasured_usd
+    if capacity is not None:
+        rest = sum((getattr(capacity, part) for part in Capacity.names() if part.endswith("_usd")), Decimal(0))
+        assert costs.allocated_usd + rest - capacity.node_cost_usd == capacity.node_cost_usd
+
+
+def hours(record: HourRecord) -> dict[str, float]:
+    """Allocated GPU-hours by pod."""
+    return {line.pod: float(line.allocated_gpu_hours) for line in record.lines}
+
+
+def line(record: HourRecord, pod: str) -> Line:
+    (found,) = [line for line in record.lines if line.pod == pod]
+    return found
+
+
+def minutes(*values: float) -> Fraction:
+    return sum((Fraction(value) for value in values), Fraction(0)) * MINUTE
+
+
+def fleet(**how: object) -> Timeline:
+    """A scraped cluster with one node of four whole GPUs."""
+    timeline = Timeline(**how)  # type: ignore[arg-type]  # keywords are Timeline's own
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 4})
+    for gpu in range(4):
+        timeline.device(0.0, gpu=gpu)
+    return timeline
+
+
+def test_a_pod_there_all_hour_holds_its_units_all_hour(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p", units=3)
+    (record,) = attribute(timeline)
+    assert line(record, "p").allocated_gpu_hours == 3
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert record.totals.capacity.unallocated_gpu_hours == 1
+    assert record.totals.capacity.node_cost_usd == 40
+
+
+@pytest.mark.parametrize("step", [15.0, 30.0, 60.0, 70.0])
+@pytest.mark.parametrize(("start", "end"), [(10, 16), (-20, 16), (50, 80), (0, 60)])
+def test_short_lives_are_right_within_an_interval_per_edge(
+    attribute: Attribute, step: float, start: float, end: float
+) -> None:
+    timeline = fleet(step=step, phase=7.0)
+    timeline.pod("p", start, end)
+    (record,) = attribute(timeline)
+    truth = (min(end, 60) - max(start, 0)) / 60
+    assert hours(record)["p"] == pytest.approx(truth, abs=2 * step / 3600)
+
+
+def test_consecutive_hours_add_up_to_a_pods_life(attribute: Attribute) -> None:
+    timeline = fleet(phase=13.0)
+    timeline.pod("p", 25, 95)
+    together = attribute(timeline, hours=2)
+    apart = [*attribute(timeline), *attribute(timeline, start=1)]
+    assert [hours(record) for record in together] == [hours(record) for record in apart]
+    assert sum(hours(record)["p"] for record in together) == pytest.approx(70 / 60, abs=2 / 60)
+
+
+def test_a_gap_with_the_pod_on_both_sides_costs_it_nothing(attribute: Attribute) -> None:
+    timeline = fleet(gaps=[(20, 30)])
+    timeline.pod("p", units=4)
+    (record,) = attribute(timeline)
+    assert line(record, "p").allocated_gpu_hours == 4
+    assert record.coverage is not None
+    assert record.coverage.allocation == pytest.approx(Decimal(50) / 60, abs=Decimal("0.02"))
+
+
+@pytest.mark.parametrize("gap", [(-10, 12), (50, 75)])
+def test_a_gap_across_an_edge_of_the_hour_cuts_nothing(attribute: Attribute, gap: tuple[float, float]) -> None:
+    timeline = fleet(gaps=[gap])
+    timeline.pod("p", units=2)
+    (record,) = attribute(timeline)
+    assert line(record, "p").allocated_gpu_hours == 2
+
+
+def test_free_gpus_in_a_long_gap_are_unobserved(attribute: Attribute) -> None:
+    timeline = fleet(gaps=[(20, 40)])
+    timeline.pod("p", units=1)
+    (record,) = attribute(timeline)
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert float(record.totals.capacity.unobserved_gpu_hours) == pytest.approx(3 * 20 / 60, abs=3 / 60)
+
+
+def test_kube_state_metrics_restarted_under_another_instance(attribute: Attribute) -> None:
+    timeline = Timeline()
+    for instance, (a, b) in {"a:8080": (-65, 30), "b:8080": (30, 125)}.items():
+        ksm = {"job": "kube-state-metrics", "instance": instance}
+        timeline.up(a, b, instance=instance)
+        timeline.node("n1", a, b, capacity={"nvidia_com_gpu": 4}, ksm=ksm)
+        timeline.pod("p", a, b, units=4, **ksm)
+    (record,) = attribute(timeline)
+    assert hours(record) == {"p": 4.0}
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert record.totals.capacity.node_cost_usd == 40
+
+
+def test_a_pair_of_which_one_restarts_doubles_nothing(attribute: Attribute) -> None:
+    timeline = Timeline()
+    for instance, (a, b) in {"a:8080": (-65, 125), "b:8080": (-65, 20), "c:8080": (22, 125)}.items():
+        ksm = {"job": "kube-state-metrics", "instance": instance}
+        timeline.up(a, b, instance=instance)
+        timeline.node("n1", a, b, capacity={"nvidia_com_gpu": 4}, ksm=ksm)
+        timeline.pod("p", a, b, **ksm)
+        timeline.pod("short", max(a, 10), min(b, 40), **ksm)
+    (record,) = attribute(timeline)
+    assert hours(record)["p"] == 1.0
+    assert hours(record)["short"] == pytest.approx(30 / 60, abs=2 / 60)
+
+
+def test_image_pull_is_held_and_wasted(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p", 10, pending=15)
+    timeline.device(0.8, 25, gpu=9, exported_pod="p", exported_namespace="team")
+    (record,) = attribute(timeline)
+    found = line(record, "p")
+    assert float(found.allocated_gpu_hours) == pytest.approx(50 / 60, abs=2 / 60)
+    assert found.effective_gpu_hours is not None
+    assert float(found.effective_gpu_hours) == pytest.approx(0.8 * 35 / 60, abs=2 / 60)
+    assert found.unmeasured_usd == 0
+
+
+def test_finished_pods_left_lying_hold_nothing(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("done-before", finished_at=-10)
+    timeline.pod("done-within", finished_at=20)
+    timeline.pod("failed", finished_at=45, phase_end="Failed")
+    (record,) = attribute(timeline)
+    assert hours(record) == {
+        "done-within": pytest.approx(20 / 60, abs=1 / 60),
+        "failed": pytest.approx(45 / 60, abs=1 / 60),
+    }
+
+
+def test_unscheduled_pods_hold_nothing(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("waiting", node="")
+    (record,) = attribute(timeline)
+    assert record.lines == ()
+
+
+def test_a_name_that_comes_back_is_two_pods(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p", -65, 20, uid="first")
+    timeline.pod("p", 30, 125, uid="second")
+    (record,) = attribute(timeline)
+    by_uid = {line.uid: float(line.allocated_gpu_hours) for line in record.lines}
+    assert by_uid == {"first": pytest.approx(20 / 60, abs=1 / 60), "second": pytest.approx(30 / 60, abs=1 / 60)}
+
+
+def test_nothing_is_held_on_a_node_that_is_gone(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.node("spot", -65, 25, capacity={"nvidia_com_gpu": 1}, labels={"karpenter_sh_capacity_type": "spot"})
+    timeline.pod("p", -65, 50, node="spot")
+    (record,) = attribute(timeline)
+    assert hours(record)["p"] == pytest.approx(25 / 60, abs=1 / 60)
+    assert line(record, "p").capacity_type == "spot"
+
+
+def test_a_booting_node_is_stranded_until_it_advertises(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.node("new", 10, advertised_from=25, capacity={"nvidia_com_gpu": 8},
+                  labels={"node_kubernetes_io_instance_type": "p4d.24xlarge"})  # fmt: skip
+    (record,) = attribute(timeline)
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert float(record.totals.capacity.stranded_gpu_hours) == pytest.approx(8 * 15 / 60, abs=16 / 60)
+    assert float(record.totals.capacity.capacity_gpu_hours) == pytest.approx(4 + 8 * 50 / 60, abs=8 / 60)
+
+
+MIG = {"node_kubernetes_io_instance_type": "p4d.24xlarge", "nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "capacity", "labels", "share"),
+    [
+        ("nvidia_com_gpu", 56, MIG | {"nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}, Fraction(1, 7)),
+        ("nvidia_com_mig_3g_20gb", 16, MIG, Fraction(1, 2)),
+        ("nvidia_com_mig_1g_10gb", 32, MIG, Fraction(1, 4)),
+        ("nvidia_com_gpu", 32, MIG | {"nvidia_com_gpu_replicas": "4"}, Fraction(1, 4)),
+        ("nvidia_com_gpu_shared", 80, MIG | {"nvidia_com_gpu_replicas": "10"}, Fraction(1, 10)),
+        ("nvidia_com_gpu", 8, MIG, Fraction(1)),
+        ("nvidia_com_gpu", 56, {"node_kubernetes_io_instance_type": "p4d.24xlarge"}, Fraction(1, 7)),
+    ],
+)
+def test_what_a_unit_is(
+    attribute: Attribute, resource: str, capacity: int, labels: dict[str, str], share: Fraction
+) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={resource: capacity}, labels=labels)
+    timeline.pod("p", units=2, resource=resource)
+    (record,) = attribute(timeline)
+    assert float(line(record, "p").allocated_gpu_hours) == pytest.approx(float(2 * share), rel=1e-11)
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert record.totals.capacity.node_cost_usd == 80
+
+
+def test_the_largest_init_container_counts_where_it_asks_for_more(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p", units=1)
+    own = {"namespace": "team", "pod": "p", "uid": "uid-p", "job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    more = {"node": "n1", "resource": "nvidia_com_gpu", "unit": "integer"}
+    timeline.add("kube_pod_container_resource_requests", container="second", value=1, **own, **more)
+    timeline.add("kube_pod_init_container_resource_requests", container="warm-up", value=3, **own, **more)
+    (record,) = attribute(timeline)
+    assert hours(record) == {"p": 3.0}
+
+
+def test_use_is_measured_per_pod_over_its_devices(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p", units=2)
+    timeline.device(0.5, gpu=10, exported_pod="p", exported_namespace="team")
+    timeline.device(0.1, gpu=11, exported_pod="p", exported_namespace="team")
+    (record,) = attribute(timeline)
+    found = line(record, "p")
+    assert (found.utilization, found.utilization_source) == (Decimal("0.3"), "pod")
+    assert found.effective_gpu_hours == Decimal("0.6")
+    assert found.effective_usd == 6
+
+
+def test_use_that_nobody_saw_is_unmeasured_not_wasted(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("seen")
+    timeline.pod("unseen")
+    timeline.pod("half")
+    timeline.device(0.25, gpu=10, exported_pod="seen", exported_namespace="team")
+    timeline.device(0.5, -65, 30, gpu=11, exported_pod="half", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert line(record, "seen").effective_gpu_hours == Decimal("0.25")
+    unseen = line(record, "unseen")
+    assert (unseen.effective_usd, unseen.waste_usd, unseen.unmeasured_usd) == (None, None, 10)
+    assert unseen.utilization_source == "none"
+    half = line(record, "half")
+    assert float(half.unmeasured_usd) == pytest.approx(5, abs=0.2)
+    assert half.effective_usd is not None
+    assert float(half.effective_usd) == pytest.approx(2.5, abs=0.2)
+
+
+def test_values_above_one_are_capped_and_nan_is_not_a_measurement(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("busy")
+    timeline.pod("broken")
+    timeline.device(1.7, gpu=10, exported_pod="busy", exported_namespace="team")
+    timeline.device("NaN", gpu=11, exported_pod="broken", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert line(record, "busy").effective_gpu_hours == 1
+    assert line(record, "broken").effective_gpu_hours is None
+    assert any("broken" in note for note in record.notes)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"exported_pod": "p", "exported_namespace": "team", "pod": "dcgm-exporter-x", "namespace": "gpu-operator"},
+        {"pod": "p", "namespace": "team"},
+        {"pod": "p", "namespace": "team", "pod_uid": "uid-p"},
+    ],
+)
+def test_a_workload_is_known_however_it_was_scraped(attribute: Attribute, labels: dict[str, str]) -> None:
+    timeline = fleet()
+    timeline.pod("p")
+    timeline.device(0.4, gpu=10, **labels)
+    timeline.device(0.9, gpu=11, pod="dcgm-exporter-x", namespace="gpu-operator")
+    (record,) = attribute(timeline)
+    assert line(record, "p").effective_gpu_hours == Decimal("0.4")
+
+
+def test_sharers_split_what_their_device_did(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 4}, labels={"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_count": "1"})
+    for name in ("a", "b"):
+        timeline.pod(name)
+        timeline.device(0.3, exported_pod=name, exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert hours(record) == {"a": 0.25, "b": 0.25}
+    assert [line(record, name).effective_gpu_hours for name in "ab"] == [Decimal("0.15"), Decimal("0.15")]
+    assert line(record, "a").utilization_source == "shared"
+
+
+def test_one_after_the_other_on_a_gpu_is_not_sharing(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("first", -65, 30)
+    timeline.pod("then", 30, 125)
+    timeline.device(0.2, -65, 30, gpu=10, exported_pod="first", exported_namespace="team")
+    timeline.device(0.8, 30, 125, gpu=10, exported_pod="then", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert {line.utilization_source for line in record.lines} == {"pod"}
+    assert float(line(record, "then").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.02)
+
+
+def test_several_clusters_in_one_workspace_do_not_mix(attribute: Attribute) -> None:
+    timeline = fleet(cluster="mine")
+    timeline.pod("p")
+    other = fleet(cluster="other")
+    other.pod("q", units=4)
+    for metric, rows in other.families.items():
+        timeline.families[metric] += rows
+    (record,) = attribute(timeline, cluster="selector: {cluster: mine}")
+    assert hours(record) == {"p": 1.0}
+
+
+def test_without_up_the_densest_series_is_the_heartbeat(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    timeline.pod("short", 10, 20)
+    (record,) = attribute(timeline)
+    assert hours(record) == {"p": 1.0, "short": pytest.approx(10 / 60, abs=1 / 60)}
+
+
+def test_a_cluster_scaled_to_zero_is_complete_and_costs_nothing(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node("cpu-only")
+    (record,) = attribute(timeline)
+    assert record.status == "complete"
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert record.totals.capacity.node_cost_usd == 0
+    assert record.coverage is not None
+    assert record.coverage.utilization is None
+
+
+def test_no_heartbeat_is_incomplete_and_has_no_figures(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p")
+    (record,) = attribute(timeline, start=-3)
+    assert (record.status, record.totals, record.lines) == ("incomplete", None, ())
+    assert "no scrape" in record.notes[0]
+
+
+def test_more_held_than_there_is_shows_as_a_residual(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p", units=6)
+    (record,) = attribute(timeline)
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert line(record, "p").allocated_usd == 60
+    assert record.totals.capacity.residual_usd == -20
+
+
+def test_business_units_by_pattern_and_label(attribute: Attribute) -> None:
+    timeline = fleet()
+    names = {"research-1": "p1", "labelled": "p2", "neither": "p3"}
+    for namespace, pod in names.items():
+        timeline.pod(pod, namespace=namespace)
+    timeline.add("kube_namespace_labels", namespace="labelled", label_team="vision", job="k", instance="10.0.0.1:8080")
+    (record,) = attribute(
+        timeline,
+        "business_units: [{name: research, namespaces: ['research-*']}, {name: vision, namespace_labels: {team: vision}}]",
+    )
+    assert {line.pod: line.business_unit for line in record.lines} == {
+        "p1": "research",
+        "p2": "vision",
+        "p3": "neither",
+    }
+
+
+def test_workloads_are_named_by_what_owns_the_owner(attribute: Attribute) -> None:
+    timeline = fleet()
+    ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    for pod, end in (("web-1", 125), ("train-1", 30)):
+        timeline.pod(pod, -65, end)
+    timeline.add(
+        "kube_pod_owner",
+        namespace="team",
+        pod="web-1",
+        uid="uid-web-1",
+        owner_kind="ReplicaSet",
+        owner_name="web-7d9",
+        **ksm,
+    )
+    timeline.add(
+        "kube_replicaset_owner",
+        namespace="team",
+        replicaset="web-7d9",
+        owner_kind="Deployment",
+        owner_name="web",
+        **ksm,
+    )
+    timeline.add(
+        "kube_pod_owner",
+        -65,
+        30,
+        namespace="team",
+        pod="train-1",
+        uid="uid-train-1",
+        owner_kind="Job",
+        owner_name="train",
+        **ksm,
+    )
+    (record,) = attribute(timeline)
+    assert {(line.workload_kind, line.workload) for line in record.lines} == {("Deployment", "web"), ("Job", "train")}
+
+
+def test_odd_names_are_data_not_code(attribute: Attribute) -> None:
+    odd = 'a"b\\c\n<script>{}'
+    timeline = fleet(cluster=odd)
+    timeline.pod("p", 10, 20, uid=f"uid {odd}", namespace=odd)
+    (record,) = attribute(timeline, cluster='selector: {cluster: "a\\"b\\\\c\\n<script>{}"}')
+    assert [(line.namespace, line.uid) for line in record.lines] == [(odd, f"uid {odd}")]
+    assert hours(record)["p"] == pytest.approx(10 / 60, abs=1 / 60)
