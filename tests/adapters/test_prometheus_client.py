@@ -1,0 +1,159 @@
+"""The Prometheus client against a real HTTP server that answers everything but what was hoped for."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import parse_qs
+
+import pytest
+from gpucost.adapters.prometheus.client import ATTEMPTS, PrometheusClient, parse_duration
+from gpucost.errors import MetricsAnswerError, MetricsUnavailableError
+
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+GOOD = json.dumps(
+    {
+        "status": "success",
+        "data": {
+            "resultType": "matrix",
+            "result": [{"metric": {"pod": "p"}, "values": [[1795082400, "3"], [1795086000.5, "NaN"]]}],
+        },
+    }
+)
+Answer = tuple[int, str, dict[str, str]]
+
+
+class Server(ThreadingHTTPServer):
+    """Gives prepared answers in turn, the last one for ever; remembers what it was asked."""
+
+    answers: list[Answer]
+    asked: list[tuple[str, dict[str, str], dict[str, list[str]]]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.server.asked.append((self.path, dict(self.headers), parse_qs(body)))
+        answers = self.server.answers
+        status, text, headers = answers.pop(0) if len(answers) > 1 else answers[0]
+        if status == 0:  # hang up in the middle of the answer
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + text.encode())
+            self.close_connection = True
+            return
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Say nothing."""
+
+
+@contextmanager
+def answering(*answers: Answer) -> Iterator[Server]:
+    server = Server(("127.0.0.1", 0), Handler)
+    server.answers, server.asked = list(answers), []
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def client(server: Server, sleep: Callable[[float], None] = lambda _: None, **how: float) -> PrometheusClient:
+    return PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", sleep=sleep, **how)
+
+
+def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
+    with answering((200, GOOD, {})) as server:
+        (series,) = client(server).query_range('up{a="b+c d"}', HOUR, HOUR + timedelta(hours=2))
+    assert series.labels == {"pod": "p"}
+    assert series.samples == ((1795082400000, "3"), (1795086000500, "NaN"))
+    path, headers, form = server.asked[0]
+    assert path == "/api/v1/query_range"
+    assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert form == {
+        "query": ['up{a="b+c d"}'],
+        "start": ["1795082400.000"],
+        "end": ["1795089600.000"],
+        "step": ["3600"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ((400, '{"status":"error","errorType":"bad_data","error":"parse error"}', {}), "400 Bad Request: parse error"),
+        ((422, '{"status":"error","errorType":"execution","error":"query timed out"}', {}), "query timed out"),
+        ((413, "response larger than the max (181673024 vs 52428800)", {}), "response larger than the max"),
+        ((403, "<html><body>Forbidden</body></html>", {}), "403 Forbidden"),
+        ((200, '{"status":"error","error":"half of it"}', {}), "half of it"),
+        ((200, '["a list"]', {}), "a list"),
+        ((200, GOOD.replace('"status"', '"warnings":["partial answer"],"status"'), {}), "partial answer"),
+        ((200, GOOD.replace("matrix", "vector"), {}), "vector"),
+        ((200, GOOD.replace('"values"', '"value"'), {}), "not Prometheus' own"),
+    ],
+)
+def test_an_answer_that_is_no_success_is_an_error_that_names_cluster_and_query(answer: Answer, says: str) -> None:
+    with answering(answer) as server, pytest.raises(MetricsAnswerError) as error:
+        client(server).query_range("up", HOUR, HOUR)
+    assert says in str(error.value)
+    assert "cluster blue" in str(error.value)
+    assert "(query: up)" in str(error.value)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (429, "slow down", {}),
+        (503, '{"status":"error","errorType":"unavailable","error":"not yet"}', {}),
+        (500, "<html>oops</html>", {}),
+        (200, GOOD[:60], {}),
+        (200, "<html>a proxy's sign-in page</html>", {}),
+        (0, GOOD[:60], {}),
+    ],
+)
+def test_what_can_pass_is_tried_again_and_then_given_up(answer: Answer) -> None:
+    waits: list[float] = []
+    with answering(answer) as server, pytest.raises(MetricsUnavailableError, match="cluster blue"):
+        client(server, waits.append).query_range("up", HOUR, HOUR)
+    assert len(server.asked) == ATTEMPTS
+    assert len(waits) == ATTEMPTS - 1
+    assert waits[0] < waits[-1]
+
+
+def test_a_passing_fault_is_not_noticed() -> None:
+    with answering((503, "", {}), (0, "{", {}), (200, GOOD, {})) as server:
+        assert len(client(server).query_range("up", HOUR, HOUR)) == 1
+
+
+def test_the_wait_that_a_server_asks_for_is_kept_within_bounds() -> None:
+    waits: list[float] = []
+    with answering((429, "", {"Retry-After": "7"}), (429, "", {"Retry-After": "3600"}), (200, GOOD, {})) as server:
+        client(server, waits.append).query_range("up", HOUR, HOUR)
+    assert waits == [7.0, 10.0]
+
+
+def test_nobody_there() -> None:
+    with answering((200, GOOD, {})) as server:
+        gone = client(server)
+    with pytest.raises(MetricsUnavailableError, match="could not be reached"):
+        gone.query_range("up", HOUR, HOUR)
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("15d", timedelta(days=15)), ("1y2w", timedelta(days=379)), ("90m30s", timedelta(seconds=5430)), ("", None)],
+)
+def test_durations(text: str, length: timedelta | None) -> None:
+    assert parse_duration(text) == length
