@@ -16,7 +16,9 @@ from gpucost.settings import ClusterSettings, Settings
 class Clock(Protocol):
     """The time now, UTC."""
 
-    def __call__(self) -> datetime: ...
+    def __call__(self) -> datetime:
+        """Now."""
+        ...
 
 
 class MetricsReader(Protocol):
@@ -39,7 +41,9 @@ class MetricsReader(Protocol):
 class MetricsReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings, settings: Settings) -> MetricsReader: ...
+    def __call__(self, cluster: ClusterSettings, settings: Settings) -> MetricsReader:
+        """The reader of one cluster."""
+        ...
 
 
 class Ledger(Protocol):
@@ -161,4 +165,6 @@ class Notifier(Protocol):
 class Notifiers(Protocol):
     """The receivers that the settings name, by a name that is stable across pushes."""
 
-    def __call__(self, settings: Settings) -> dict[str, Notifier]: ...
+    def __call__(self, settings: Settings) -> dict[str, Notifier]:
+        """The receivers of a document."""
+        ...

@@ -21,7 +21,7 @@ from gpucost.domain.observations import (
     PodObservation,
     Presence,
 )
-from gpucost.domain.shares import GpuNode, describe, kubernetes_resource
+from gpucost.domain.shares import GpuNode, Share, describe, kubernetes_resource
 from gpucost.domain.usage import Holding, NodeUsage, PodUsage, Usage
 from gpucost.domain.utilization import Ladder
 
@@ -49,6 +49,15 @@ class _Hour:
     window: Interval
     interval: int
     notes: list[str] = field(default_factory=list)
+    shares: dict[tuple[str, str], Share | None] = field(default_factory=dict)
+    """By node and resource: worked out once for all pods of a node."""
+
+    def share_of(self, node: GpuNode, resource: str) -> Share | None:
+        """What one unit of a resource is on a node; None where that is not known."""
+        key = (node.name, resource)
+        if key not in self.shares:
+            self.shares[key] = node.share(resource, self.rules.slices_per_gpu)
+        return self.shares[key]
 
     @property
     def capacity_is_kept(self) -> bool:
@@ -134,7 +143,7 @@ def _holdings(
             continue
         running = held if pod.running is None else _running(hour, pod, held)
         for resource, units in _effective_requests(pod).items():
-            share = node.share(resource, hour.rules.slices_per_gpu)
+            share = hour.share_of(node, resource)
             if share is None:
                 name = kubernetes_resource(resource)
                 hour.notes.append(f"pod {pod.namespace}/{pod.pod}: share of {name} on {node.gpu_model!r} is not known")

@@ -4,10 +4,11 @@ All GPU-hours are of *physical* GPU. All amounts are `Decimal`, quantized to 1e-
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal, Self
+from operator import attrgetter
+from typing import ClassVar, Literal, Self
 
 from gpucost.domain.money import ZERO
 
@@ -15,8 +16,26 @@ Status = Literal["complete", "provisional", "incomplete"]
 UtilizationSource = Literal["pod", "shared", "node", "cluster", "none"]
 
 
+class Amounts:
+    """Base of records that are nothing but amounts, which add up field by field."""
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The fields in their published order."""
+        return cls.__match_args__
+
+    @classmethod
+    def total(cls, parts: Iterable[Self]) -> Self:
+        """The sum of many."""
+        rows = [*map(attrgetter(*cls.names()), parts)]
+        return cls(*(sum(column, ZERO) for column in zip(*rows, strict=True))) if rows else cls()
+
+
 @dataclass(frozen=True, slots=True)
-class Costs:
+class Costs(Amounts):
     """What holders of GPUs cost: `allocated = effective + waste + unmeasured`, in USD and exact."""
 
     allocated_gpu_hours: Decimal = ZERO
@@ -27,20 +46,9 @@ class Costs:
     unmeasured_usd: Decimal = ZERO
     unmeasured_gpu_hours: Decimal = ZERO
 
-    @classmethod
-    def total(cls, parts: Iterable[Self]) -> Self:
-        """The sum of many."""
-        rows = [tuple(getattr(part, name) for name in cls.names()) for part in parts]
-        return cls(*(sum(column, ZERO) for column in zip(*rows, strict=True))) if rows else cls()
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The fields in their published order."""
-        return tuple(f.name for f in fields(cls))
-
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Amounts):
     """The rest of a fleet's identity (design §1): what was paid for and no pod's line carries.
 
     With `Costs`: `effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost`.
@@ -56,17 +64,6 @@ class Capacity:
     unobserved_usd: Decimal = ZERO
     host_usd: Decimal = ZERO
     residual_usd: Decimal = ZERO
-
-    @classmethod
-    def total(cls, parts: Iterable[Self]) -> Self:
-        """The sum of many."""
-        rows = [tuple(getattr(part, name) for name in cls.names()) for part in parts]
-        return cls(*(sum(column, ZERO) for column in zip(*rows, strict=True))) if rows else cls()
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The fields in their published order."""
-        return tuple(f.name for f in fields(cls))
 
 
 @dataclass(frozen=True, slots=True)

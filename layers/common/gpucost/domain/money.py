@@ -3,18 +3,23 @@
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from math import lcm
 
 QUANTUM = Decimal("1e-12")
 _SCALE = 10**12
 _WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
 ZERO = Decimal(0).quantize(QUANTUM)
+"""Nothing, at the ledger's resolution."""
 
 
 def quantize(value: Fraction | Decimal | int) -> Decimal:
     """Round an exact amount (USD or GPU-hours) half-even to 1e-12, the ledger's resolution."""
     if isinstance(value, Decimal):
         return value.quantize(QUANTUM, context=_WIDE)
-    return _from_quanta(round(Fraction(value) * _SCALE))
+    whole, rest = divmod(value.numerator * _SCALE, value.denominator)
+    twice = 2 * rest
+    up = twice > value.denominator or (twice == value.denominator and whole % 2 == 1)
+    return _from_quanta(whole + up)
 
 
 def split(total: Decimal, weights: Sequence[Fraction | int]) -> list[Decimal]:
@@ -30,22 +35,25 @@ def split(total: Decimal, weights: Sequence[Fraction | int]) -> list[Decimal]:
     Raises:
         ValueError: a negative weight, or a total to be split over weights that are all zero.
     """
-    if any(weight < 0 for weight in weights):
+    # Whole numbers from here on: the same proportions, and far faster than fractions on a fleet's many lines.
+    common = lcm(*(weight.denominator for weight in weights))
+    shares = [weight.numerator * (common // weight.denominator) for weight in weights]
+    if any(share < 0 for share in shares):
         raise ValueError("weights of a split must not be negative")
-    whole = sum(weights, Fraction(0))
+    whole = sum(shares)
     quanta = int(total.scaleb(12, context=_WIDE))
     if whole == 0:
         if quanta:
             raise ValueError(f"cannot split {total} over weights that are all zero")
-        return [ZERO for _ in weights]
-    exact = [Fraction(quanta * weight) / whole for weight in weights]
-    parts = [share.numerator // share.denominator for share in exact]
+        return [ZERO for _ in shares]
+    divided = [divmod(quanta * share, whole) for share in shares]
+    parts = [part for part, _ in divided]
     left = quanta - sum(parts)
-    order = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
-    for i in order[:left]:
-        parts[i] += 1
+    if left:
+        for i in sorted(range(len(parts)), key=lambda i: (-divided[i][1], i))[:left]:
+            parts[i] += 1
     return [_from_quanta(part) for part in parts]
 
 
 def _from_quanta(quanta: int) -> Decimal:
-    return Decimal(quanta).scaleb(-12, context=_WIDE)
+    return Decimal(quanta).scaleb(-12, context=_WIDE) if quanta else ZERO

@@ -6,6 +6,7 @@ Amounts are `Fraction`s of physical-GPU milliseconds; prices and rounding come l
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from functools import cached_property
 
 from gpucost.domain.intervals import Interval
 from gpucost.domain.model import Coverage, UtilizationSource
@@ -13,7 +14,7 @@ from gpucost.domain.observations import PodObservation
 from gpucost.domain.shares import GpuNode, Share
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Holding:
     """One pod holding units of one GPU resource in the hour."""
 
@@ -27,12 +28,12 @@ class Holding:
     running: Interval
     """The part of `held` in which the pod ran; the rest is start-up (image pull)."""
 
-    @property
+    @cached_property
     def gpus(self) -> Fraction:
         """Physical GPUs held."""
         return self.units * self.share.of_gpu
 
-    @property
+    @cached_property
     def gpu_ms(self) -> Fraction:
         """Physical-GPU milliseconds held."""
         return self.gpus * self.held.length
@@ -50,20 +51,20 @@ class Measurement:
     effective_gpu_ms: Fraction = Fraction(0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PodUsage:
     """A holding with its use; `held = effective + waste + unmeasured`."""
 
     holding: Holding
     measurement: Measurement
 
-    @property
+    @cached_property
     def unmeasured_gpu_ms(self) -> Fraction:
         """Held while running, and nobody saw the use."""
         running = self.holding.running.length
         return self.holding.gpus * max(Fraction(0), running - self.measurement.observed_ms)
 
-    @property
+    @cached_property
     def waste_gpu_ms(self) -> Fraction:
         """Held and not used: idle while running, or not running yet."""
         return self.holding.gpu_ms - self.measurement.effective_gpu_ms - self.unmeasured_gpu_ms

@@ -90,16 +90,18 @@ class Ladder:
     def _from_devices(self, rung: UtilizationSource, holding: Holding, uses: Sequence[DeviceUse]) -> Measurement:
         """Mean over the pod's devices; a device that should be there and has no series counts as not observed."""
         devices = len(uses) if rung == "shared" else max(len(uses), holding.units)
-        part = holding.gpus / devices
-        effective = observed = weighted = Fraction(0)
-        for use in uses:
-            seen = self._observed(holding, use.seen_ms)
-            observed += seen / devices
-            weighted += use.mean * seen
-            used = use.mean * seen * (self._part_of_device(holding, use.key) if rung == "shared" else part)
-            effective += min(used, part * holding.held.length)
-        mean = weighted / (observed * devices) if observed else None
-        return Measurement(rung, mean, observed, min(effective, holding.gpu_ms))
+        most = holding.gpu_ms / devices
+        seen = [self._observed(holding, use.seen_ms) for use in uses]
+        gpus = [self._part_of_device(holding, use.key) if rung == "shared" else holding.gpus / devices for use in uses]
+        used = [use.mean * time for use, time in zip(uses, seen, strict=True)]
+        effective = sum(min(time * part, most) for time, part in zip(used, gpus, strict=True))
+        observed = sum(seen)
+        return Measurement(
+            rung,
+            utilization=sum(used) / observed if observed else None,
+            observed_ms=Fraction(observed, devices),
+            effective_gpu_ms=min(Fraction(effective), holding.gpu_ms),
+        )
 
     def _is_shared(self, holding: Holding, uses: Iterable[DeviceUse]) -> bool:
         return holding.node.replicas > 1 or any(len(self._sharers(holding, use.key)) > 1 for use in uses)

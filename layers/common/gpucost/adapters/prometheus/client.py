@@ -1,5 +1,6 @@
 """A client for Prometheus' query API that never takes half an answer for a whole one."""
 
+import json
 import random
 import re
 import time
@@ -123,7 +124,7 @@ class PrometheusClient:
             if not answer.ok:
                 raise MetricsAnswerError(self._says(f"answered {_described(answer)}", form))
             try:
-                body = answer.json()
+                body = json.loads(answer.content)
             except ValueError:
                 problem, wait = f"answered {answer.status_code} with something that is not whole JSON", 0.0
                 continue

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from decimal import Decimal
 
+from gpucost.adapters.prometheus.queries import STAT
 from gpucost.adapters.prometheus.tables import Labels, Rows, instance
-from gpucost.domain.observations import DeviceObservation, Instance
+from gpucost.domain.observations import DeviceObservation
 
-Identity = tuple[Instance, tuple[tuple[str, str], ...]]
+Identity = frozenset[tuple[str, str]]
 
 
 def devices(rows: Mapping[str, Rows]) -> tuple[DeviceObservation, ...]:
@@ -48,4 +49,4 @@ def _workload(labels: Labels) -> tuple[str, str]:
 
 
 def _identity(labels: Labels) -> Identity:
-    return instance(labels), tuple(sorted((name, value) for name, value in labels.items() if name != "stat"))
+    return frozenset(item for item in labels.items() if item[0] != STAT)

@@ -1,6 +1,7 @@
 """Reads observations from Prometheus: six queries for a plain hour, a closer look only where something came or went."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from gpucost.adapters.prometheus import beats as heartbeats
@@ -16,6 +17,8 @@ from gpucost.domain.observations import Heartbeat, Instance, Observation
 LOOK_AROUND = timedelta(hours=1)
 """How far beyond an hour's edges samples are looked for: gaps up to this long are bridged."""
 NAMES_PER_QUERY = 200
+QUERIES_AT_ONCE = 2
+"""One is read while the next is worked on; more would only press on the workspace."""
 
 Answers = Mapping[str, Sequence[Series]]
 Rows = Mapping[str, tables.Rows]
@@ -69,7 +72,10 @@ class PrometheusReader:
             "devices": self._queries.devices(),
             "labels": self._queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels),
         }
-        answers = {name: self._client.query_range(query, first, last) for name, query in queries.items() if query}
+        asked = {name: query for name, query in queries.items() if query}
+        with ThreadPoolExecutor(QUERIES_AT_ONCE) as pool:
+            results = pool.map(lambda query: self._client.query_range(query, first, last), asked.values())
+            answers = dict(zip(asked, results, strict=True))
         start, end = hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         allocation = self._scrapes([*answers["requests"], *answers["nodes"]], self._beat_of_allocation, start, end)
         utilization = self._scrapes(_densest(answers["devices"]), self._beat_of_device, start, end)

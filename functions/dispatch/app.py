@@ -1,0 +1,38 @@
+"""EventBridge Scheduler, hourly → find the hours that are due and send them to be attributed."""
+
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import ValidationError
+
+from gpucost import bootstrap
+from gpucost.errors import MessageError
+from gpucost.messages import ScheduledTick, first_problem
+from gpucost.observability import logger, metrics
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Handle one tick of the schedule.
+
+    Raises:
+        MessageError: the schedule's input does not fit; the call ends in the function's dead letters with the reason.
+    """
+    try:
+        tick = ScheduledTick.model_validate(event)
+    except ValidationError as error:
+        raise MessageError(f"not a valid ScheduledTick: {first_problem(error)}") from error
+    correlation_id = f"tick-{tick.scheduled_time:%Y-%m-%dT%H:%M}"
+    logger.append_keys(correlation_id=correlation_id)
+    result = bootstrap.dispatch_service().dispatch(tick, correlation_id)
+    if result is None:
+        logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
+        return {"hours_sent": 0}
+    for failure in result.failures:
+        logger.error("a cluster could not be looked at", reason=failure)
+    metrics.add_metric("HoursSent", MetricUnit.Count, result.hours_sent)
+    metrics.add_metric("HoursOverdue", MetricUnit.Count, result.hours_overdue)
+    metrics.add_metric("ClustersFailed", MetricUnit.Count, len(result.failures))
+    return {"hours_sent": result.hours_sent}

@@ -1,0 +1,24 @@
+"""DynamoDB's errors as the product's own, in one place."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpucost.errors import ConflictError, SourceError
+
+_LOST = {"ConditionalCheckFailedException", "TransactionCanceledException", "TransactionConflictException"}
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn what botocore raises into `ConflictError` (somebody else wrote first) or `SourceError`."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "unknown")
+        if code in _LOST:
+            raise ConflictError(f"somebody else wrote first: {what}") from error
+        raise SourceError(f"the ledger's table failed: {what}: {code}") from error
+    except BotoCoreError as error:
+        raise SourceError(f"the ledger's table failed: {what}: {type(error).__name__}") from error

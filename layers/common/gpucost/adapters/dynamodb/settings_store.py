@@ -1,0 +1,102 @@
+"""The versioned settings document, in the ledger's table; fulfils `ports.SettingsStore`."""
+
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
+from gpucost.errors import NotFoundError, SettingsError, SettingsMissingError
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
+
+PARTITION = "SETTINGS"
+CACHED = timedelta(minutes=1)
+LARGEST = 350_000
+"""Bytes of a compressed document; an item holds 400 KB."""
+
+
+class DynamoSettingsStore:
+    """Versions are items that are written once and never changed; the newest is in force.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+        clock: the time now, for the cache.
+    """
+
+    def __init__(self, client: Any, table: str, *, clock: Callable[[], datetime]) -> None:
+        self._table = Table(client, table)
+        self._clock = clock
+        self._versions: dict[int, StoredSettings] = {}
+        self._current: StoredSettings | None = None
+        self._read_at = datetime.min.replace(tzinfo=UTC)
+
+    def current(self) -> StoredSettings:
+        """The newest version, at most a minute old.
+
+        Raises:
+            SettingsMissingError: nothing was pushed yet.
+        """
+        now = self._clock()
+        if self._current is None or now - self._read_at >= CACHED:
+            newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
+            if newest is None:
+                raise SettingsMissingError("no settings have been pushed yet: run `gpucost settings push`")
+            self._current = self._read(newest)
+            self._read_at = now
+        return self._current
+
+    def version(self, number: int) -> StoredSettings:
+        """One version.
+
+        Raises:
+            NotFoundError: there is no such version.
+        """
+        if number not in self._versions:
+            item = self._table.get(PARTITION, _sort_key(number))
+            if item is None:
+                raise NotFoundError(f"there is no version {number} of the settings")
+            self._versions[number] = self._read(item)
+        return self._versions[number]
+
+    def history(self) -> list[StoredSettings]:
+        """Every version, newest first."""
+        return [self._read(item) for item in self._table.query(PARTITION, newest_first=True)]
+
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
+        """Validate a document and make it the newest version.
+
+        Raises:
+            SettingsError: not valid, or too large; nothing was written.
+            ConflictError: somebody else pushed at the same time; nothing was written.
+        """
+        settings = parse_settings(text)
+        packed = zlib.compress(text.encode())
+        if len(packed) > LARGEST:
+            raise SettingsError(f"settings are too large: {len(packed)} bytes compressed; at most {LARGEST} fit")
+        newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
+        number = whole(newest, "n") + 1 if newest else 1
+        now = now.replace(microsecond=0)
+        item: Item = {
+            **key(PARTITION, _sort_key(number)),
+            "v": {"N": str(FORMAT)},
+            "n": {"N": str(number)},
+            "b": {"B": packed},
+            "by": {"S": author},
+            "p": {"N": str(int(now.timestamp()))},
+        }
+        self._table.put(item, "attribute_not_exists(pk)")
+        self._current = StoredSettings(number, text, settings, author, now)
+        self._read_at = self._clock()
+        return self._current
+
+    def _read(self, item: Item) -> StoredSettings:
+        check_format(item)
+        document = zlib.decompress(item["b"]["B"]).decode()
+        pushed_at = datetime.fromtimestamp(whole(item, "p"), UTC)
+        return StoredSettings(whole(item, "n"), document, parse_settings(document), text(item, "by"), pushed_at)
+
+
+def _sort_key(number: int) -> str:
+    return f"{number:08d}"

@@ -1,0 +1,147 @@
+"""Reading and writing items: always consistent, always whole, expired ones never seen."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gpucost.adapters.dynamodb.errors import translated
+from gpucost.errors import SourceError
+
+FORMAT = 1
+"""Version of the items' form, in attribute `v` of each."""
+BATCH = 25
+"""BatchWriteItem's own limit."""
+ROUNDS = 8
+Item = Mapping[str, Mapping[str, Any]]
+
+
+class Table:
+    """One DynamoDB table with the keys `pk` and `sk`.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        name: the table's name.
+        sleep: waits between rounds of unprocessed writes.
+    """
+
+    def __init__(self, client: Any, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client = client
+        self._name = name
+        self._sleep = sleep
+
+    def get(self, pk: str, sk: str) -> Item | None:
+        """One item."""
+        with translated("read an item"):
+            answer = self._client.get_item(TableName=self._name, Key=key(pk, sk), ConsistentRead=True)
+        item: Item | None = answer.get("Item")
+        return item if item and _is_alive(item) else None
+
+    def query(
+        self, pk: str, condition: str = "", *, limit: int = 0, newest_first: bool = False, **values: str
+    ) -> Iterator[Item]:
+        """Items of one partition in order of `sk`, all pages of them.
+
+        Args:
+            pk: the partition.
+            condition: on `sk`, with placeholders: `sk BETWEEN :first AND :last`.
+            limit: at most so many; 0 for all.
+            newest_first: in descending order.
+            values: the placeholders' values.
+        """
+        arguments: dict[str, Any] = {
+            "TableName": self._name,
+            "ConsistentRead": True,
+            "ScanIndexForward": not newest_first,
+            "KeyConditionExpression": "pk = :pk" + (f" AND {condition}" if condition else ""),
+            "ExpressionAttributeValues": {":pk": {"S": pk}}
+            | {f":{name}": {"S": text} for name, text in values.items()},
+        }
+        if limit:
+            arguments["Limit"] = limit
+        while True:
+            with translated("query items"):
+                answer = self._client.query(**arguments)
+            yield from (item for item in answer["Items"] if _is_alive(item))
+            if limit or "LastEvaluatedKey" not in answer:
+                return
+            arguments["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def put(self, item: Item, condition: str, values: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Write an item on a condition.
+
+        Raises:
+            ConflictError: the condition does not hold.
+        """
+        more = {"ExpressionAttributeValues": values} if values else {}
+        with translated("write an item"):
+            self._client.put_item(TableName=self._name, Item=item, ConditionExpression=condition, **more)
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        """Write items, in no order and with no condition."""
+        self._write([{"PutRequest": {"Item": item}} for item in items])
+
+    def delete_all(self, keys: Iterable[Item]) -> None:
+        """Delete items by their keys."""
+        self._write([{"DeleteRequest": {"Key": one}} for one in keys])
+
+    def expire(self, keys: Iterable[Item], at: int) -> None:
+        """Let items that are there expire at a time (seconds since the epoch)."""
+        for one in keys:
+            with translated("let an item expire"):
+                self._client.update_item(
+                    TableName=self._name,
+                    Key=one,
+                    UpdateExpression="SET expires_at = :at",
+                    ExpressionAttributeValues={":at": {"N": str(at)}},
+                )
+
+    def _write(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        for at in range(0, len(requests), BATCH):
+            left = list(requests[at : at + BATCH])
+            for round_ in range(ROUNDS):
+                if round_:
+                    self._sleep(0.05 * 2.0**round_)
+                with translated("write items"):
+                    answer = self._client.batch_write_item(RequestItems={self._name: left})
+                left = answer.get("UnprocessedItems", {}).get(self._name, [])
+                if not left:
+                    break
+            else:
+                raise SourceError(f"the ledger's table is throttled: {len(left)} items were not taken")
+
+
+def key(pk: str, sk: str) -> dict[str, dict[str, str]]:
+    """A primary key."""
+    return {"pk": {"S": pk}, "sk": {"S": sk}}
+
+
+def key_of(item: Item) -> Item:
+    """An item's primary key."""
+    return {"pk": item["pk"], "sk": item["sk"]}
+
+
+def text(item: Item, name: str) -> str:
+    """A string attribute, "" where it is missing."""
+    return str(item.get(name, {}).get("S", ""))
+
+
+def whole(item: Item, name: str) -> int:
+    """A whole-number attribute, 0 where it is missing."""
+    return int(item.get(name, {}).get("N", 0))
+
+
+def check_format(item: Item) -> None:
+    """Refuse an item of a form that this code does not know.
+
+    Raises:
+        SourceError: written by a newer version.
+    """
+    if whole(item, "v") != FORMAT:
+        raise SourceError(
+            f"item {text(item, 'pk')!r} of the ledger has format {whole(item, 'v')}; this version reads {FORMAT}"
+        )
+
+
+def _is_alive(item: Item) -> bool:
+    """DynamoDB deletes expired items within days; until then they are left out here."""
+    return "expires_at" not in item or whole(item, "expires_at") > time.time()

@@ -1,0 +1,86 @@
+"""Queues and the topic between the functions; fulfils `ports.Bus`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gpucost.adapters import aws
+from gpucost.errors import SourceError
+from gpucost.messages import HourClosed, HoursDue, Tick
+
+BATCH = 10
+"""SQS' own limit."""
+LONGEST_REASON = 1_000
+LONGEST_BODY = 200_000
+
+
+class AwsBus:
+    """SQS and SNS."""
+
+    def __init__(
+        self, *, hours_queue_url: str, backfill_queue_url: str, dead_letter_queue_url: str, events_topic_arn: str
+    ) -> None:
+        self._queues = {"schedule": hours_queue_url, "backfill": backfill_queue_url}
+        self._dead_letter_queue_url = dead_letter_queue_url
+        self._events_topic_arn = events_topic_arn
+
+    def send_due(self, messages: Sequence[HoursDue]) -> None:
+        """Send work to the queue of its origin.
+
+        Raises:
+            SourceError: not all of it was taken; sending all again is safe.
+        """
+        for origin, url in self._queues.items():
+            own = [message for message in messages if message.origin == origin]
+            for at in range(0, len(own), BATCH):
+                entries = [
+                    {"Id": str(i), "MessageBody": message.model_dump_json()}
+                    for i, message in enumerate(own[at : at + BATCH])
+                ]
+                with _aws("send work"):
+                    answer = aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
+                _refuse_failures(answer)
+
+    def publish(self, message: HourClosed | Tick) -> None:
+        """Tell everybody who listens.
+
+        Raises:
+            SourceError: the topic did not take it.
+        """
+        kind = {"kind": {"DataType": "String", "StringValue": message.kind}}
+        with _aws(f"publish {message.kind}"):
+            aws.client("sns").publish(
+                TopicArn=self._events_topic_arn, Message=message.model_dump_json(), MessageAttributes=kind
+            )
+
+    def dead_letter(self, body: str, reason: str) -> None:
+        """Put aside a message that can never be handled, with the reason as its attribute `reason`.
+
+        Raises:
+            SourceError: the queue did not take it.
+        """
+        told = "".join(letter if letter.isprintable() else " " for letter in reason)[:LONGEST_REASON] or "unknown"
+        with _aws("put aside a message"):
+            aws.client("sqs").send_message(
+                QueueUrl=self._dead_letter_queue_url,
+                MessageBody=body[:LONGEST_BODY] or "(empty)",
+                MessageAttributes={"reason": {"DataType": "String", "StringValue": told}},
+            )
+
+
+def _refuse_failures(answer: Any) -> None:
+    failed = answer.get("Failed", [])
+    if failed:
+        raise SourceError(f"the queue did not take {len(failed)} messages ({failed[0].get('Code', 'unknown')})")
+
+
+@contextmanager
+def _aws(what: str) -> Iterator[None]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        raise SourceError(f"could not {what}: {error.response.get('Error', {}).get('Code', 'unknown')}") from error
+    except BotoCoreError as error:
+        raise SourceError(f"could not {what}: {type(error).__name__}") from error

@@ -1,0 +1,103 @@
+"""Dispatch: what is due for work now, for every cluster, as messages; and the tick that says where each one stands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.ledger import Manifest, due_hours
+from gpucost.errors import SettingsMissingError, SourceError
+from gpucost.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
+from gpucost.ports import Bus, Ledger, SettingsStore
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchResult:
+    """What one tick led to."""
+
+    hours_sent: int
+    hours_overdue: int
+    """Hours due that an earlier tick should have seen complete."""
+    failures: tuple[str, ...]
+    """One sentence per cluster that could not be looked at."""
+
+
+class DispatchService:
+    """Handles the hourly schedule; called twice for one time, it sends the same work twice, which changes nothing."""
+
+    def __init__(self, settings_store: SettingsStore, ledger: Ledger, bus: Bus) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._bus = bus
+
+    def dispatch(self, tick: ScheduledTick, correlation_id: str) -> DispatchResult | None:
+        """Send what is due at the schedule's own time; None before the first settings push.
+
+        Raises:
+            SourceError: a queue or the topic failed; the schedule's retry sends everything again.
+        """
+        try:
+            stored = self._settings_store.current()
+        except SettingsMissingError:
+            return None
+        newest = floor_hour(tick.scheduled_time) - HOUR
+        lookback = timedelta(hours=stored.settings.lookback_hours)
+        states, failures, sent, overdue = [], [], 0, 0
+        for cluster in stored.settings.clusters:
+            try:
+                manifests = self._ledger.manifests(cluster.name, newest - lookback + HOUR, newest + HOUR)
+            except SourceError as error:  # one cluster's trouble delays only itself
+                failures.append(f"{cluster.name}: {error}")
+                continue
+            due = due_hours(manifests, newest, lookback, tick.scheduled_time)
+            self._bus.send_due(
+                messages(cluster.name, due, settings_version=stored.version, origin="schedule", why=correlation_id)
+            )
+            state = _state(cluster.name, manifests, due, newest)
+            states.append(state)
+            sent += len(due)
+            overdue += state.hours_overdue
+        tick_message = Tick(scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id)
+        self._bus.publish(tick_message)
+        return DispatchResult(sent, overdue, tuple(failures))
+
+
+def messages(
+    cluster: str, hours: Sequence[datetime], *, settings_version: int, origin: Origin, why: str
+) -> list[HoursDue]:
+    """Hours of one cluster as messages, each of at most 24 consecutive ones.
+
+    Args:
+        cluster: its name.
+        hours: in order.
+        settings_version: under which they are to be attributed.
+        origin: decides the queue, and whether anybody is told.
+        why: the correlation id that follows them to the alert.
+    """
+    runs: list[list[datetime]] = []
+    for hour in hours:
+        if runs and runs[-1][-1] + HOUR == hour and len(runs[-1]) < MAX_HOURS_PER_MESSAGE:
+            runs[-1].append(hour)
+        else:
+            runs.append([hour])
+    return [
+        HoursDue(
+            cluster=cluster,
+            first_hour=run[0],
+            hours=len(run),
+            settings_version=settings_version,
+            origin=origin,
+            correlation_id=why,
+        )
+        for run in runs
+    ]
+
+
+def _state(cluster: str, manifests: Sequence[Manifest], due: Sequence[datetime], newest: datetime) -> ClusterState:
+    complete = [manifest.hour for manifest in manifests if manifest.status == "complete"]
+    waiting = [manifest.hour for manifest in manifests if manifest.status == "incomplete"]
+    return ClusterState(
+        cluster=cluster,
+        last_complete_hour=max(complete, default=None),
+        hours_overdue=len({hour for hour in (*due, *waiting) if hour < newest}),
+    )

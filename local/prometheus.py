@@ -1,0 +1,105 @@
+"""The real Prometheus on this machine: loads OpenMetrics into its own storage and serves it."""
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+
+from gpucost.errors import GpuCostError
+
+RETENTION = "400d"
+START_SECONDS = 30.0
+_INSTALL = "install Debian's package with: apt-get install prometheus"
+
+
+def executable(name: str) -> str:
+    """The path of `prometheus` or `promtool`.
+
+    Raises:
+        GpuCostError: it is not installed; says how to install it.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise GpuCostError(f"{name} is not on the PATH; {_INSTALL}")
+    return path
+
+
+@contextmanager
+def running_prometheus(openmetrics: Path | None = None) -> Iterator[str]:
+    """Run Prometheus over the samples of an OpenMetrics file; yields its address, ends it on leaving.
+
+    Raises:
+        GpuCostError: not installed, refuses the file, or does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpucost-prometheus-") as folder:
+        home = Path(folder)
+        data = home / "data"
+        data.mkdir()
+        if openmetrics is not None:
+            load(openmetrics, data)
+        config = home / "prometheus.yml"
+        config.write_text("global: {}\n")
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        with (home / "prometheus.log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    executable("prometheus"),
+                    f"--config.file={config}",
+                    f"--storage.tsdb.path={data}",
+                    f"--storage.tsdb.retention.time={RETENTION}",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                _wait_until_ready(url, process, home / "prometheus.log")
+                yield url
+            finally:
+                process.terminate()
+                process.wait()
+
+
+def load(openmetrics: Path, data: Path) -> None:
+    """Turn an OpenMetrics file into blocks of Prometheus' storage.
+
+    Raises:
+        GpuCostError: promtool refuses the file; says why.
+    """
+    done = subprocess.run(
+        [executable("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(openmetrics), str(data)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise GpuCostError(f"promtool does not take the metrics: {done.stderr.strip()[-300:]}")
+
+
+def free_port() -> int:
+    """A TCP port on the loopback address that nobody listens on at the moment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            if requests.get(f"{url}/-/ready", timeout=1).ok:
+                return
+        except requests.RequestException:
+            pass
+        time.sleep(0.05)
+    raise GpuCostError(f"Prometheus did not start: {log.read_text(errors='replace').strip()[-300:]}")
