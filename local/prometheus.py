@@ -14,6 +14,8 @@ import requests
 from gpucost.errors import GpuCostError
 
 RETENTION = "400d"
+BLOCK = "24h"
+"""promtool reads the whole file once per block, and makes two-hour blocks unless it is told otherwise."""
 START_SECONDS = 30.0
 _INSTALL = "install Debian's package with: apt-get install prometheus"
 
@@ -74,7 +76,16 @@ def load(openmetrics: Path, data: Path) -> None:
         GpuCostError: promtool refuses the file; says why.
     """
     done = subprocess.run(
-        [executable("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(openmetrics), str(data)],
+        [
+            executable("promtool"),
+            "tsdb",
+            "create-blocks-from",
+            "--quiet",
+            f"--max-block-duration={BLOCK}",
+            "openmetrics",
+            str(openmetrics),
+            str(data),
+        ],
         capture_output=True,
         text=True,
         check=False,

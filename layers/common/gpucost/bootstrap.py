@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from gpucost.ports import Notifier
-    from gpucost.settings import Settings
-
     from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.messaging import AwsBus
+    from gpucost.ports import Notifier
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.dispatch import DispatchService
     from gpucost.services.reports import ReportService
+    from gpucost.settings import Settings
 
 
 class Environment(BaseModel):

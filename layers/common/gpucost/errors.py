@@ -2,6 +2,7 @@
 
 GpuCostError
 ├── InvalidInputError        the caller's input is wrong: names what, and what is allowed  (exit 2, HTTP 400)
+│   ├── ParameterError       one parameter of a request: which one, and what is allowed
 │   ├── SettingsError        a settings document that does not validate
 │   └── MessageError         an event or message that does not fit its model → dead-letter queue with the reason
 ├── NotFoundError            what was asked for does not exist                              (HTTP 404)
@@ -19,6 +20,15 @@ class GpuCostError(Exception):
 
 class InvalidInputError(GpuCostError):
     """The caller's input is wrong."""
+
+
+class ParameterError(InvalidInputError):
+    """One parameter of a request is wrong; `parameter` names it."""
+
+    def __init__(self, parameter: str, detail: str) -> None:
+        super().__init__(f"{parameter}: {detail}")
+        self.parameter = parameter
+        self.detail = detail
 
 
 class SettingsError(InvalidInputError):

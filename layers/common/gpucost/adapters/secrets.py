@@ -23,7 +23,7 @@ def secret_value(name: str) -> str:
     if value and time.monotonic() - kept_at < MAX_AGE_SECONDS:
         return value
     try:
-        value = aws.client("secretsmanager").get_secret_value(SecretId=name).get("SecretString", "")
+        value = str(aws.client("secretsmanager").get_secret_value(SecretId=name).get("SecretString", ""))
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
         raise SourceError(f"secret {name!r} could not be read ({code})") from error

@@ -34,15 +34,7 @@ def lines_document(lines: Sequence[Line]) -> list[list[Any]]:
 
 def read_lines(document: Iterable[Sequence[Any]]) -> list[Line]:
     """Back from `lines_document`."""
-    return [
-        Line(
-            **{
-                name: _decimal(value) if name in _DECIMALS else value
-                for name, value in zip(_LINE_FIELDS, row, strict=True)
-            }
-        )
-        for row in document
-    ]
+    return [Line(*map(_read, _LINE_FIELDS, row)) for row in document]
 
 
 def summary_document(summary: HourSummary) -> dict[str, Any]:
@@ -74,5 +66,5 @@ def _row(amounts: Amounts) -> list[Decimal]:
     return [getattr(amounts, name) for name in amounts.names()]
 
 
-def _decimal(value: str | None) -> Decimal | None:
-    return None if value is None else Decimal(value)
+def _read(field: str, value: Any) -> Any:
+    return Decimal(value) if field in _DECIMALS and value is not None else value

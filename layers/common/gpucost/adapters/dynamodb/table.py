@@ -53,8 +53,7 @@ class Table:
             "ConsistentRead": True,
             "ScanIndexForward": not newest_first,
             "KeyConditionExpression": "pk = :pk" + (f" AND {condition}" if condition else ""),
-            "ExpressionAttributeValues": {":pk": {"S": pk}}
-            | {f":{name}": {"S": text} for name, text in values.items()},
+            "ExpressionAttributeValues": {f":{name}": {"S": value} for name, value in {"pk": pk, **values}.items()},
         }
         if limit:
             arguments["Limit"] = limit

@@ -1,0 +1,28 @@
+"""Alert: hears from SNS that hours closed and that the schedule ticked; decides rules and tells people."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from gpucost.bootstrap import alert_service, bus
+from gpucost.errors import MessageError
+from gpucost.messages import HourClosed, read_alert_input
+from gpucost.observability import logger
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> None:
+    """Handle the records of one SNS event; a message that can never be read is put aside with the reason."""
+    for record in event["Records"]:
+        body = record["Sns"]["Message"]
+        try:
+            message = read_alert_input(body)
+        except MessageError as error:
+            logger.error("message put aside", reason=str(error))
+            bus().dead_letter(body, str(error))
+            continue
+        logger.set_correlation_id(message.correlation_id)
+        if isinstance(message, HourClosed):
+            alert_service().hour_closed(message)
+        else:
+            alert_service().tick(message)

@@ -1,0 +1,17 @@
+"""Api: answers what API Gateway (HTTP API, payload 2.0) asks."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from gpucost.api.app import build_app
+from gpucost.bootstrap import report_service
+from gpucost.observability import logger
+
+app = build_app(report_service)
+
+
+@logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer one HTTP request."""
+    return app.resolve(event, context)

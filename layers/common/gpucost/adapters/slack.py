@@ -1,0 +1,124 @@
+"""Slack incoming webhook: Block Kit with a fallback text, and no name that could become markup."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import requests
+
+from gpucost.adapters.wording import facts, headline, one_line, report_link, sentence
+from gpucost.domain.alerting import Notification
+from gpucost.errors import SourceError
+
+ATTEMPTS = 3
+TIMEOUT_SECONDS = (3.05, 6.0)
+LONGEST_WAIT_SECONDS = 8
+"""Three attempts and two such waits stay below the outbox's lease of 55 s."""
+_JOINER = "\u2060"
+_MARKUP = "*_~`@:/"
+
+
+class SlackNotifier:
+    """Posts to one incoming webhook.
+
+    Args:
+        secret: name of the secret whose value is the webhook's address.
+        secret_value: reads a secret.
+        public_url: the API's address, or "" for messages without links.
+        sleep: waits between attempts.
+    """
+
+    def __init__(
+        self,
+        secret: str,
+        *,
+        secret_value: Callable[[str], str],
+        public_url: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+        timeout: tuple[float, float] = TIMEOUT_SECONDS,
+    ) -> None:
+        self._secret = secret
+        self._secret_value = secret_value
+        self._public_url = public_url
+        self._sleep = sleep
+        self._timeout = timeout
+
+    def send(self, notification: Notification) -> None:
+        """Post it.
+
+        Raises:
+            SourceError: not delivered; the sentence never holds the webhook's address.
+        """
+        url = self._secret_value(self._secret).strip()
+        if not url.startswith(("https://", "http://")):
+            raise SourceError(f"secret {self._secret} does not hold a webhook's address (https://…)")
+        body = message(notification, self._public_url)
+        for attempt in range(1, ATTEMPTS + 1):
+            problem, wait = self._post(url, body, attempt)
+            if problem is None:
+                return
+            if wait is None or attempt == ATTEMPTS:
+                raise SourceError(f"Slack ({self._secret}) {problem}")
+            self._sleep(wait)
+
+    def _post(self, url: str, body: dict[str, Any], attempt: int) -> tuple[str | None, float | None]:
+        """What went wrong, and after how many seconds it is worth another try (None: it is not)."""
+        backoff = float(2 ** (attempt - 1))
+        try:
+            answer = requests.post(url, json=body, timeout=self._timeout, allow_redirects=False)
+        except (requests.Timeout, requests.ConnectionError) as error:
+            return f"could not be reached ({type(error).__name__})", backoff
+        except requests.RequestException as error:
+            return f"could not be asked ({type(error).__name__})", None
+        if answer.status_code == requests.codes.ok:
+            return None, None
+        if answer.status_code == requests.codes.too_many_requests:
+            wait = _seconds(answer.headers.get("Retry-After"), backoff)
+            problem = f"asks to wait {wait:g} s (HTTP 429)"
+            return problem, wait if wait <= LONGEST_WAIT_SECONDS else None
+        if answer.status_code >= requests.codes.internal_server_error:
+            return f"answered HTTP {answer.status_code}", backoff
+        reason = one_line(answer.text[:80]).replace(url, "…")
+        return f"refused the message: HTTP {answer.status_code} {reason}".rstrip(), None
+
+
+def message(notification: Notification, public_url: str = "") -> dict[str, Any]:
+    """The webhook's body: names stand in plain-text objects, where Slack reads no markup, and are escaped as well."""
+    firing = notification.event == "firing"
+    fields = [
+        ("Business unit", escape(one_line(notification.business_unit))),
+        ("Cluster", escape(one_line(notification.cluster))),
+        *((title, escape(value)) for title, value in facts(notification)),
+    ]
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": _plain(f"{'🔴' if firing else '🟢'} {headline(notification)}")},
+        {"type": "section", "fields": [_plain(f"{title}\n{value}") for title, value in fields]},
+    ]
+    link = report_link(notification, public_url)
+    if link is not None:
+        blocks.append(
+            {"type": "context", "elements": [{"type": "mrkdwn", "text": f"<{escape(link)}|Open the report>"}]}
+        )
+    unit, cluster = _inert(notification.business_unit), _inert(notification.cluster)
+    return {"text": f"{headline(notification)}: {sentence(notification, unit, cluster)}", "blocks": blocks}
+
+
+def escape(text: str) -> str:
+    """Slack's three control characters as entities."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _inert(name: str) -> str:
+    """A name for mrkdwn: a word joiner after each markup character keeps Slack from pairing, linking or mentioning."""
+    return escape("".join(char + _JOINER if char in _MARKUP else char for char in one_line(name)))
+
+
+def _plain(text: str) -> dict[str, Any]:
+    return {"type": "plain_text", "text": text, "emoji": False}
+
+
+def _seconds(header: str | None, otherwise: float) -> float:
+    try:
+        return max(0.0, float(header)) if header is not None else otherwise
+    except ValueError:
+        return otherwise

@@ -1,0 +1,1 @@
+"""The read-only HTTP API: routes, the shapes of answers, problem documents."""

@@ -1,0 +1,71 @@
+"""The API put together: routes, problem documents, and its own OpenAPI document."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+
+from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
+from gpucost.api.routes import JSON, add_routes
+from gpucost.errors import ParameterError
+from gpucost.services.reports import ReportService
+
+API_VERSION = "1.0.0"
+PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
+DESCRIPTION = (
+    "What GPUs on EKS cost, who holds them, how much of that is used and how much is wasted. Read-only. "
+    "Times are UTC. Amounts are exact decimals written as JSON numbers with all their digits: parse them with a "
+    "decimal type. Unknown is null, never zero. Errors are RFC 9457 problem documents."
+)
+
+
+def build_app(service: Callable[[], ReportService]) -> APIGatewayHttpResolver:
+    """The API on top of a report service, which is made when it is first asked."""
+    app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
+    app.use(middlewares=[only_known_parameters])
+    add_problems(app)
+    add_routes(app, service)
+
+    @cache
+    def document() -> str:
+        return json.dumps(openapi_document(app), ensure_ascii=False)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def openapi() -> Response[str]:
+        return Response(200, JSON, document(), headers=dict(SECURITY_HEADERS))
+
+    return app
+
+
+def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Refuse what would otherwise be ignored: a misspelt parameter answers another question than the one asked."""
+    dependant = getattr(app.context.get("_route"), "dependant", None)
+    allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
+    given = [name for name, _ in parse_qsl(app.current_event.raw_event.get("rawQueryString", ""), True)]
+    given = given or list(app.current_event.query_string_parameters or {})
+    for name in given:
+        if name not in allowed:
+            takes = f"allowed: {', '.join(allowed)}" if allowed else "none is taken here"
+            raise ParameterError(name, f"is not a parameter; {takes}")
+    return next_middleware(app)
+
+
+def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
+    """The OpenAPI 3.1 document, without the validation answers that Powertools adds and that are never given."""
+    document: dict[str, Any] = json.loads(
+        app.get_openapi_json_schema(
+            title="GPU cost attribution", version=API_VERSION, openapi_version="3.1.0", description=DESCRIPTION
+        )
+    )
+    bug = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["500"] = bug
+    for name in ("HTTPValidationError", "ResponseValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+    return document

@@ -1,0 +1,243 @@
+"""Shapes of answers as the OpenAPI document describes them, and how reports become them.
+
+Answers are written by `gpucost.encoding`, not by pydantic, which would turn Decimals into strings; the tests hold every
+answer against these schemas.
+"""
+
+from dataclasses import asdict
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from gpucost.domain.model import Capacity, Costs, Status, Totals
+from gpucost.services.reports import CostReport, HourRow, PeriodCoverage
+
+Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
+"""An exact decimal: up to 12 digits after the point, all of them written. Parse with a decimal type."""
+Instant = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class CostFigures(_Shape):
+    """What holders of GPUs cost: allocated = effective + waste + unmeasured."""
+
+    allocated_gpu_hours: Amount = Field(description="Hours of physical GPU held", examples=[5.142857142857])
+    effective_gpu_hours: Amount = Field(description="Hours of physical GPU used, as far as observed")
+    allocated_usd: Amount = Field(description="Cost of what was held", examples=[61.714285714286])
+    effective_usd: Amount = Field(description="Cost of what was used")
+    waste_usd: Amount = Field(description="Cost of what was held and not used")
+    unmeasured_usd: Amount = Field(description="Cost of what was held while nobody observed the use")
+    unmeasured_gpu_hours: Amount = Field(description="GPU-hours held while nobody observed the use")
+
+
+class CostRow(CostFigures):
+    """One group's figures in one period."""
+
+    start: Instant
+    end: Instant
+    group: dict[str, str] = Field(
+        description="Dimension → name, for the dimensions of group_by", examples=[{"business_unit": "research"}]
+    )
+
+
+class BusinessUnitRow(CostFigures):
+    """One business unit's figures over the whole period."""
+
+    business_unit: str
+
+
+class FleetTotals(_Shape):
+    """Sums over the period. All null where no hour has figures; capacity's null where one hour's is not known.
+
+    effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost.
+    """
+
+    allocated_gpu_hours: Amount | None
+    effective_gpu_hours: Amount | None
+    allocated_usd: Amount | None
+    effective_usd: Amount | None
+    waste_usd: Amount | None
+    unmeasured_usd: Amount | None
+    unmeasured_gpu_hours: Amount | None
+    capacity_gpu_hours: Amount | None
+    unallocated_gpu_hours: Amount | None
+    stranded_gpu_hours: Amount | None
+    unobserved_gpu_hours: Amount | None
+    node_cost_usd: Amount | None
+    unallocated_usd: Amount | None
+    stranded_usd: Amount | None
+    unobserved_usd: Amount | None
+    host_usd: Amount | None
+    residual_usd: Amount | None
+
+
+class Coverage(_Shape):
+    """How much of the period is known."""
+
+    hours_expected: int = Field(description="Cluster-hours of the period that have ended")
+    hours_complete: int = Field(description="Those of them that are complete; the others add nothing to any figure")
+    allocation: Amount | None = Field(description="Mean share of allocation scrapes seen, 0 to 1, of published hours")
+    utilization: Amount | None = Field(description="The same for utilization; null where it was not asked for")
+
+
+class HourCoverage(_Shape):
+    """Scrapes seen ÷ scrapes expected in one hour, 0 to 1."""
+
+    allocation: Amount
+    utilization: Amount | None
+
+
+class CostsAnswer(_Shape):
+    """GET /v1/costs. A period in which no hour has figures has no row."""
+
+    start: Instant
+    end: Instant
+    granularity: Literal["hour", "day"]
+    group_by: list[str]
+    currency: Literal["USD"]
+    rows: list[CostRow]
+    totals: FleetTotals
+    coverage: Coverage
+    cursor: None = Field(description="Null: the answer is whole")
+
+
+class BusinessUnitsAnswer(_Shape):
+    """GET /v1/business-units."""
+
+    start: Instant
+    end: Instant
+    currency: Literal["USD"]
+    rows: list[BusinessUnitRow]
+    totals: FleetTotals
+    coverage: Coverage
+    cursor: None
+
+
+class HourAnswerRow(_Shape):
+    """Where one cluster-hour stands; `missing`: never published."""
+
+    cluster: str
+    hour: Instant
+    status: Literal["complete", "provisional", "incomplete", "missing"]
+    coverage: HourCoverage | None
+    version: int | None
+    settings_version: int | None
+    published_at: Instant | None
+    attempts: int
+    next_attempt_at: Instant | None
+    notes: list[str] = Field(description="Why the hour is as it is")
+
+
+class HoursAnswer(_Shape):
+    """GET /v1/hours."""
+
+    start: Instant
+    end: Instant
+    rows: list[HourAnswerRow]
+    coverage: Coverage
+    cursor: None
+
+
+class Health(_Shape):
+    """GET /health: the function runs. It asks nothing of the database."""
+
+    status: Literal["ok"]
+
+
+class ParameterProblem(_Shape):
+    """One wrong parameter."""
+
+    parameter: str
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem document."""
+
+    type: str = Field(examples=["about:blank"])
+    title: str = Field(examples=["Bad Request"])
+    status: int = Field(examples=[400])
+    detail: str = Field(description="One sentence that says what is wrong and what is allowed")
+    instance: str = Field(description="The path asked for")
+    errors: list[ParameterProblem] | None = Field(default=None, description="The wrong parameters, where it is them")
+
+
+def costs_answer(report: CostReport, granularity: str, group_by: tuple[str, ...]) -> dict[str, Any]:
+    """As `CostsAnswer`."""
+    return {
+        "start": report.start,
+        "end": report.end,
+        "granularity": granularity,
+        "group_by": group_by,
+        "currency": "USD",
+        "rows": [{"start": row.start, "end": row.end, "group": row.group, **asdict(row.costs)} for row in report.rows],
+        "totals": totals_answer(report.totals),
+        "coverage": coverage_answer(report.coverage),
+        "cursor": None,
+    }
+
+
+def business_units_answer(report: CostReport) -> dict[str, Any]:
+    """As `BusinessUnitsAnswer`."""
+    return {
+        "start": report.start,
+        "end": report.end,
+        "currency": "USD",
+        "rows": [{**row.group, **asdict(row.costs)} for row in report.rows],
+        "totals": totals_answer(report.totals),
+        "coverage": coverage_answer(report.coverage),
+        "cursor": None,
+    }
+
+
+def hours_answer(start: datetime, end: datetime, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
+    """As `HoursAnswer`."""
+    return {
+        "start": start,
+        "end": end,
+        "rows": [_hour_row(row) for row in rows],
+        "coverage": coverage_answer(coverage),
+        "cursor": None,
+    }
+
+
+def costs_table(report: CostReport, group_by: tuple[str, ...]) -> tuple[list[str], list[list[object]]]:
+    """The rows as a table with a header, for CSV."""
+    header = ["start", "end", *group_by, *Costs.names()]
+    rows = [[row.start, row.end, *row.group.values(), *asdict(row.costs).values()] for row in report.rows]
+    return header, rows
+
+
+def totals_answer(totals: Totals | None) -> dict[str, Decimal | None]:
+    """As `FleetTotals`."""
+    costs = None if totals is None else totals.costs
+    capacity = None if totals is None else totals.capacity
+    found = {name: None if costs is None else getattr(costs, name) for name in Costs.names()}
+    return found | {name: None if capacity is None else getattr(capacity, name) for name in Capacity.names()}
+
+
+def coverage_answer(coverage: PeriodCoverage) -> dict[str, Any]:
+    """As `Coverage`."""
+    return asdict(coverage)
+
+
+def _hour_row(row: HourRow) -> dict[str, Any]:
+    manifest = row.manifest
+    status: Status | Literal["missing"] = "missing" if manifest is None else manifest.status
+    return {
+        "cluster": row.cluster,
+        "hour": row.hour,
+        "status": status,
+        "coverage": None if manifest is None or manifest.coverage is None else asdict(manifest.coverage),
+        "version": None if manifest is None else manifest.version,
+        "settings_version": None if manifest is None else manifest.settings_version,
+        "published_at": None if manifest is None else manifest.published_at,
+        "attempts": 0 if manifest is None else manifest.attempts,
+        "next_attempt_at": None if manifest is None else manifest.next_attempt_at,
+        "notes": [] if manifest is None else manifest.notes,
+    }

@@ -1,0 +1,289 @@
+"""The api function's job: what hours cost, by period, business unit and namespace; exact, and honest about gaps.
+
+An hour that is missing or incomplete adds nothing to any figure and is seen in the coverage instead; a period without
+a single hour of figures has no row, for a row of zeros would say that nothing was spent.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Literal, get_args
+
+from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, hours_between
+from gpucost.domain.ledger import HourSummary, Manifest
+from gpucost.domain.model import Capacity, Costs, Coverage, Totals
+from gpucost.domain.money import quantize
+from gpucost.errors import InvalidInputError, ParameterError
+from gpucost.ports import Clock, Ledger, SettingsStore
+from gpucost.settings import Settings
+
+Granularity = Literal["hour", "day"]
+Dimension = Literal["business_unit", "namespace"]
+DAY = timedelta(days=1)
+LONGEST: dict[str, timedelta] = {"hour": 35 * DAY, "day": 100 * DAY}
+"""The longest period of one answer, by granularity."""
+MOST_ROWS = 10_000
+_CHUNK = 7 * DAY
+"""How much is held in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One group's figures in one period."""
+
+    start: datetime
+    end: datetime
+    group: dict[str, str]
+    costs: Costs
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodCoverage:
+    """How much of a period is known: hours of all clusters that have ended, and how many of them are complete.
+
+    `allocation` and `utilization` are means over the hours that were published; None where there are none.
+    """
+
+    hours_expected: int
+    hours_complete: int
+    allocation: Decimal | None
+    utilization: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class CostReport:
+    """What `costs` and `business_units` answer. `totals` is None where no hour has figures."""
+
+    start: datetime
+    end: datetime
+    rows: list[Row]
+    totals: Totals | None
+    coverage: PeriodCoverage
+
+
+@dataclass(frozen=True, slots=True)
+class HourRow:
+    """Where one cluster-hour stands; `manifest` is None for an hour that was never published."""
+
+    cluster: str
+    hour: datetime
+    manifest: Manifest | None
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What is added up while hours are read."""
+
+    groups: dict[tuple[datetime, tuple[str, ...]], list[Costs]] = field(default_factory=dict)
+    costs: list[Costs] = field(default_factory=list)
+    capacities: list[Capacity | None] = field(default_factory=list)
+    coverages: list[Coverage] = field(default_factory=list)
+    complete: int = 0
+
+    def totals(self) -> Totals | None:
+        """Exact sums; the capacity is unknown as soon as one hour's is."""
+        if not self.costs:
+            return None
+        known = [capacity for capacity in self.capacities if capacity is not None]
+        complete = len(known) == len(self.capacities)
+        return Totals(Costs.total(self.costs), Capacity.total(known) if complete else None)
+
+    def fold(self) -> None:
+        """Replace parts by their sums, so that memory follows the answer's size and not the hours'."""
+        self.groups = {key: [Costs.total(parts)] for key, parts in self.groups.items()}
+
+
+class ReportService:
+    """Reads the ledger for people.
+
+    Args:
+        settings_store: names the clusters and business units.
+        ledger: hour summaries and manifests.
+        clock: the time now: hours that have not ended are not expected yet.
+    """
+
+    def __init__(self, settings_store: SettingsStore, ledger: Ledger, clock: Clock) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._clock = clock
+
+    def costs(
+        self,
+        start: datetime,
+        end: datetime,
+        granularity: Granularity,
+        group_by: Sequence[Dimension],
+        cluster: str | None = None,
+    ) -> CostReport:
+        """Costs per period and group, in order of time and name.
+
+        Raises:
+            ParameterError: a period, dimension or cluster that cannot be asked for.
+            InvalidInputError: the answer would be too long.
+            SettingsMissingError: no settings yet.
+        """
+        check_period(start, end, granularity)
+        clusters = _clusters(self._settings_store.current().settings, cluster)
+        sums = self._sum(clusters, start, end, granularity, group_by)
+        rows = [
+            Row(begin, begin + step_of(granularity), dict(zip(group_by, key, strict=True)), Costs.total(parts))
+            for (begin, key), parts in sorted(sums.groups.items(), key=lambda item: item[0])
+        ]
+        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums))
+
+    def business_units(self, start: datetime, end: datetime, cluster: str | None = None) -> CostReport:
+        """Every unit's sum over the whole period, in order of name; a unit of the settings that held nothing has zeros.
+
+        Raises:
+            As `costs`.
+        """
+        check_period(start, end, "hour")
+        settings = self._settings_store.current().settings
+        clusters = _clusters(settings, cluster)
+        sums = self._sum(clusters, start, end, None, ("business_unit",))
+        found = {key[0]: Costs.total(parts) for (_, key), parts in sums.groups.items()}
+        if sums.costs:
+            found = {unit.name: Costs() for unit in settings.business_units} | found
+        rows = [Row(start, end, {"business_unit": unit}, costs) for unit, costs in sorted(found.items())]
+        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums))
+
+    def hours(self, start: datetime, end: datetime, cluster: str | None = None) -> tuple[list[HourRow], PeriodCoverage]:
+        """Where every cluster-hour that has ended stands, missing ones included, in order of time and cluster.
+
+        Raises:
+            As `costs`.
+        """
+        check_period(start, end, "hour")
+        clusters = _clusters(self._settings_store.current().settings, cluster)
+        ended = self._ended(start, end)
+        _refuse_too_many(len(ended) * len(clusters))
+        rows, sums = [], _Sums()
+        for name in clusters:
+            known = {manifest.hour: manifest for manifest in self._ledger.manifests(name, start, end)}
+            rows += [HourRow(name, hour, known.get(hour)) for hour in ended]
+            sums.complete += sum(manifest.status == "complete" for manifest in known.values())
+            sums.coverages += [manifest.coverage for manifest in known.values() if manifest.coverage is not None]
+        rows.sort(key=lambda row: (row.hour, row.cluster))
+        return rows, self._coverage(clusters, start, end, sums)
+
+    def _sum(
+        self,
+        clusters: Sequence[str],
+        start: datetime,
+        end: datetime,
+        granularity: Granularity | None,
+        group_by: Sequence[Dimension],
+    ) -> _Sums:
+        sums = _Sums()
+        for name in clusters:
+            for chunk_start, chunk_end in _chunks(start, end):
+                for summary in self._ledger.summaries(name, chunk_start, chunk_end):
+                    begin = start if granularity is None else period_of(summary.hour, granularity)
+                    _add(sums, summary, begin, group_by)
+                _refuse_too_many(len(sums.groups))
+                sums.fold()
+        return sums
+
+    def _ended(self, start: datetime, end: datetime) -> list[datetime]:
+        return hours_between(start, min(end, floor_hour(self._clock())))
+
+    def _coverage(self, clusters: Sequence[str], start: datetime, end: datetime, sums: _Sums) -> PeriodCoverage:
+        return PeriodCoverage(
+            hours_expected=len(clusters) * len(self._ended(start, end)),
+            hours_complete=sums.complete,
+            allocation=_mean([coverage.allocation for coverage in sums.coverages]),
+            utilization=_mean([seen.utilization for seen in sums.coverages if seen.utilization is not None]),
+        )
+
+
+def check_period(start: datetime, end: datetime, granularity: Granularity) -> None:
+    """Refuse a period that is not made of full hours (days), is empty, or is too long for one answer.
+
+    Raises:
+        ParameterError: which parameter, and what is allowed.
+    """
+    for name, moment in (("start", start), ("end", end)):
+        if period_of(moment, granularity) != moment:
+            full = "full UTC hour" if granularity == "hour" else "UTC day's start"
+            raise ParameterError(
+                name, f"{format_instant(moment)} is not on a {full}, as granularity={granularity} asks"
+            )
+    if end <= start:
+        raise ParameterError("end", "must be after start")
+    longest = LONGEST[granularity]
+    if end - start > longest:
+        more = f"; granularity=day takes {LONGEST['day'].days} days" if granularity == "hour" else ""
+        raise ParameterError("end", f"one answer covers at most {longest.days} days of this kind{more}; shorten it")
+
+
+def parse_group_by(text: str) -> tuple[Dimension, ...]:
+    """Read `business_unit,namespace`; "" is no grouping.
+
+    Raises:
+        ParameterError: a dimension that is not known, or named twice.
+    """
+    found: list[Dimension] = []
+    allowed = get_args(Dimension)
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        if part not in allowed:
+            raise ParameterError("group_by", f"{part!r} is not a dimension; allowed: {', '.join(allowed)}")
+        if part in found:
+            raise ParameterError("group_by", f"{part!r} is named twice")
+        found.append(next(name for name in allowed if name == part))
+    return tuple(found)
+
+
+def period_of(moment: datetime, granularity: Granularity) -> datetime:
+    """Start of the hour or UTC day in which a moment lies."""
+    return floor_hour(moment) if granularity == "hour" else floor_day(moment)
+
+
+def step_of(granularity: Granularity) -> timedelta:
+    """Length of a period."""
+    return HOUR if granularity == "hour" else DAY
+
+
+def _clusters(settings: Settings, cluster: str | None) -> list[str]:
+    names = sorted(known.name for known in settings.clusters)
+    if cluster is None:
+        return names
+    if cluster not in names:
+        raise ParameterError("cluster", f"{cluster!r} is not in the settings; allowed: {', '.join(names)}")
+    return [cluster]
+
+
+def _chunks(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    while start < end:
+        until = min(start + _CHUNK, end)
+        yield start, until
+        start = until
+
+
+def _add(sums: _Sums, summary: HourSummary, begin: datetime, group_by: Sequence[Dimension]) -> None:
+    if summary.coverage is not None:
+        sums.coverages.append(summary.coverage)
+    if summary.totals is None or summary.status == "incomplete":
+        return
+    sums.complete += summary.status == "complete"
+    sums.costs.append(summary.totals.costs)
+    sums.capacities.append(summary.totals.capacity)
+    if not group_by:
+        sums.groups.setdefault((begin, ()), []).append(summary.totals.costs)
+        return
+    for (unit, namespace), costs in summary.groups.items():
+        names = {"business_unit": unit, "namespace": namespace}
+        key = tuple(names[dimension] for dimension in group_by)
+        sums.groups.setdefault((begin, key), []).append(costs)
+
+
+def _refuse_too_many(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise InvalidInputError(
+            f"the answer would have more than {MOST_ROWS:,} rows; shorten the period, ask for granularity=day, "
+            "group by less, or name one cluster"
+        )
+
+
+def _mean(values: Sequence[Decimal]) -> Decimal | None:
+    return quantize(sum(values, Decimal(0)) / len(values)) if values else None

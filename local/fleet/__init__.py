@@ -1,0 +1,1 @@
+"""A simulated EKS GPU cluster: what its exporters would expose, and the truth, each from the scenario alone."""

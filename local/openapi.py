@@ -1,0 +1,37 @@
+"""Write or compare `docs/openapi.json`: `python -m local.openapi [--check]`."""
+
+import json
+import sys
+from pathlib import Path
+
+from gpucost.api.app import build_app, openapi_document
+from gpucost.services.reports import ReportService
+
+PATH = Path(__file__).parent.parent / "docs" / "openapi.json"
+
+
+def _no_service() -> ReportService:
+    raise AssertionError("describing the API asks nothing of it")
+
+
+def text() -> str:
+    """The document as it is committed."""
+    return json.dumps(openapi_document(build_app(_no_service)), indent=2, ensure_ascii=False) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status 0: written, or the same; 1: the committed document differs; 2: wrong arguments."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python -m local.openapi [--check]", file=sys.stderr)
+        return 2
+    if not arguments:
+        PATH.write_text(text(), encoding="utf-8")
+        return 0
+    if PATH.exists() and PATH.read_text(encoding="utf-8") == text():
+        return 0
+    print("docs/openapi.json is not what the API says; run: python -m local.openapi", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
