@@ -76,11 +76,12 @@ class Prepared:
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return [
-            Manifest(
-                cluster, summary.hour, summary.status, 1, "run", 1, summary.coverage, 0, None, NOW, notes=("a note",)
-            )
+            Manifest(cluster, summary.hour, summary.status, 1, "run", 1, summary.coverage, 0, None, NOW)
             for summary in self.summaries(cluster, start, end)
         ]
+
+    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
+        return {summary.hour: ("a note",) for summary in self.summaries(cluster, start, end)}
 
 
 @dataclass

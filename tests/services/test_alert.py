@@ -87,6 +87,9 @@ class Hours:
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         raise NotImplementedError
 
+    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
+        raise NotImplementedError
+
     def publish(
         self, record: HourRecord, *, replacing: Manifest | None, settings_version: int, now: datetime
     ) -> Manifest:

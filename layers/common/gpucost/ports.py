@@ -54,7 +54,11 @@ class Ledger(Protocol):
         ...
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        """Those in `[start, end)`, oldest first."""
+        """Those in `[start, end)`, oldest first; their notes are read by `notes`."""
+        ...
+
+    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
+        """Notes of the hours in `[start, end)` that have some."""
         ...
 
     def publish(

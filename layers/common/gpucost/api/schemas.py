@@ -239,5 +239,5 @@ def _hour_row(row: HourRow) -> dict[str, Any]:
         "published_at": None if manifest is None else manifest.published_at,
         "attempts": 0 if manifest is None else manifest.attempts,
         "next_attempt_at": None if manifest is None else manifest.next_attempt_at,
-        "notes": [] if manifest is None else manifest.notes,
+        "notes": row.notes,
     }

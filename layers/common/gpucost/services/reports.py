@@ -69,6 +69,7 @@ class HourRow:
     cluster: str
     hour: datetime
     manifest: Manifest | None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -161,7 +162,8 @@ class ReportService:
         rows, sums = [], _Sums()
         for name in clusters:
             known = {manifest.hour: manifest for manifest in self._ledger.manifests(name, start, end)}
-            rows += [HourRow(name, hour, known.get(hour)) for hour in ended]
+            notes = self._ledger.notes(name, start, end)
+            rows += [HourRow(name, hour, known.get(hour), notes.get(hour, ())) for hour in ended]
             sums.complete += sum(manifest.status == "complete" for manifest in known.values())
             sums.coverages += [manifest.coverage for manifest in known.values() if manifest.coverage is not None]
         rows.sort(key=lambda row: (row.hour, row.cluster))
