@@ -1,0 +1,59 @@
+# make demo and make test need nothing else to be set up; see README.md.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PYTHONDONTWRITEBYTECODE := 1
+export SAM_CLI_TELEMETRY := 0
+SAM := .tools/sam/bin/sam
+CODE := layers/common functions local benchmarks tests
+
+.PHONY: help setup demo test check build deploy lock openapi bench clean
+
+help: ## show this
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: ## install what development needs
+	@scripts/setup.sh test
+
+demo: ## the whole system on this machine, on three days of a simulated cluster
+	@scripts/setup.sh demo
+	@$(BIN)/gpucost demo
+
+check: setup ## everything static
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check -q $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m local.openapi --check
+	AWS_DEFAULT_REGION=eu-central-1 $(SAM) validate --lint
+
+test: check ## everything that CI runs
+	$(BIN)/python -m pytest
+
+bench: ## benchmarks, as ratios to a floor measured in the same run
+	@scripts/setup.sh demo
+	$(BIN)/python -m benchmarks.hour
+
+build: ## build for AWS
+	@scripts/setup.sh build
+	$(SAM) build
+
+deploy: build ## deploy: guided the first time, then from samconfig.toml (ENV=dev or prod)
+	$(SAM) deploy --config-env $(or $(ENV),dev) $(if $(GUIDED),--guided)
+	@echo "now push settings: $(BIN)/gpucost settings push FILE --stack NAME"
+
+lock: ## renew the locks
+	cd requirements && for name in dev sam checkov; do \
+	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 --upgrade $$name.in -o $$name.txt; done
+	cd layers/deps && uv pip compile -q --generate-hashes --no-header --upgrade \
+	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt
+
+openapi: ## write docs/openapi.json
+	$(BIN)/python -m local.openapi
+
+clean: ## remove what was built and installed here
+	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	  local/dynamodb/node_modules *.egg-info
+	find . -type d -name __pycache__ -prune -exec rm -rf {} +
