@@ -90,7 +90,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
     }.items():
         monkeypatch.setenv(name, value)
     with ThreadingHTTPServer(("127.0.0.1", 0), Slack) as web:
-        thread = threading.Thread(target=web.serve_forever)
+        thread = threading.Thread(target=web.serve_forever, daemon=True)
         thread.start()
         around = Deployment()
         boto3.client("secretsmanager").create_secret(

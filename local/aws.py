@@ -1,0 +1,115 @@
+"""The embedded AWS: moto as a server, holding what the template declares."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from local.template import REGION, transform
+
+STACK = "local"
+KEPT_TYPES = {"AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::SNS::Topic"}
+"""What moto makes of the template; functions, schedules and routes are run by this package."""
+
+
+def credentials(endpoint: str) -> dict[str, str]:
+    """Environment variables that lead AWS clients to the embedded AWS."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
+    }
+
+
+@contextmanager
+def running_aws() -> Iterator[str]:
+    """Run moto's server on a free port; yields its address."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+
+
+def local_client(service: str, endpoint: str) -> Any:
+    """A boto3 client of the embedded AWS."""
+    import boto3
+
+    names = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": REGION}
+    return boto3.client(service, endpoint_url=endpoint, **names)  # type: ignore[call-overload]  # any service
+
+
+def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> "Deployed":
+    """Create the template's table, queues and topics, and resolve its outputs and every function's environment.
+
+    moto's CloudFormation does the resolving, with the template's own parameters and conditions.
+    """
+    template = transform()
+    kept = {name: body for name, body in template["Resources"].items() if body["Type"] in KEPT_TYPES}
+    functions = {
+        name: body["Properties"]
+        for name, body in template["Resources"].items()
+        if body["Type"] == "AWS::Lambda::Function"
+    }
+    outputs = {**template["Outputs"], "ApiUrl": {"Value": api_url}}
+    places: dict[str, tuple[str, str]] = {}
+    for name, properties in functions.items():
+        for number, (variable, value) in enumerate(properties["Environment"]["Variables"].items()):
+            places[f"{name}{number}"] = (name, variable)
+            outputs[f"{name}{number}"] = {"Value": value}
+    reduced = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Parameters": template["Parameters"],
+        "Conditions": template["Conditions"],
+        "Resources": kept,
+        "Outputs": outputs,
+    }
+    client = local_client("cloudformation", endpoint)
+    client.create_stack(
+        StackName=STACK,
+        TemplateBody=json.dumps(reduced),
+        Parameters=[{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()],
+    )
+    (stack,) = client.describe_stacks(StackName=STACK)["Stacks"]
+    resolved = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    environments: dict[str, dict[str, str]] = {name: {} for name in functions}
+    for key, (name, variable) in places.items():
+        environments[name][variable] = str(resolved.pop(key))
+    resources = client.describe_stack_resources(StackName=STACK)["StackResources"]
+    physical = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in resources}
+    return Deployed(template, resolved, environments, physical)
+
+
+class Deployed:
+    """What the template became.
+
+    Attributes:
+        template: transformed.
+        outputs: by name, as `describe-stacks` answers.
+        environments: variables by function.
+        physical: queue URLs, topic ARNs and table names by logical name.
+    """
+
+    def __init__(
+        self,
+        template: dict[str, Any],
+        outputs: dict[str, str],
+        environments: dict[str, dict[str, str]],
+        physical: dict[str, str],
+    ) -> None:
+        self.template = template
+        self.outputs = outputs
+        self.environments = environments
+        self.physical = physical
+
+    def resources(self, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Logical names and properties of the template's resources of one type."""
+        for name, body in self.template["Resources"].items():
+            if body["Type"] == kind:
+                yield name, body["Properties"]

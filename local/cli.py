@@ -1,0 +1,228 @@
+"""`gpucost`: the command line of design §6. Results go to stdout, progress and errors to stderr."""
+
+import getpass
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpucost.domain.hours import HOUR, format_instant, hours_between, parse_hour
+from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
+
+FAILURE, BAD_INPUT = 1, 2
+
+
+class HourType(click.ParamType[datetime]):
+    """The start of a UTC hour."""
+
+    name = "hour"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read it, or say what is allowed."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return parse_hour(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """GPU cost attribution for Amazon EKS."""
+
+
+@cli.command()
+@click.option("--settings", "path", required=True, type=click.Path(path_type=Path), help="settings file, YAML or JSON")
+@click.option("--hour", required=True, type=HourType(), help="first hour, as 2026-11-19T10:00:00Z")
+@click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24 * 31), help="how many, from there on")
+@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
+def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
+    """Attribute hours from any Prometheus; nothing else is needed, and nothing is stored."""
+    from gpucost.adapters.prometheus import metrics_reader
+    from gpucost.services.attribute import attribute_hours, check_hour, check_retention
+    from gpucost.settings import parse_settings
+    from local import render
+
+    settings = parse_settings(_read(path))
+    now = datetime.now(UTC)
+    wanted = [hour + HOUR * i for i in range(hours)]
+    for one in wanted:
+        check_hour(one, now)
+    records = []
+    for cluster in settings.clusters:
+        reader = metrics_reader(cluster, settings)
+        check_retention(wanted[0], cluster, reader, now)
+        for at in range(0, len(wanted), 24):
+            records += attribute_hours(reader, cluster, settings, wanted[at : at + 24], now=now)
+    records.sort(key=lambda record: (record.hour, record.cluster))
+    if form == "table":
+        from rich.console import Console
+
+        console = Console()
+        for table in render.hours_tables(records):
+            console.print(table)
+    else:
+        sys.stdout.write(render.hours_json(records) + "\n" if form == "json" else render.hours_csv(records))
+
+
+@cli.group()
+def settings() -> None:
+    """The settings document of a deployment."""
+
+
+_stack = click.option("--stack", required=True, help="CloudFormation stack; local is the running demo")
+
+
+@settings.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@_stack
+def push(path: Path, stack: str) -> None:
+    """Validate a document and put it in force."""
+    from gpucost.settings import parse_settings
+
+    text = _read(path)
+    parse_settings(text)
+    stored = _store(stack).push(text, author=_author(), now=datetime.now(UTC))
+    click.echo(f"version {stored.version} is in force")
+
+
+@settings.command()
+@_stack
+@click.option("--version", type=click.IntRange(1), help="an older version")
+def show(stack: str, version: int | None) -> None:
+    """Print the document in force."""
+    store = _store(stack)
+    click.echo((store.version(version) if version else store.current()).text, nl=False)
+
+
+@settings.command()
+@_stack
+def history(stack: str) -> None:
+    """List the versions, newest first."""
+    for stored in _store(stack).history():
+        click.echo(f"{stored.version}\t{format_instant(stored.pushed_at)}\t{stored.author}")
+
+
+@settings.command()
+@_stack
+@click.option("--to", "version", required=True, type=click.IntRange(1), help="the version to go back to")
+def rollback(stack: str, version: int) -> None:
+    """Put an older document in force again, as a new version."""
+    store = _store(stack)
+    stored = store.push(store.version(version).text, author=_author(), now=datetime.now(UTC))
+    click.echo(f"version {stored.version} is in force, with the text of version {version}")
+
+
+@cli.command()
+@_stack
+@click.option("--from", "start", required=True, type=HourType(), help="first hour")
+@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
+@click.option("--cluster", help="only this cluster; all where not given")
+def backfill(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
+    """Attribute past hours through the deployment's own queue; nobody is notified."""
+    from gpucost.adapters.messaging import AwsBus
+    from gpucost.services.attribute import check_hour
+    from gpucost.services.dispatch import messages
+    from local import deployment
+
+    if start >= end:
+        raise InvalidInputError("--to must be after --from")
+    now = datetime.now(UTC)
+    check_hour(end - HOUR, now)
+    found = deployment.find(stack)
+    stored = _store(stack).current()
+    names = [one.name for one in stored.settings.clusters]
+    if cluster is not None and cluster not in names:
+        raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {', '.join(names)}")
+    bus = AwsBus(
+        hours_queue_url=found.hours_queue_url,
+        backfill_queue_url=found.backfill_queue_url,
+        dead_letter_queue_url=found.dead_letter_queue_url,
+        events_topic_arn=found.events_topic_arn,
+    )
+    hours = hours_between(start, end)
+    why = f"backfill-{format_instant(now)}"
+    for name in [cluster] if cluster else names:
+        bus.send_due(messages(name, hours, settings_version=stored.version, origin="backfill", why=why))
+        click.echo(f"{len(hours)} hours of cluster {name} are under way")
+
+
+@cli.command()
+@click.option("--stack", help="CloudFormation stack; local is the running demo")
+@click.option("--api", help="address of an API that asks for no signature, as the demo's")
+@click.option("--start", type=HourType(), help="start of the period; a day ago where not given")
+@click.option("--end", type=HourType(), help="end of the period; the last full hour where not given")
+@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json"]))
+def report(stack: str | None, api: str | None, start: datetime | None, end: datetime | None, form: str) -> None:
+    """What each business unit cost, as the API of a deployment answers it."""
+    from local import report as reports
+
+    if (stack is None) == (api is None):
+        raise InvalidInputError("exactly one of --stack and --api is needed")
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    last = end or now
+    reports.show(stack=stack, api=api, start=start or last - timedelta(days=1), end=last, form=form)
+
+
+@cli.command()
+@click.option("--once", is_flag=True, help="end after printing, without serving the API")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="of the API; 0 for any")
+def demo(*, once: bool, port: int) -> None:
+    """The whole system on this machine, on three days of a simulated cluster."""
+    from local import demo as demonstration
+
+    demonstration.run(once=once, port=port)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console script: 0, or 2 for bad input, 1 for a failure, each with one clear sentence on stderr."""
+    try:
+        cli.main(args=arguments, prog_name="gpucost", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
+    except click.ClickException as error:
+        _fail(error.format_message(), BAD_INPUT)
+    except InvalidInputError as error:
+        _fail(str(error), BAD_INPUT)
+    except GpuCostError as error:
+        _fail(str(error), FAILURE)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        _fail("interrupted", FAILURE)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(FAILURE)
+
+
+def _fail(sentence: str, status: int) -> None:
+    click.echo("gpucost: " + " ".join(sentence.split()), err=True)
+    sys.exit(status)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"settings file {str(path)!r} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"settings file {str(path)!r} is not UTF-8 text") from error
+
+
+def _store(stack: str) -> Any:
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+    from local import deployment
+
+    table = deployment.find(stack).table
+    return DynamoSettingsStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
+
+
+def _author() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

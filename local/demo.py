@@ -1,0 +1,178 @@
+"""`gpucost demo`: three days of a simulated cluster through the real Prometheus and the real handlers."""
+
+import json
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.hours import HOUR, floor_hour, format_instant, hours_between
+from gpucost.services.dispatch import messages
+from local import report
+from local.aws import local_client
+from local.deployment import announced
+from local.fleet import demo as fleet
+from local.fleet import exposition
+from local.prometheus import running_prometheus
+from local.slack import Slack, running_slack
+from local.stack import LocalStack, running_stack
+
+SCHEDULED_HOURS = 24
+"""The last hours go through the schedule, one by one, and may alert; the older ones are a backfill."""
+SLACK_SECRET = "gpucost/slack-webhook"
+
+
+def run(*, once: bool, port: int) -> None:
+    """Run the demo.
+
+    Raises:
+        GpuCostError: a part is missing or does not start; says which and how to get it.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console()
+    end = floor_hour(datetime.now(UTC))
+    with ExitStack() as running:
+        steps = running.enter_context(_progress())
+        scenario = fleet.scenario(end)
+        path = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-"))) / "metrics.om"
+        task = steps.add_task("simulating three days of a cluster", total=1.0)
+        exposition.write(scenario, path, lambda done: steps.update(task, completed=done))
+        task = steps.add_task("loading them into Prometheus", total=1.0)
+        url = running.enter_context(running_prometheus(path))
+        path.unlink()
+        steps.update(task, completed=1.0)
+        task = steps.add_task("starting AWS and the functions", total=1.0)
+        slack = running.enter_context(running_slack())
+        stack = running.enter_context(running_stack(port=port))
+        running.enter_context(announced(stack.endpoint))
+        _push_settings(stack, url, slack)
+        steps.update(task, completed=1.0)
+        _work(stack, scenario.start, end, steps)
+        steps.stop()
+        _print(console, stack, slack, scenario.start, end)
+        if not once:
+            console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C, for instance:")
+            console.print(f"  curl '{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit'")
+            console.print("  gpucost report --stack local")
+            _serve(stack)
+
+
+def _work(stack: LocalStack, start: datetime, end: datetime, steps: Progress) -> None:
+    """Backfill the older hours, then fire the schedule for each of the recent ones."""
+    recent = end - SCHEDULED_HOURS * HOUR
+    outputs = stack.outputs
+    task = steps.add_task("backfilling the first hours", total=1.0)
+    older = messages(
+        fleet.CLUSTER, hours_between(start, recent), settings_version=1, origin="backfill", why="demo-backfill"
+    )
+    sqs = local_client("sqs", stack.endpoint)
+    for message in older:
+        sqs.send_message(QueueUrl=outputs["BackfillQueueUrl"], MessageBody=message.model_dump_json())
+    stack.pump_until_quiet()
+    steps.update(task, completed=1.0)
+    task = steps.add_task("firing the schedule, hour by hour", total=float(SCHEDULED_HOURS))
+    for hour in hours_between(recent, end):
+        stack.fire_schedule(hour + HOUR + timedelta(minutes=5))
+        stack.pump_until_quiet()
+        steps.advance(task)
+
+
+def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None:
+    local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
+    store = DynamoSettingsStore(
+        local_client("dynamodb", stack.endpoint), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
+    )
+    store.push(settings_text(prometheus_url), author="demo", now=datetime.now(UTC))
+
+
+def settings_text(prometheus_url: str) -> str:
+    """The demo's settings document."""
+    return json.dumps(
+        {
+            "clusters": [
+                {
+                    "name": fleet.CLUSTER,
+                    "prometheus": {"url": prometheus_url, "auth": "none"},
+                    "selector": {"cluster": fleet.CLUSTER},
+                }
+            ],
+            "pricing": {"source": "constant", "gpu_hourly_usd": int(fleet.GPU_HOURLY_USD), "split": "gpu-bears-all"},
+            "business_units": [
+                {"name": "research", "namespaces": ["training", "notebooks"]},
+                {"name": "assistant", "namespaces": ["chat"]},
+            ],
+            "alerts": {
+                "rules": [
+                    {
+                        "rule": "waste",
+                        "waste_usd_per_hour": 3,
+                        "waste_percent": 60,
+                        "for_hours": 3,
+                        "overrides": [{"business_unit": "assistant", "waste_usd_per_hour": 30}],
+                    }
+                ],
+                "receivers": [{"type": "slack", "secret": SLACK_SECRET}, {"type": "email"}],
+            },
+        },
+        indent=2,
+    )
+
+
+def _print(console: Console, stack: LocalStack, slack: Slack, start: datetime, end: datetime) -> None:
+    answer = report.ask(stack.outputs["ApiUrl"], start, end, signed=False)
+    console.print()
+    for part in report.tables(report.decode(answer.text)):
+        console.print(part)
+    console.print(f"{len(slack.posts)} alerts of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
+    for post in slack.posts:
+        console.print(Panel(escape(_as_shown(post)), width=78))
+    console.print(f"{len(stack.emails())} emails, {len(stack.dead_letters())} dead letters")
+
+
+def _as_shown(post: dict[str, Any]) -> str:
+    """A Slack message's text, block by block."""
+    lines: list[str] = []
+    for block in post.get("blocks", []):
+        texts = [block["text"]] if "text" in block else []
+        texts += block.get("fields", []) + block.get("elements", [])
+        lines += [str(text["text"]) for text in texts if "text" in text]
+    shown = "\n".join(lines) or str(post.get("text", ""))
+    return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _serve(stack: LocalStack) -> None:
+    """Go on living: deliver what other commands send, and fire the schedule when an hour has passed."""
+    fired = floor_hour(datetime.now(UTC))
+    while True:
+        stack.pump_until_quiet()
+        now = datetime.now(UTC)
+        if floor_hour(now) > fired and now.minute >= 5:
+            fired = floor_hour(now)
+            stack.fire_schedule(fired + timedelta(minutes=5))
+        time.sleep(0.5)
+
+
+def _period(end: datetime) -> str:
+    return f"start={format_instant(end - timedelta(days=1))}&end={format_instant(end)}"
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield progress
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

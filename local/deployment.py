@@ -1,0 +1,81 @@
+"""A deployment by its stack's name: its outputs, and clients that reach it; `local` is the running demo."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpucost.errors import GpuCostError, InvalidInputError
+from local.aws import STACK, credentials
+
+STATE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gpucost" / "local.json"
+"""Where a running demo leaves the address of its embedded AWS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A stack's outputs."""
+
+    table: str
+    hours_queue_url: str
+    backfill_queue_url: str
+    dead_letter_queue_url: str
+    events_topic_arn: str
+    api_url: str
+
+
+def find(stack: str) -> Deployment:
+    """Look a stack up; afterwards this process's AWS clients reach it.
+
+    Raises:
+        InvalidInputError: there is no such stack, or it is not this product's.
+        GpuCostError: AWS could not be asked.
+    """
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    if stack == STACK:
+        os.environ.update(credentials(_local_endpoint()))
+    try:
+        (found,) = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        raise InvalidInputError(f"stack {stack!r} was not found: {error.response['Error']['Message']}") from error
+    except BotoCoreError as error:
+        if stack == STACK:
+            raise GpuCostError("no demo is running on this machine; start one with: gpucost demo") from error
+        raise GpuCostError(f"AWS could not be asked about stack {stack!r}: {error}") from error
+    outputs: dict[str, str] = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
+    names = {
+        "table": "TableName",
+        "hours_queue_url": "HoursQueueUrl",
+        "backfill_queue_url": "BackfillQueueUrl",
+        "dead_letter_queue_url": "DeadLetterQueueUrl",
+        "events_topic_arn": "EventsTopicArn",
+        "api_url": "ApiUrl",
+    }
+    missing = [output for output in names.values() if output not in outputs]
+    if missing:
+        raise InvalidInputError(f"stack {stack!r} has no output {missing[0]}; is it a gpucost stack?")
+    return Deployment(**{name: outputs[output] for name, output in names.items()})
+
+
+@contextmanager
+def announced(endpoint: str) -> Iterator[None]:
+    """Let other commands find a running demo."""
+    STATE.parent.mkdir(parents=True, exist_ok=True)
+    STATE.write_text(json.dumps({"endpoint": endpoint}))
+    try:
+        yield
+    finally:
+        STATE.unlink(missing_ok=True)
+
+
+def _local_endpoint() -> str:
+    try:
+        state: dict[str, Any] = json.loads(STATE.read_text())
+        return str(state["endpoint"])
+    except (OSError, ValueError, KeyError) as error:
+        raise GpuCostError("no demo is running on this machine; start one with: gpucost demo") from error

@@ -1,0 +1,122 @@
+"""HTTP in front of the API function: requests become API Gateway events (payload 2.0), answers come back."""
+
+import base64
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from gpucost.errors import GpuCostError
+
+Invoke = Callable[[Mapping[str, Any]], Any]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    invoke: Invoke
+    routes: frozenset[str]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815 - names that the base class looks up
+
+    def _answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        address = urlsplit(self.path)
+        key = f"{self.command} {address.path}"
+        if key not in self.server.routes:  # API Gateway answers this itself, without calling the function
+            self._send(404, {"content-type": "application/json"}, b'{"message":"Not Found"}')
+            return
+        try:
+            answer = self.server.invoke(_event(self.command, self.path, dict(self.headers.items()), body))
+        except GpuCostError:
+            self._send(500, {"content-type": "application/json"}, b'{"message":"Internal Server Error"}')
+            return
+        text = answer.get("body") or ""
+        data = base64.b64decode(text) if answer.get("isBase64Encoded") else text.encode()
+        self._send(int(answer["statusCode"]), answer.get("headers") or {}, data)
+
+    def _send(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Keep the terminal for results."""
+
+
+@contextmanager
+def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
+    """Answer HTTP on the loopback address.
+
+    Args:
+        invoke: calls the function with an event.
+        routes: route keys, `GET /v1/costs`; anything else is not found.
+        port: where to listen.
+
+    Raises:
+        GpuCostError: somebody else listens there.
+    """
+    try:
+        server = _Server(("127.0.0.1", port), _Handler)
+    except OSError as error:
+        raise GpuCostError(f"port {port} is taken; choose another with --port") from error
+    server.invoke, server.routes = invoke, frozenset(routes)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    address = urlsplit(target)
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(address.query, keep_blank_values=True):
+        # API Gateway joins repeated parameters with a comma.
+        query[name] = f"{query[name]},{value}" if name in query else value
+    return {
+        "version": "2.0",
+        "routeKey": f"{method} {address.path}",
+        "rawPath": unquote(address.path),
+        "rawQueryString": address.query,
+        "headers": {name.lower(): value for name, value in headers.items()},
+        **({"queryStringParameters": query} if query else {}),
+        "requestContext": {
+            "accountId": "000000000000",
+            "apiId": "local",
+            "domainName": "127.0.0.1",
+            "domainPrefix": "local",
+            "http": {
+                "method": method,
+                "path": address.path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "127.0.0.1",
+                "userAgent": headers.get("User-Agent", ""),
+            },
+            "requestId": str(uuid.uuid4()),
+            "routeKey": f"{method} {address.path}",
+            "stage": "$default",
+            "time": time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime()),
+            "timeEpoch": int(time.time() * 1000),
+        },
+        **({"body": base64.b64encode(body).decode()} if body else {}),
+        "isBase64Encoded": bool(body),
+    }

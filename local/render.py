@@ -1,0 +1,145 @@
+"""Results for people and for scripts: tables, and the JSON and CSV of design §6."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from gpucost.domain.hours import format_instant
+from gpucost.domain.model import Capacity, Costs, HourRecord, Line
+from gpucost.encoding import csv_text, dumps
+
+_UNKNOWN = "—"
+
+
+def hours_document(records: Iterable[HourRecord]) -> dict[str, Any]:
+    """`{"hours": [Hour, …]}` of design §6; figures of an incomplete hour are null."""
+    return {"hours": [_hour(record) for record in records]}
+
+
+def hours_json(records: Iterable[HourRecord]) -> str:
+    """The document as text, numbers with all their digits."""
+    return dumps(hours_document(records), indent=2)
+
+
+def hours_csv(records: Iterable[HourRecord]) -> str:
+    """One row per line, with its cluster, hour and status."""
+    names = [field.name for field in fields(Line)]
+    rows = [
+        [record.cluster, record.hour, record.status, *(_cell(getattr(line, name)) for name in names)]
+        for record in records
+        for line in record.lines
+    ]
+    return csv_text(["cluster", "hour", "status", *names], rows)
+
+
+def hours_tables(records: Iterable[HourRecord]) -> Iterable[Table | str]:
+    """A table per hour, or a sentence for one without figures."""
+    for record in records:
+        title = f"{record.cluster}  {format_instant(record.hour)}  {record.status}"
+        if record.totals is None:
+            yield escape(f"{title}: {'; '.join(record.notes)}")
+            continue
+        units = {unit: _amounts(costs) for unit, costs in record.by_business_unit().items()}
+        capacity = None if record.totals.capacity is None else _amounts(record.totals.capacity)
+        yield costs_table(title, units, _amounts(record.totals.costs) | (capacity or {}))
+        for note in record.notes:
+            yield escape(f"note: {note}")
+
+
+def costs_table(title: str, units: Mapping[str, Mapping[str, Any]], totals: Mapping[str, Any]) -> Table:
+    """What each business unit costs, and what is beside them.
+
+    Args:
+        title: above the table.
+        units: `Costs` by business unit.
+        totals: `Costs` and capacity figures, null where unknown.
+    """
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("business unit")
+    for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
+        table.add_column(name, justify="right")
+    for unit, costs in sorted(units.items(), key=lambda item: -(item[1]["waste_usd"] or 0)):
+        table.add_row(printable(unit), *_figures(costs))
+    table.add_section()
+    table.add_row("all business units", *_figures(totals), style="bold")
+    return table
+
+
+def identity_table(totals: Mapping[str, Any]) -> Table:
+    """The identity of design §1 as a sum, checked to the last digit."""
+    table = Table(title="where the nodes' cost went", box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("part")
+    table.add_column("USD", justify="right")
+    table.add_column("share", justify="right")
+    cost = totals["node_cost_usd"]
+    total = Decimal(0)
+    for part in ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual"):
+        amount = totals[f"{part}_usd"]
+        total += amount
+        table.add_row(part, money(amount), percent(amount, cost))
+    table.add_section()
+    verdict = "exact" if total == cost else f"off by {total - cost}"
+    table.add_row("node cost", money(cost), f"identity {verdict}", style="bold")
+    return table
+
+
+def money(amount: Decimal | None) -> str:
+    """Dollars and cents, for people."""
+    return _UNKNOWN if amount is None else f"${amount:,.2f}"
+
+
+def percent(part: Decimal | None, whole: Decimal | None) -> str:
+    """A share of a whole, for people."""
+    return _UNKNOWN if part is None or not whole else f"{part / whole:.1%}"
+
+
+def printable(name: str) -> str:
+    """A name in a terminal: no markup, no control characters."""
+    return escape("".join(letter if letter.isprintable() else "�" for letter in name))
+
+
+def _figures(costs: Mapping[str, Any]) -> Sequence[str]:
+    return (
+        f"{costs['allocated_gpu_hours']:,.3f}",
+        money(costs["allocated_usd"]),
+        money(costs["effective_usd"]),
+        money(costs["waste_usd"]),
+        money(costs["unmeasured_usd"]),
+        percent(costs["waste_usd"], costs["allocated_usd"]),
+    )
+
+
+def _hour(record: HourRecord) -> dict[str, Any]:
+    coverage, totals = record.coverage, record.totals
+    figures: dict[str, Any] = dict.fromkeys((*Costs.names(), *Capacity.names()))
+    if totals is not None:
+        figures |= _amounts(totals.costs)
+        figures |= _amounts(totals.capacity) if totals.capacity is not None else {}
+    return {
+        "cluster": record.cluster,
+        "hour": record.hour,
+        "status": record.status,
+        "coverage": {
+            "allocation": coverage.allocation if coverage else None,
+            "utilization": coverage.utilization if coverage else None,
+        },
+        "totals": figures,
+        "business_units": [
+            {"business_unit": unit, **_amounts(costs)} for unit, costs in record.by_business_unit().items()
+        ],
+        "lines": [{field.name: getattr(line, field.name) for field in fields(Line)} for line in record.lines],
+        "notes": list(record.notes),
+    }
+
+
+def _amounts(amounts: Costs | Capacity) -> dict[str, Decimal]:
+    return {name: getattr(amounts, name) for name in amounts.names()}
+
+
+def _cell(value: object) -> object:
+    return dumps(value) if isinstance(value, dict) else value
