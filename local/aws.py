@@ -1,6 +1,7 @@
 """The embedded AWS: moto as a server, holding what the template declares."""
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,7 @@ def running_aws() -> Iterator[str]:
     """Run moto's server on a free port; yields its address."""
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line per request would drown the results
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

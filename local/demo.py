@@ -145,10 +145,14 @@ def _as_shown(post: dict[str, Any]) -> str:
     lines: list[str] = []
     for block in post.get("blocks", []):
         texts = [block["text"]] if "text" in block else []
-        texts += block.get("fields", []) + block.get("elements", [])
-        lines += [str(text["text"]) for text in texts if "text" in text]
+        lines += [str(text["text"]) for text in texts + block.get("elements", [])]
+        lines += [f"{title + ':':<22} {value}" for title, _, value in _fields(block)]
     shown = "\n".join(lines) or str(post.get("text", ""))
     return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _fields(block: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [str(field["text"]).partition("\n") for field in block.get("fields", [])]
 
 
 def _serve(stack: LocalStack) -> None:

@@ -59,14 +59,14 @@ def costs_table(title: str, units: Mapping[str, Mapping[str, Any]], totals: Mapp
         units: `Costs` by business unit.
         totals: `Costs` and capacity figures, null where unknown.
     """
-    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("business unit")
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    table.add_column("business unit", min_width=13, overflow="fold")
     for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for unit, costs in sorted(units.items(), key=lambda item: -(item[1]["waste_usd"] or 0)):
         table.add_row(printable(unit), *_figures(costs))
     table.add_section()
-    table.add_row("all business units", *_figures(totals), style="bold")
+    table.add_row("all", *_figures(totals), style="bold")
     return table
 
 

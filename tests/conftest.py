@@ -3,10 +3,37 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 
+from local.aws import local_client
+from local.dynamodb_local import create_table, running_dynamodb
 from local.prometheus import running_prometheus
+
+
+class DynamoTable(NamedTuple):
+    """A fresh table in the real engine."""
+
+    client: Any
+    name: str
+
+
+@pytest.fixture(scope="session")
+def dynamodb_url() -> Iterator[str]:
+    """Amazon's DynamoDB Local, once for all tests."""
+    with running_dynamodb() as url:
+        yield url
+
+
+@pytest.fixture
+def table(dynamodb_url: str) -> DynamoTable:
+    """A fresh table with the template's keys."""
+    client = local_client("dynamodb", dynamodb_url)
+    name = f"ledger-{uuid4()}"
+    create_table(client, name)
+    return DynamoTable(client, name)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 import pytest
+import requests
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
@@ -70,6 +71,7 @@ def mailbox() -> Iterator[Mailbox]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
+    requests.post(f"http://{host}:{port}/moto-api/reset", timeout=5)  # its state is the process's
     yield Mailbox(f"http://{host}:{port}")
     server.stop()
 

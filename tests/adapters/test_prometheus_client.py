@@ -9,6 +9,7 @@ from threading import Thread
 from urllib.parse import parse_qs
 
 import pytest
+
 from gpucost.adapters.prometheus.client import ATTEMPTS, PrometheusClient, parse_duration
 from gpucost.errors import MetricsAnswerError, MetricsUnavailableError
 

@@ -7,6 +7,7 @@ import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, RefreshableCredentials
+
 from gpucost.adapters.prometheus.auth import sigv4
 
 URL = "https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1/api/v1/query_range"

@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TypeVar
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gpucost.domain.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.domain.hours import to_ms
 from gpucost.domain.metering import MeteringRules, meter
@@ -20,8 +23,6 @@ from gpucost.domain.observations import (
     Presence,
 )
 from gpucost.domain.rating import Rate
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 START = datetime(2026, 11, 19, 10, tzinfo=UTC)
 STEP = 60_000

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import pytest
+
 from gpucost.domain.devices import GPUS_OF_INSTANCE, profile_share
 
 # (model, profile, how many fit on a GPU) from mig-parted's configurations; a dominant share can never be below

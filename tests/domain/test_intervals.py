@@ -1,6 +1,7 @@
 """Spans, scrape intervals and gaps."""
 
 import pytest
+
 from gpucost.domain.intervals import Interval, gaps, scrape_interval, span
 
 HOUR = Interval(0, 3600)

@@ -4,9 +4,10 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from gpucost.domain.money import QUANTUM, ZERO, quantize, split
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpucost.domain.money import QUANTUM, ZERO, quantize, split
 
 amounts = st.decimals(min_value=Decimal("-1e9"), max_value=Decimal("1e9"), places=12)
 weights = st.lists(st.fractions(min_value=0, max_value=10**6), min_size=1, max_size=30).filter(any)

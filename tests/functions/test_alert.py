@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+import requests
 from moto.server import ThreadedMotoServer
 
 from functions.alert import app as function
@@ -82,6 +83,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     moto.start()
     host, port = moto.get_host_and_port()
+    requests.post(f"http://{host}:{port}/moto-api/reset", timeout=5)  # its state is the process's
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://{host}:{port}",
         "AWS_DEFAULT_REGION": "eu-west-1",

@@ -6,11 +6,11 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.domain.model import Capacity, HourRecord, Line
 from gpucost.services.attribute import attribute_hours
 from gpucost.settings import parse_settings
-
 from tests.system.timeline import HOUR, Timeline
 
 Attribute = Callable[..., list[HourRecord]]

@@ -1,0 +1,63 @@
+"""Hour records for tests of what comes after attribution."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
+
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+
+
+def line(unit: str = "research", namespace: str = "bu-a", pod: str = "p", usd: str = "1.714285714286") -> Line:
+    """A line that used a quarter of what it held."""
+    allocated = Decimal(usd)
+    effective = (allocated / 4).quantize(Decimal("1e-12"))
+    return Line(
+        business_unit=unit,
+        namespace=namespace,
+        workload_kind="Deployment",
+        workload="app",
+        pod=pod,
+        uid=f"uid-{pod}",
+        node="n1",
+        node_pool="pool",
+        instance_type="p4d.24xlarge",
+        capacity_type="spot",
+        zone="a",
+        gpu_model="A100",
+        resource="nvidia.com/gpu",
+        units=1,
+        gpu_share=Decimal("0.142857142857"),
+        gpu_share_source="product-label",
+        labels={"team": "x"},
+        split_policy="gpu-bears-all",
+        allocated_gpu_hours=Decimal("0.142857142857"),
+        effective_gpu_hours=Decimal("0.035714285714"),
+        utilization=Decimal("0.25"),
+        utilization_source="pod",
+        unmeasured_gpu_hours=Decimal(0),
+        gpu_hourly_usd=Decimal(12),
+        price_source="constant",
+        allocated_usd=allocated,
+        effective_usd=effective,
+        waste_usd=allocated - effective,
+        unmeasured_usd=Decimal(0),
+    )
+
+
+def record(
+    lines: Sequence[Line] = (),
+    *,
+    hour: datetime = HOUR,
+    cluster: str = "demo",
+    status: Status = "complete",
+    notes: tuple[str, ...] = (),
+) -> HourRecord:
+    """A record whose totals are its lines'."""
+    if status == "incomplete":
+        return HourRecord(cluster, hour, status, None, None, notes=notes or ("no scrape was seen",))
+    costs = Costs.total(one.costs() for one in lines)
+    capacity = Capacity(node_cost_usd=costs.allocated_usd)
+    coverage = Coverage(Decimal(1), Decimal("0.987654321"))
+    return HourRecord(cluster, hour, status, coverage, Totals(costs, capacity), tuple(lines), notes)
