@@ -398,7 +398,8 @@ def test_business_units_by_pattern_and_label(attribute: Attribute) -> None:
     timeline.add("kube_namespace_labels", namespace="labelled", label_team="vision", job="k", instance="10.0.0.1:8080")
     (record,) = attribute(
         timeline,
-        "business_units: [{name: research, namespaces: ['research-*']}, {name: vision, namespace_labels: {team: vision}}]",
+        "business_units: [{name: research, namespaces: ['research-*']},"
+        " {name: vision, namespace_labels: {team: vision}}]",
     )
     assert {line.pod: line.business_unit for line in record.lines} == {
         "p1": "research",

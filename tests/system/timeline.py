@@ -106,9 +106,16 @@ class Timeline:
         self.add("up", start, end, 1, job=job, instance=instance)
 
     def device(
-        self, value: float | str, start: float = -65, end: float = 125, *, signal: str = "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        gpu: int = 0, node: str = "n1", **labels: str,
-    ) -> None:  # fmt: skip
+        self,
+        value: float | str,
+        start: float = -65,
+        end: float = 125,
+        *,
+        signal: str = "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        gpu: int = 0,
+        node: str = "n1",
+        **labels: str,
+    ) -> None:
         """A GPU's signal."""
         own = {"job": "dcgm-exporter", "instance": f"{node}:9400", "gpu": str(gpu), "UUID": f"GPU-{node}-{gpu}"}
         self.add(signal, start, end, value, Hostname=node, modelName="NVIDIA A100-SXM4-40GB", **own, **labels)

@@ -1,0 +1,134 @@
+"""Built as deployed: each handler from the built artefacts alone, on the event that its trigger sends."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samtranslator.yaml_helper import yaml_parse
+
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.hours import format_instant
+from local.aws import Deployed, create_stack, credentials, local_client, running_aws
+from local.demo import settings_text
+from local.functions import LocalFunction
+from local.template import REPOSITORY
+from tests.system.timeline import HOUR, Timeline
+
+MEGABYTE = 1_000_000
+LAYERS = ("DependenciesLayer", "CommonLayer")
+
+
+def event(name: str) -> Any:
+    return json.loads((REPOSITORY / "events" / f"{name}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[tuple[str, Deployed]]:
+    with running_aws() as endpoint:
+        yield endpoint, create_stack(endpoint, "http://127.0.0.1:1", {})
+
+
+@pytest.fixture(scope="module")
+def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
+    endpoint, deployed = aws
+    template = yaml_parse((built / "template.yaml").read_text())
+    with ExitStack() as running:
+        functions = {}
+        for name, environment in deployed.environments.items():
+            properties = template["Resources"][name]["Properties"]
+            folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in LAYERS)]
+            functions[name] = LocalFunction(
+                name, properties.get("Handler", "app.handler"), folders, {**environment, **credentials(endpoint)},
+                interpreter=sys.executable, isolated=True,
+            )  # fmt: skip
+            running.callback(functions[name].stop)
+        yield lambda name, what: functions[name].invoke(what)
+
+
+def push(aws: tuple[str, Deployed], text: str) -> None:
+    endpoint, deployed = aws
+    client = local_client("dynamodb", endpoint)
+    store = DynamoSettingsStore(client, deployed.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store.push(text, author="test", now=datetime.now(UTC))
+
+
+def test_before_the_first_push_nothing_is_done(run: Any) -> None:
+    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
+    assert run("AlertFunction", event("tick")) is None
+    answer = run("ApiFunction", event("api-costs"))
+    assert answer["statusCode"] == 503
+    assert "settings push" in answer["body"]
+
+
+def test_each_handler_does_its_job_from_the_artefacts_alone(
+    run: Any, aws: tuple[str, Deployed], prometheus: Any
+) -> None:
+    timeline = Timeline(cluster="demo")
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    push(aws, settings_text(prometheus(timeline.text())))
+
+    hours = event("hours")
+    body = json.loads(hours["Records"][0]["body"]) | {"first_hour": format_instant(HOUR)}
+    hours["Records"][0]["body"] = json.dumps(body)
+    assert run("AttributeFunction", hours) == {"batchItemFailures": []}
+    # The recorded hour itself lies before every sample: incomplete, not lost, and not in the dead letters.
+    assert run("AttributeFunction", event("hours")) == {"batchItemFailures": []}
+
+    costs = event("api-costs")
+    costs["queryStringParameters"] = {
+        "start": format_instant(HOUR),
+        "end": format_instant(HOUR + timedelta(hours=1)),
+        "group_by": "namespace",
+    }
+    answer = run("ApiFunction", costs)
+    assert answer["statusCode"] == 200, answer
+    assert [row["allocated_usd"] for row in json.loads(answer["body"])["rows"]] == [12]
+
+    assert run("AlertFunction", event("hour-closed")) is None
+    # At the schedule's time the recorded hour has just closed; its attempt waits, so nothing else is due.
+    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
+
+
+def test_a_message_that_fits_nothing_is_put_aside_with_the_reason(run: Any, aws: tuple[str, Deployed]) -> None:
+    endpoint, deployed = aws
+    broken = event("hours")
+    broken["Records"][0]["body"] = broken["Records"][0]["body"].replace('"hours":1', '"hours":99')
+    assert run("AttributeFunction", broken) == {"batchItemFailures": []}
+    sqs = local_client("sqs", endpoint)
+    queue = deployed.outputs["DeadLetterQueueUrl"]
+    (letter,) = sqs.receive_message(QueueUrl=queue, MessageAttributeNames=["All"])["Messages"]
+    assert "hours: Input should be less than or equal to 24" in letter["MessageAttributes"]["reason"]["StringValue"]
+    assert '"hours":99' in letter["Body"]
+
+
+def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lambda: Path, built: Path) -> None:
+    files = [path for path in built_for_lambda.rglob("*") if path.is_file()]
+    core = sum(path.stat().st_size for path in files)
+    assert core <= 50 * MEGABYTE
+    libraries = [path for path in files if path.suffix == ".so"]
+    assert libraries
+    for library in libraries:
+        assert "aarch64" in library.name or library.read_bytes()[18:20] == b"\xb7\x00", library.name
+    for function in ("DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction"):
+        own = sum(path.stat().st_size for part in (function, "CommonLayer") for path in (built / part).rglob("*")
+                  if path.is_file())  # fmt: skip
+        assert core + own <= 200 * MEGABYTE
+
+
+def test_scheduled_functions_do_not_import_what_only_the_api_needs(built: Path) -> None:
+    template = yaml_parse((built / "template.yaml").read_text())
+    for name in ("DispatchFunction", "AttributeFunction", "AlertFunction"):
+        code = built / template["Resources"][name]["Properties"]["CodeUri"]
+        folders = [code, *(built / layer / "python" for layer in LAYERS)]
+        script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
+        done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+        assert "aws_lambda_powertools.event_handler" not in done.stdout.split(), name
+        assert "boto3" not in done.stdout.split(), f"{name} makes its clients when it needs them"

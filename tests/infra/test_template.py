@@ -1,0 +1,211 @@
+"""What the transformed template declares, against what the product needs of AWS."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samtranslator.yaml_helper import yaml_parse
+
+from gpucost import bootstrap
+from gpucost.messages import HoursDue, ScheduledTick, read_alert_input, read_message
+from local.template import REPOSITORY
+
+Template = dict[str, Any]
+PUBLIC = {"GET /openapi.json", "GET /health"}
+WILDCARD_REASONS = {
+    "QueryMetrics": "workspaces are named by settings, after deployment",
+    "AssumeQueryRoles": "roles of member accounts, by their fixed prefix",
+    "ReadBearerTokens": "secrets are named by settings, under their fixed prefix",
+    "ReadWebhooks": "secrets are named by settings, under their fixed prefix",
+}
+EVENTS = {path.stem: json.loads(path.read_text()) for path in (REPOSITORY / "events").glob("*.json")}
+
+
+def of_type(template: Template, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, body in template["Resources"].items():
+        if body["Type"] == kind:
+            yield name, body.get("Properties", {})
+
+
+def statements(template: Template, role: str) -> list[dict[str, Any]]:
+    """The statements of a function's role that the template itself writes."""
+    policies = template["Resources"][role]["Properties"].get("Policies", [])
+    return [one for policy in policies for one in as_list(policy["PolicyDocument"]["Statement"])]
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def actions(template: Template, role: str) -> set[str]:
+    return {action for one in statements(template, role) for action in as_list(one["Action"])}
+
+
+def test_cfn_lint_finds_nothing(template: Template, tmp_path: Path) -> None:
+    path = tmp_path / "template.json"
+    path.write_text(json.dumps(template))
+    done = subprocess.run([REPOSITORY / ".venv/bin/cfn-lint", path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_checkov_finds_nothing(template: Template, tmp_path: Path) -> None:
+    path = tmp_path / "template.json"
+    path.write_text(json.dumps(template))
+    checkov = REPOSITORY / ".tools/checkov/bin/checkov"
+    assert checkov.exists(), "checkov is missing; install it with: make setup"
+    done = subprocess.run(
+        [checkov, "--config-file", REPOSITORY / "lint/checkov.yaml", "-f", path, "-o", "json"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["summary"]["passed"] > 10
+    assert [failed["check_id"] for failed in found["results"]["failed_checks"]] == []
+
+
+def test_every_suppression_says_why() -> None:
+    lines = (REPOSITORY / "lint/checkov.yaml").read_text().splitlines()
+    for number, text in enumerate(lines):
+        if text.strip().startswith("- CKV"):
+            assert lines[number - 1].strip().startswith("# "), text
+
+
+def test_every_function_runs_on_arm_with_its_own_kept_log(template: Template) -> None:
+    names = []
+    for name, function in of_type(template, "AWS::Lambda::Function"):
+        names.append(name)
+        assert (function["Runtime"], function["Architectures"]) == ("python3.13", ["arm64"])
+        group = function["LoggingConfig"]["LogGroup"]["Ref"]
+        assert template["Resources"][group]["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+        assert "ReservedConcurrentExecutions" not in function
+    assert sorted(names) == ["AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction"]
+
+
+def test_queues_retry_single_messages_bounded_and_end_in_the_dead_letters(template: Template) -> None:
+    sources = dict(of_type(template, "AWS::Lambda::EventSourceMapping"))
+    assert len(sources) == 2
+    for source in sources.values():
+        assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert source["ScalingConfig"]["MaximumConcurrency"]
+        queue = template["Resources"][source["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"]
+        function = template["Resources"][source["FunctionName"]["Ref"]]["Properties"]
+        assert queue["VisibilityTimeout"] >= 6 * function["Timeout"]
+        assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+
+
+def test_the_schedule_passes_its_own_time_and_fails_into_the_dead_letters(template: Template) -> None:
+    ((_, schedule),) = of_type(template, "AWS::Scheduler::Schedule")
+    given = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T11:05:00Z")
+    assert read_message(ScheduledTick, given) == ScheduledTick.model_validate(EVENTS["schedule"])
+    assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    role = template["Resources"][schedule["Target"]["RoleArn"]["Fn::GetAtt"][0]]
+    granted = {one for policy in role["Properties"]["Policies"] for s in policy["PolicyDocument"]["Statement"]
+               for one in as_list(s["Action"])}  # fmt: skip
+    assert granted == {"lambda:InvokeFunction", "sqs:SendMessage"}
+
+
+def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> None:
+    configured = {body["FunctionName"]["Ref"] for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig")}
+    assert configured == {"DispatchFunction", "AlertFunction"}
+    for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig"):
+        assert body["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+
+
+def test_the_ledger_is_kept_whatever_happens_to_the_stack(template: Template) -> None:
+    table = template["Resources"]["Table"]
+    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert table["Properties"]["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
+    assert table["Condition"] == "NewTable"
+
+
+def test_policies_are_narrow(template: Template) -> None:
+    roles = [name for name, _ in of_type(template, "AWS::IAM::Role") if name.endswith("FunctionRole")]
+    assert len(roles) == 4
+    for role in roles:
+        for one in statements(template, role):
+            for action in as_list(one["Action"]):
+                assert "*" not in action
+                assert action != "dynamodb:Scan"
+            if "*" in json.dumps(one["Resource"]):
+                assert one["Sid"] in WILDCARD_REASONS, one
+
+
+def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> None:
+    read = {"dynamodb:GetItem", "dynamodb:Query"}
+    assert actions(template, "ApiFunctionRole") == read
+    assert actions(template, "DispatchFunctionRole") == read | {"sqs:SendMessage", "sns:Publish"}
+    assert actions(template, "AlertFunctionRole") == read | {
+        "dynamodb:PutItem", "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue",
+    }  # fmt: skip
+    assert {"aps:QueryMetrics", "sts:AssumeRole"} <= actions(template, "AttributeFunctionRole")
+
+
+def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -> None:
+    routes = {body["RouteKey"]: body for _, body in of_type(template, "AWS::ApiGatewayV2::Route")}
+    assert routes.keys() >= PUBLIC | {"GET /v1/costs", "GET /v1/business-units", "GET /v1/hours"}
+    for key, route in routes.items():
+        if key in PUBLIC:
+            assert route["AuthorizationType"] == "NONE"
+        else:
+            assert route["AuthorizationType"] == {"Fn::If": ["WithJwt", "JWT", "AWS_IAM"]}
+            assert route["AuthorizerId"]["Fn::If"][:2] == ["WithJwt", {"Ref": "JwtAuthorizer"}]
+    documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
+    asked = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
+    assert asked | {"GET /openapi.json"} == routes.keys()
+
+
+def test_alarms_reach_operations_and_are_silent_without_data(template: Template) -> None:
+    alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
+    for alarm in alarms.values():
+        assert alarm["AlarmActions"] == [{"Ref": "OperationsTopic"}]
+        assert alarm["TreatMissingData"] == "notBreaching"
+    watched = {a["Dimensions"][0]["Value"]["Ref"] for a in alarms.values() if a["Namespace"] == "AWS/Lambda"}
+    assert watched == {name for name, _ in of_type(template, "AWS::Lambda::Function")}
+    assert alarms["HoursOverdueAlarm"]["EvaluationPeriods"] == 2
+    (policy,) = template["Resources"]["OperationsTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert policy["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+
+
+def test_functions_are_told_only_what_they_read(template: Template) -> None:
+    read = {f"GPUCOST_{name.upper()}" for name in bootstrap.Environment.model_fields}
+    for name, function in of_type(template, "AWS::Lambda::Function"):
+        given = {key for key in function["Environment"]["Variables"] if key.startswith("GPUCOST_")}
+        assert given <= read, name
+        assert "GPUCOST_TABLE" in given
+
+
+def test_every_parameter_is_described() -> None:
+    source = yaml_parse((REPOSITORY / "template.yaml").read_text())
+    grouped = [name for group in source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+               for name in group["Parameters"]]  # fmt: skip
+    assert sorted(grouped) == sorted(source["Parameters"])
+    for name, parameter in source["Parameters"].items():
+        assert parameter["Description"], name
+        assert "AllowedPattern" not in parameter or "ConstraintDescription" in parameter, name
+
+
+def test_no_alias_that_cloudformation_would_refuse() -> None:
+    """CloudFormation takes YAML without anchors and merges, though SAM's own parser does not mind them."""
+    for number, text in enumerate((REPOSITORY / "template.yaml").read_text().splitlines(), start=1):
+        assert "<<:" not in text, number
+        assert not text.strip().startswith("*"), number
+
+
+@pytest.mark.parametrize("name", ["hours", "backfill"])
+def test_recorded_work_is_read(name: str) -> None:
+    for record in EVENTS[name]["Records"]:
+        message = read_message(HoursDue, record["body"])
+        assert message.origin == {"hours": "schedule", "backfill": "backfill"}[name]
+
+
+@pytest.mark.parametrize("name", ["hour-closed", "tick"])
+def test_recorded_news_are_read(name: str) -> None:
+    for record in EVENTS[name]["Records"]:
+        assert read_alert_input(record["Sns"]["Message"]).kind == name
+
+
+def test_there_is_one_recorded_event_per_trigger() -> None:
+    assert set(EVENTS) == {"schedule", "hours", "backfill", "hour-closed", "tick", "api-costs"}

@@ -1,0 +1,186 @@
+"""Dispatch on the real engine and real queues: what is due is sent, once per message of at most 24 hours."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.adapters import aws
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.adapters.messaging import AwsBus
+from gpucost.domain.hours import HOUR
+from gpucost.domain.ledger import due_hours
+from gpucost.domain.model import HourRecord
+from gpucost.errors import SourceError
+from gpucost.messages import HoursDue, ScheduledTick, Tick, read_message
+from gpucost.services.dispatch import DispatchService, messages
+from local.aws import credentials, local_client, running_aws
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+TICK = ScheduledTick(scheduled_time=datetime(2026, 11, 19, 11, 5, tzinfo=UTC))
+NEWEST = datetime(2026, 11, 19, 10, tzinfo=UTC)
+SETTINGS = json.dumps(
+    {
+        "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in ("blue", "green")],
+        "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+    }
+)
+
+
+class Fleet:
+    """A dispatch service with everything real behind it."""
+
+    def __init__(self, endpoint: str, table: DynamoTable) -> None:
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: datetime.now(UTC))
+        self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
+        self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{table.name}"[:80])["QueueUrl"]
+                        for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
+        topic = sns.create_topic(Name=f"events-{table.name}")["TopicArn"]
+        arn = self._sqs.get_queue_attributes(QueueUrl=self._queues["events"], AttributeNames=["QueueArn"])
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
+        bus = AwsBus(
+            hours_queue_url=self._queues["hours"],
+            backfill_queue_url=self._queues["backfill"],
+            dead_letter_queue_url=self._queues["dead"],
+            events_topic_arn=topic,
+        )
+        self.service = DispatchService(self.store, self.ledger, bus)
+        self.bus = bus
+
+    def taken(self, queue: str) -> list[str]:
+        found: list[str] = []
+        while answer := self._sqs.receive_message(QueueUrl=self._queues[queue], MaxNumberOfMessages=10).get("Messages"):
+            for message in answer:
+                found.append(message["Body"])
+                self._sqs.delete_message(QueueUrl=self._queues[queue], ReceiptHandle=message["ReceiptHandle"])
+        return found
+
+    def work(self, queue: str = "hours") -> list[tuple[str, datetime, int]]:
+        sent = [read_message(HoursDue, body) for body in self.taken(queue)]
+        return sorted((message.cluster, message.first_hour, message.hours) for message in sent)
+
+    def ticks(self) -> list[Tick]:
+        return [read_message(Tick, json.loads(body)["Message"]) for body in self.taken("events")]
+
+    def publish(self, what: HourRecord, now: datetime = TICK.scheduled_time) -> None:
+        old = self.ledger.manifest(what.cluster, what.hour)
+        self.ledger.publish(what, replacing=old, settings_version=1, now=now)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with running_aws() as address:
+        yield address
+
+
+@pytest.fixture
+def fleet(endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    for name, value in credentials(endpoint).items():
+        monkeypatch.setenv(name, value)
+    aws.client.cache_clear()
+    yield Fleet(endpoint, table)
+    aws.client.cache_clear()
+
+
+def test_before_the_first_push_nothing_is_sent(fleet: Fleet) -> None:
+    assert fleet.service.dispatch(TICK, "why") is None
+    assert fleet.work() == []
+    assert fleet.ticks() == []
+
+
+def test_a_new_cluster_starts_with_the_hour_just_closed(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    result = fleet.service.dispatch(TICK, "why")
+    assert result is not None
+    assert (result.hours_sent, result.hours_overdue, result.failures) == (2, 0, ())
+    assert fleet.work() == [("blue", NEWEST, 1), ("green", NEWEST, 1)]
+    (tick,) = fleet.ticks()
+    assert {state.cluster for state in tick.clusters} == {"blue", "green"}
+
+
+def test_missing_and_waiting_hours_are_sent_when_they_are_due(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 40 * HOUR))
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 2 * HOUR))
+    early = TICK.scheduled_time - 3 * HOUR
+    fleet.publish(record(cluster="blue", hour=NEWEST - 4 * HOUR, status="incomplete"), early)  # due: 1 h after
+    fleet.publish(record(cluster="blue", hour=NEWEST - HOUR, status="incomplete"))  # not due before the next tick
+    result = fleet.service.dispatch(TICK, "why")
+    assert result is not None
+    assert [work for work in fleet.work() if work[0] == "blue"] == [
+        ("blue", NEWEST - 39 * HOUR, 24),
+        ("blue", NEWEST - 15 * HOUR, 13),
+        ("blue", NEWEST, 1),
+    ]
+    assert result.hours_overdue == 38
+    (tick,) = fleet.ticks()
+    (blue,) = [state for state in tick.clusters if state.cluster == "blue"]
+    assert blue.last_complete_hour == NEWEST - 2 * HOUR
+
+
+def test_fired_twice_the_same_is_sent_again_and_harmless(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    fleet.service.dispatch(TICK, "why")
+    first = fleet.taken("hours")
+    fleet.service.dispatch(TICK, "why")
+    assert sorted(fleet.taken("hours")) == sorted(first)
+
+
+def test_one_clusters_trouble_delays_only_itself(fleet: Fleet) -> None:
+    class Troubled(DynamoLedger):
+        def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
+            if cluster == "blue":
+                raise SourceError("the table is away")
+            return super().manifests(cluster, start, end)
+
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    troubled = Troubled(fleet.ledger._table._client, fleet.ledger._table._name)
+    result = DispatchService(fleet.store, troubled, fleet.bus).dispatch(TICK, "why")
+    assert result is not None
+    assert result.failures == ("blue: the table is away",)
+    assert fleet.work() == [("green", NEWEST, 1)]
+
+
+def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
+    hours = [NEWEST - i * HOUR for i in range(50)][::-1]
+    fleet.bus.send_due(messages("blue", hours, settings_version=1, origin="backfill", why="me"))
+    assert fleet.work() == []
+    assert [hours for _, _, hours in fleet.work("backfill")] == [24, 24, 2]
+
+
+@given(st.sets(st.integers(0, 400)), st.integers(1, 200))
+def test_messages_name_every_hour_once(offsets: set[int], version: int) -> None:
+    hours = sorted(NEWEST - offset * HOUR for offset in offsets)
+    sent = messages("c", hours, settings_version=version, origin="schedule", why="x")
+    assert [hour for message in sent for hour in message.starts()] == hours
+    assert all(1 <= message.hours <= 24 for message in sent)
+
+
+@given(st.sets(st.integers(0, 300)), st.integers(1, 300))
+def test_no_hour_within_the_look_back_is_forgotten(known: set[int], lookback: int) -> None:
+    from tests.records import record as make
+
+    manifests = []
+    for offset in known:
+        hour = NEWEST - offset * HOUR
+        manifests.append(_manifest(make([line()], hour=hour)))
+    due = due_hours(manifests, NEWEST, timedelta(hours=lookback), TICK.scheduled_time)
+    oldest = max(known, default=0)
+    expected = {NEWEST - i * HOUR for i in range(min(oldest + 1, lookback)) if i not in known} or set()
+    if not known:
+        expected = {NEWEST}
+    assert set(due) == expected
+    assert due == sorted(due)
+
+
+def _manifest(what: HourRecord) -> Any:
+    from gpucost.domain.ledger import Manifest
+
+    return Manifest("demo", what.hour, "complete", 1, "1-x", 1, what.coverage, 0, None, TICK.scheduled_time)
