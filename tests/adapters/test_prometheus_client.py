@@ -70,8 +70,8 @@ def answering(*answers: Answer) -> Iterator[Server]:
         server.server_close()
 
 
-def client(server: Server, sleep: Callable[[float], None] = lambda _: None, **how: float) -> PrometheusClient:
-    return PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", sleep=sleep, **how)
+def client(server: Server, sleep: Callable[[float], None] = lambda _: None) -> PrometheusClient:
+    return PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", sleep=sleep)
 
 
 def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:

@@ -9,7 +9,6 @@ import pytest
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prometheus import metrics_reader
-from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.errors import InvalidInputError
 from gpucost.messages import HourClosed, HoursDue, Origin, Tick
 from gpucost.services.attribute import AttributeService, check_hour, check_retention
@@ -62,14 +61,8 @@ class System:
 
     def figures(self) -> list[tuple[str, str, int]]:
         found = self.ledger.summaries("demo", HOUR - timedelta(days=2), HOUR + timedelta(days=1))
-        return [
-            (
-                summary.status,
-                str(summary.totals.costs.allocated_usd.normalize()) if summary.totals else "",
-                summary.version,
-            )
-            for summary in found
-        ]
+        totals = [summary.totals.costs.allocated_usd.normalize() if summary.totals else "" for summary in found]
+        return [(one.status, str(usd), one.version) for one, usd in zip(found, totals, strict=True)]
 
 
 @pytest.fixture
@@ -84,8 +77,7 @@ def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries without waiting."""
-    monkeypatch.setattr(PrometheusClient.__init__, "__kwdefaults__",
-                        {**PrometheusClient.__init__.__kwdefaults__, "sleep": lambda _: None})  # fmt: skip
+    monkeypatch.setattr("gpucost.adapters.prometheus.client.BACKOFF_SECONDS", 0.0)
 
 
 def test_an_hour_is_published_and_announced(system: System) -> None:

@@ -73,7 +73,7 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
     def known(error: GpuCostError) -> Response[str]:
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
         if status is None:
-            return unknown(error)
+            return unexpected()
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             logger.warning("the answer is an error", reason=str(error))
         errors = [(error.parameter, error.detail)] if isinstance(error, ParameterError) else []
@@ -81,6 +81,9 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
 
     @app.exception_handler(Exception)
     def unknown(_error: Exception) -> Response[str]:
+        return unexpected()
+
+    def unexpected() -> Response[str]:
         logger.exception("unexpected error")
         return problem(
             HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -1,0 +1,183 @@
+"""The whole system on one machine, against the fleet's truth, which is computed from its scenario alone."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import simplejson
+
+from local.fleet import demo, truth
+from local.prometheus import free_port
+from local.template import REPOSITORY
+
+GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
+ANSWERS = "the API answers at "
+UNITS = {"training": "research", "notebooks": "research", "chat": "assistant"}
+
+
+@dataclass
+class Demo:
+    url: str
+    printed: str
+    environment: dict[str, str]
+    process: subprocess.Popen[str]
+
+    def ask(self, path: str) -> Any:
+        answer = requests.get(self.url + path, timeout=30)
+        assert answer.status_code == 200, answer.text
+        return simplejson.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    folder = tmp_path_factory.mktemp("demo")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "COLUMNS": "100"}
+    out = folder / "out"
+    with out.open("w") as stdout, (folder / "err").open("w") as stderr:
+        process = subprocess.Popen(
+            [GPUCOST, "demo", "--port", str(free_port())], stdout=stdout, stderr=stderr, env=environment, text=True
+        )
+        try:
+            deadline = time.monotonic() + 240
+            while "gpucost report --stack local" not in out.read_text():
+                assert process.poll() is None, (folder / "err").read_text()[-2000:]
+                assert time.monotonic() < deadline, "the demo does not come up"
+                time.sleep(0.2)
+            printed = out.read_text()
+            (url,) = re.findall(re.escape(ANSWERS) + r"(\S+)", printed)
+            yield Demo(url, printed, environment, process)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=30)
+
+
+def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [str(GPUCOST), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
+
+
+def period() -> tuple[datetime, datetime]:
+    end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    return end - timedelta(days=3), end
+
+
+def expected() -> dict[str, tuple[Fraction, Fraction]]:
+    """(allocated, effective) USD by business unit, from the scenario alone."""
+    start, end = period()
+    hours = [start + timedelta(hours=i) for i in range(72)]
+    units: dict[str, tuple[Fraction, Fraction]] = {}
+    for namespace, (held, used) in truth.by_namespace(demo.scenario(end), hours, demo.GPU_HOURLY_USD).items():
+        before = units.get(UNITS.get(namespace, namespace), (Fraction(0), Fraction(0)))
+        units[UNITS.get(namespace, namespace)] = (before[0] + held, before[1] + used)
+    return units
+
+
+def times() -> str:
+    start, end = period()
+    return f"start={start:%Y-%m-%dT%H:00:00Z}&end={end:%Y-%m-%dT%H:00:00Z}"
+
+
+def test_the_ledger_says_what_the_scenario_says(running: Demo) -> None:
+    answer = running.ask(f"/v1/business-units?{times()}")
+    rows = {row["business_unit"]: row for row in answer["rows"]}
+    assert rows.keys() == expected().keys()
+    for unit, (held, used) in expected().items():
+        assert float(rows[unit]["allocated_usd"]) == pytest.approx(float(held), rel=1e-9), unit
+        assert float(rows[unit]["effective_usd"]) == pytest.approx(float(used), rel=1e-9), unit
+    assert answer["coverage"]["hours_complete"] == answer["coverage"]["hours_expected"] == 72
+
+
+def test_the_identity_holds_to_the_last_digit(running: Demo) -> None:
+    start, end = period()
+    totals = running.ask(f"/v1/costs?{times()}&granularity=hour&group_by=business_unit")["totals"]
+    parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
+    assert sum(totals[f"{part}_usd"] for part in parts) == totals["node_cost_usd"]
+    hours = [start + timedelta(hours=i) for i in range(72)]
+    capacity = sum((truth.capacity(demo.scenario(end), hour) for hour in hours), Fraction(0))
+    assert float(totals["node_cost_usd"]) == pytest.approx(float(capacity * Fraction(demo.GPU_HOURLY_USD)), rel=1e-9)
+    assert totals["residual_usd"] == 0
+
+
+def test_what_is_printed_is_what_the_api_answers(running: Demo) -> None:
+    for unit, (held, used) in expected().items():
+        (row,) = [line for line in running.printed.splitlines() if line.split()[:1] == [unit]]
+        assert f"${float(held):,.2f}" in row
+        assert f"${float(held - used):,.2f}" in row
+    assert "identity exact" in running.printed
+    assert "unallocated" in running.printed
+
+
+def test_alerts_are_those_that_the_scenario_calls_for(running: Demo) -> None:
+    """By hand: a unit fires when waste ≥ $3 (assistant: $30) and ≥ 60% for three hours on end.
+
+    The schedule runs for the last 24 hours; the first of them looks at the two before it, from the ledger.
+    """
+    _, end = period()
+    scenario = demo.scenario(end)
+    fired = resolved = 0
+    for unit in expected():
+        limit = 30 if unit == "assistant" else 3
+        run, firing = 0, False
+        for hour in (end - timedelta(hours=26 - i) for i in range(26)):
+            held = used = Fraction(0)
+            for pod in scenario.pods:
+                if UNITS.get(pod.namespace, pod.namespace) == unit:
+                    held += truth.allocated(pod, hour) * Fraction(demo.GPU_HOURLY_USD)
+                    used += truth.effective(pod, hour) * Fraction(demo.GPU_HOURLY_USD)
+            wasted = held - used
+            run = run + 1 if held and wasted >= limit and wasted >= held * Fraction(60, 100) else 0
+            if firing and run == 0:
+                resolved, firing = resolved + 1, False
+            elif not firing and run >= 3:
+                fired, firing = fired + 1, True
+    assert fired > 2
+    assert f"{fired + resolved} alerts of the last 24 hours" in running.printed
+    assert running.printed.count("GPU waste alert resolved") == resolved
+    assert f"{fired + resolved} emails, 0 dead letters" in running.printed
+
+
+def test_other_commands_reach_the_running_demo(running: Demo) -> None:
+    def gpucost(*arguments: str) -> str:
+        done = subprocess.run(
+            [GPUCOST, *arguments], capture_output=True, text=True, check=False, env=running.environment
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "identity exact" in gpucost("report", "--stack", "local")
+    assert simplejson.loads(gpucost("report", "--api", running.url, "--format", "json"))["rows"]
+    document = gpucost("settings", "show", "--stack", "local")
+    assert simplejson.loads(document)["clusters"][0]["name"] == "demo"
+    path = Path(running.environment["XDG_CACHE_HOME"]) / "settings.json"
+    path.write_text(document)
+    assert gpucost("settings", "push", str(path), "--stack", "local") == "version 2 is in force\n"
+    assert len(gpucost("settings", "history", "--stack", "local").splitlines()) == 2
+    assert "version 3" in gpucost("settings", "rollback", "--stack", "local", "--to", "1")
+
+
+def test_the_api_refuses_what_is_not_there_or_wrong(running: Demo) -> None:
+    assert requests.get(running.url + "/v1/nothing", timeout=30).status_code == 404
+    wrong = requests.get(running.url + "/v1/costs?start=yesterday&end=2026-11-19T00:00:00Z", timeout=30)
+    assert wrong.status_code == 400
+    assert wrong.headers["content-type"].startswith("application/problem+json")
+    assert requests.get(running.url + "/health", timeout=30).json() == {"status": "ok"}
+    assert requests.get(running.url + "/openapi.json", timeout=30).json()["openapi"].startswith("3.1")
+
+
+def test_once_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    done = run_to_end(["demo", "--once", "--port", "0"], environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "identity exact" in done.stdout
+    assert not (tmp_path / "gpucost" / "local.json").exists()
