@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import large_cluster
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.services.attribute import attribute_hours
 from gpucost.settings import Settings, parse_settings
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks import large_cluster
 from local.prometheus import running_prometheus
 
 ROUNDS = 5

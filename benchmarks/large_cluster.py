@@ -23,37 +23,16 @@ def write(path: Path, pods: int, start: int, end: int) -> None:
 
 def _families(pods: int) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
     nodes = range(-(-pods // PODS_PER_NODE))
-    yield "up", iter([(KSM, "1"), *((f'job="dcgm-exporter",instance="node-{node}:9400"', "1") for node in nodes)])
-    yield "kube_node_info", ((f'node="node-{node}",provider_id="aws:///zone/i-{node}",{KSM}', "1") for node in nodes)
-    yield (
-        "kube_node_labels",
-        (
-            (
-                f'node="node-{node}",label_node_kubernetes_io_instance_type="p5.48xlarge",'
-                f'label_topology_kubernetes_io_zone="zone-{node % 3}",label_karpenter_sh_nodepool="pool-{node % 7}",'
-                f'label_karpenter_sh_capacity_type="on-demand",label_nvidia_com_gpu_product="NVIDIA-H100-80GB-HBM3",{KSM}',
-                "1",
-            )
-            for node in nodes
-        ),
-    )
+    exporters = ((f'job="dcgm-exporter",instance="node-{node}:9400"', "1") for node in nodes)
+    yield "up", iter([(KSM, "1"), *exporters])
+    yield "kube_node_info", ((f'node="node-{n}",provider_id="aws:///zone/i-{n}",{KSM}', "1") for n in nodes)
+    yield "kube_node_labels", ((_node_labels(node), "1") for node in nodes)
+    gpu = 'resource="nvidia_com_gpu",unit="integer"'
     for metric in ("kube_node_status_capacity", "kube_node_status_allocatable"):
-        yield (
-            metric,
-            (
-                (f'node="node-{node}",resource="nvidia_com_gpu",unit="integer",{KSM}', str(PODS_PER_NODE))
-                for node in nodes
-            ),
-        )
+        yield metric, ((f'node="node-{node}",{gpu},{KSM}', str(PODS_PER_NODE)) for node in nodes)
     yield (
         "kube_pod_container_resource_requests",
-        (
-            (
-                f'{_pod(i)},container="main",node="node-{i // PODS_PER_NODE}",resource="nvidia_com_gpu",unit="integer",{KSM}',
-                "1",
-            )
-            for i in range(pods)
-        ),
+        ((f'{_pod(i)},container="main",node="node-{i // PODS_PER_NODE}",{gpu},{KSM}', "1") for i in range(pods)),
     )
     yield (
         "kube_pod_status_phase",
@@ -66,36 +45,37 @@ def _families(pods: int) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
     yield (
         "kube_pod_owner",
         (
-            (
-                f'{_pod(i)},owner_kind="ReplicaSet",owner_name="rs-{i // 4}",owner_is_controller="true",{KSM}',
-                "1",
-            )
+            (f'{_pod(i)},owner_kind="ReplicaSet",owner_name="rs-{i // 4}",owner_is_controller="true",{KSM}', "1")
             for i in range(pods)
         ),
     )
-    yield (
-        "kube_replicaset_owner",
-        (
-            (
-                f'namespace="team-{(4 * rs) % UNITS}",replicaset="rs-{rs}",owner_kind="Deployment",owner_name="app-{rs}",{KSM}',
-                "1",
-            )
-            for rs in range(-(-pods // 4))
-        ),
-    )
-    yield (
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        (
-            (
-                f'job="dcgm-exporter",instance="node-{i // PODS_PER_NODE}:9400",gpu="{i % PODS_PER_NODE}",UUID="GPU-{i}",'
-                f'Hostname="node-{i // PODS_PER_NODE}",modelName="NVIDIA H100 80GB HBM3",exported_container="main",'
-                f'exported_namespace="team-{i % UNITS}",exported_pod="pod-{i}"',
-                f"0.{i % 100:02d}",
-            )
-            for i in range(pods)
-        ),
-    )
+    yield "kube_replicaset_owner", ((_replicaset(rs), "1") for rs in range(-(-pods // 4)))
+    yield "DCGM_FI_PROF_GR_ENGINE_ACTIVE", ((_device(i), f"0.{i % 100:02d}") for i in range(pods))
 
 
 def _pod(i: int) -> str:
     return f'namespace="team-{i % UNITS}",pod="pod-{i}",uid="0a1b2c3d-0000-4000-8000-{i:012d}"'
+
+
+def _replicaset(rs: int) -> str:
+    owner = f'owner_kind="Deployment",owner_name="app-{rs}"'
+    return f'namespace="team-{(4 * rs) % UNITS}",replicaset="rs-{rs}",{owner},{KSM}'
+
+
+def _node_labels(node: int) -> str:
+    labels = {
+        "node_kubernetes_io_instance_type": "p5.48xlarge",
+        "topology_kubernetes_io_zone": f"zone-{node % 3}",
+        "karpenter_sh_nodepool": f"pool-{node % 7}",
+        "karpenter_sh_capacity_type": "on-demand",
+        "nvidia_com_gpu_product": "NVIDIA-H100-80GB-HBM3",
+    }
+    inside = ",".join(f'label_{name}="{value}"' for name, value in labels.items())
+    return f'node="node-{node}",{inside},{KSM}'
+
+
+def _device(i: int) -> str:
+    node, gpu = divmod(i, PODS_PER_NODE)
+    device = f'gpu="{gpu}",UUID="GPU-{i}",Hostname="node-{node}",modelName="NVIDIA H100 80GB HBM3"'
+    workload = f'exported_container="main",exported_namespace="team-{i % UNITS}",exported_pod="pod-{i}"'
+    return f'job="dcgm-exporter",instance="node-{node}:9400",{device},{workload}'
