@@ -35,22 +35,29 @@ def split(total: Decimal, weights: Sequence[Fraction | int]) -> list[Decimal]:
     Raises:
         ValueError: a negative weight, or a total to be split over weights that are all zero.
     """
+    return split_each([total], weights)[0]
+
+
+def split_each(totals: Sequence[Decimal], weights: Sequence[Fraction | int]) -> list[list[Decimal]]:
+    """Split several amounts by the same weights, each as `split` does."""
     # Whole numbers from here on: the same proportions, and far faster than fractions on a fleet's many lines.
     common = lcm(*(weight.denominator for weight in weights))
     shares = [weight.numerator * (common // weight.denominator) for weight in weights]
     if any(share < 0 for share in shares):
         raise ValueError("weights of a split must not be negative")
-    whole = sum(shares)
+    return [_split(total, shares, sum(shares)) for total in totals]
+
+
+def _split(total: Decimal, shares: Sequence[int], whole: int) -> list[Decimal]:
     quanta = int(total.scaleb(12, context=_WIDE))
     if whole == 0:
         if quanta:
             raise ValueError(f"cannot split {total} over weights that are all zero")
         return [ZERO for _ in shares]
-    divided = [divmod(quanta * share, whole) for share in shares]
-    parts = [part for part, _ in divided]
+    parts, rests = map(list, zip(*(divmod(quanta * share, whole) for share in shares), strict=True))
     left = quanta - sum(parts)
     if left:
-        for i in sorted(range(len(parts)), key=lambda i: (-divided[i][1], i))[:left]:
+        for i in sorted(range(len(parts)), key=lambda i: (-rests[i], i))[:left]:
             parts[i] += 1
     return [_from_quanta(part) for part in parts]
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.model import Capacity
-from gpucost.domain.money import ZERO, quantize, split
+from gpucost.domain.money import ZERO, quantize, split_each
 from gpucost.domain.usage import NodeUsage, PodUsage, Usage
 
 
@@ -66,7 +66,7 @@ def _rate_node(node: NodeUsage, pods: list[PodUsage], rate: Rate) -> tuple[list[
         rest_usd = [quantize(Fraction(part, HOUR_MS) * Fraction(rate.gpu_hourly_usd)) for part in rest]
     else:
         weights = [pod.holding.gpu_ms for pod in pods] + rest
-        parts, amounts = split(hours, weights), split(cost, weights)
+        parts, amounts = split_each([hours, cost], weights)
         lines = [_split_line(*line, rate) for line in zip(pods, parts, amounts, strict=False)]
         rest_hours, rest_usd = parts[len(pods) :], amounts[len(pods) :]
     accounted = sum((line.allocated_usd for line in lines), ZERO) + sum(rest_usd, ZERO)
@@ -91,6 +91,5 @@ def _rate_alone(pod: PodUsage, rate: Rate) -> RatedPod:
 
 def _split_line(pod: PodUsage, gpu_hours: Decimal, usd: Decimal, rate: Rate) -> RatedPod:
     weights = [pod.measurement.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]
-    effective_hours, _, unmeasured_hours = split(gpu_hours, weights)
-    effective, waste, unmeasured = split(usd, weights)
-    return RatedPod(pod, rate, gpu_hours, effective_hours, unmeasured_hours, usd, effective, waste, unmeasured)
+    hours, amounts = split_each([gpu_hours, usd], weights)
+    return RatedPod(pod, rate, gpu_hours, hours[0], hours[2], usd, *amounts)

@@ -36,7 +36,7 @@ class Holding:
     @cached_property
     def gpu_ms(self) -> Fraction:
         """Physical-GPU milliseconds held."""
-        return self.gpus * self.held.length
+        return Fraction(self.gpus.numerator * self.held.length, self.gpus.denominator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ class PodUsage:
     def unmeasured_gpu_ms(self) -> Fraction:
         """Held while running, and nobody saw the use."""
         running = self.holding.running.length
-        return self.holding.gpus * max(Fraction(0), running - self.measurement.observed_ms)
+        unseen = running - self.measurement.observed_ms
+        return self.holding.gpus * unseen if unseen > 0 else Fraction(0)
 
     @cached_property
     def waste_gpu_ms(self) -> Fraction:

@@ -126,10 +126,12 @@ class Ladder:
         Where a name came back under another uid within the hour, the series covers both lives, in proportion.
         """
         namesakes = self._by_name[holding.pod.namespace, holding.pod.pod]
-        lives = {other.pod.uid: other.running.length for other in namesakes}
-        running, all_lives = holding.running.length, sum(lives.values())
-        seen = Fraction(seen_ms * running, all_lives) if all_lives else Fraction(0)
-        return Fraction(running) if seen >= running - self._interval * Fraction(3, 2) else seen
+        running = holding.running.length
+        seen = Fraction(seen_ms)
+        if len(namesakes) > 1:
+            lives = {other.pod.uid: other.running.length for other in namesakes}
+            seen = Fraction(seen_ms * running, sum(lives.values()) or 1)
+        return Fraction(running) if 2 * (running - seen) <= 3 * self._interval else seen
 
     def _holders(self, namespace: str, pod: str, uid: str) -> list[Holding]:
         named = self._by_name.get((namespace, pod), [])
@@ -140,23 +142,27 @@ def _merge(
     devices: Iterable[DeviceObservation], full_scale: Decimal, interval_ms: int
 ) -> Mapping[tuple[str, str, str], list[DeviceUse]]:
     """Uses per (namespace, pod, uid) label; a restarted exporter's series of one device are one use."""
-    sums: dict[tuple[str, str, str], dict[DeviceKey, list[Decimal | int]]] = {}
+    sums: dict[tuple[str, str, str], dict[DeviceKey, tuple[Decimal, int]]] = {}
     for device in devices:
         key = (device.node, device.uuid, device.mig_instance)
-        total, samples = sums.setdefault((device.namespace, device.pod, device.uid), {}).get(key, [Decimal(0), 0])
-        sums[device.namespace, device.pod, device.uid][key] = [total + device.total, int(samples) + device.samples]
-    scale = Fraction(full_scale)
+        of_label = sums.setdefault((device.namespace, device.pod, device.uid), {})
+        total, samples = of_label.get(key, (Decimal(0), 0))
+        of_label[key] = (total + device.total, samples + device.samples)
+    scale, per_scale = full_scale.as_integer_ratio()
     return {
         label: [
-            DeviceUse(
-                key,
-                min(max(Fraction(total) / int(samples) / scale, Fraction(0)), Fraction(1)),
-                int(samples) * interval_ms,
-            )
+            DeviceUse(key, _mean(total, samples * scale, per_scale), samples * interval_ms)
             for key, (total, samples) in uses.items()
         ]
         for label, uses in sums.items()
     }
+
+
+def _mean(total: Decimal, most: int, per_scale: int) -> Fraction:
+    """The mean of samples as a part of full use, kept within 0 and 1 (MIG devices were seen above)."""
+    used, parts = total.as_integer_ratio()
+    used, full = used * per_scale, parts * most
+    return Fraction(min(max(used, 0), full), full)
 
 
 def _average(uses: Sequence[DeviceUse]) -> tuple[Fraction, int] | None:
