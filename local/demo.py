@@ -65,7 +65,10 @@ def run(*, once: bool, port: int) -> None:
             console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C, for instance:")
             console.print(f"  curl '{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit'")
             console.print("  gpucost report --stack local")
-            _serve(stack)
+            try:
+                _serve(stack)
+            except KeyboardInterrupt:
+                console.print("stopped")
 
 
 def _work(stack: LocalStack, start: datetime, end: datetime, steps: Progress) -> None:
