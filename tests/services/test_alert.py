@@ -7,16 +7,18 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
 from gpucost.domain.alerting import AlertState, Notification
 from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import HourSummary, Manifest
 from gpucost.domain.model import Costs, Coverage, HourRecord, Line, Status, Totals
 from gpucost.domain.money import quantize
-from gpucost.errors import ConflictError, SettingsMissingError, SourceError
+from gpucost.errors import SettingsMissingError, SourceError
 from gpucost.messages import ClusterState, HourClosed, Origin, Tick
 from gpucost.ports import Notifier, StoredSettings
 from gpucost.services.alert import AlertService
 from gpucost.settings import Settings, parse_settings
+from tests.conftest import DynamoTable
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
 DOCUMENT = """
@@ -96,23 +98,14 @@ class Hours:
         raise NotImplementedError
 
 
-class States:
-    """A version per state, and a hook that runs before every write, to die or to let somebody else in."""
+class States(DynamoAlertStates):
+    """The real ones, with a hook before every write: to die, or to let somebody else in."""
 
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str, str], AlertState] = {}
-        self.before_save: Callable[[AlertState], None] = lambda state: None
-
-    def load(self, cluster: str) -> list[AlertState]:
-        return [state for state in self.kept.values() if state.cluster == cluster]
+    before_save: Callable[[AlertState], None] = staticmethod(lambda state: None)
 
     def save(self, state: AlertState) -> AlertState:
         self.before_save(state)
-        key = (state.cluster, state.rule, state.business_unit)
-        if state.version != (self.kept[key].version if key in self.kept else 0):
-            raise ConflictError("somebody else wrote first")
-        self.kept[key] = replace(state, version=state.version + 1)
-        return self.kept[key]
+        return super().save(state)
 
 
 class Person:
@@ -132,9 +125,9 @@ class Person:
 
 @dataclass
 class World:
+    states: States
     store: Store = field(default_factory=lambda: Store(DOCUMENT))
     hours: Hours = field(default_factory=Hours)
-    states: States = field(default_factory=States)
     slack: Person = field(default_factory=Person)
     email: Person = field(default_factory=Person)
     now: datetime = START
@@ -167,8 +160,8 @@ class DiedError(Exception):
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world(table: DynamoTable) -> World:
+    return World(States(table.client, table.name))
 
 
 def test_fires_once_and_resolves_once_to_every_receiver(world: World) -> None:
@@ -253,7 +246,7 @@ def test_a_backfill_tells_nobody(world: World) -> None:
         world.closed(number, origin="backfill")
 
     assert world.slack.heard == []
-    assert world.states.kept == {}
+    assert world.states.load("demo") == []
 
 
 def test_before_the_first_settings_nothing_happens(world: World) -> None:

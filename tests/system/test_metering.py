@@ -9,6 +9,7 @@ import pytest
 
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.domain.model import Capacity, HourRecord, Line
+from gpucost.errors import MetricsAnswerError
 from gpucost.services.attribute import attribute_hours
 from gpucost.settings import parse_settings
 from tests.system.timeline import HOUR, Timeline
@@ -454,3 +455,13 @@ def test_odd_names_are_data_not_code(attribute: Attribute) -> None:
     (record,) = attribute(timeline, cluster='selector: {cluster: "a\\"b\\\\c\\n<script>{}"}')
     assert [(line.namespace, line.uid) for line in record.lines] == [(odd, f"uid {odd}")]
     assert hours(record)["p"] == pytest.approx(10 / 60, abs=1 / 60)
+
+
+def test_a_request_that_is_no_number_is_an_error_that_names_the_cluster_and_the_pod(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p")
+    own = {"namespace": "team", "pod": "q", "uid": "uid-q", "job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    request = {"container": "main", "node": "n1", "resource": "nvidia_com_gpu", "unit": "integer"}
+    timeline.add("kube_pod_container_resource_requests", value="NaN", **own, **request)
+    with pytest.raises(MetricsAnswerError, match=r"cluster test: .* the GPU request of pod team/q is NaN"):
+        attribute(timeline)

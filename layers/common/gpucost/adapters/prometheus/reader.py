@@ -11,8 +11,9 @@ from gpucost.adapters.prometheus.devices import devices
 from gpucost.adapters.prometheus.nodes import CAPACITY, INFO, NodeTable
 from gpucost.adapters.prometheus.pods import PodTable
 from gpucost.adapters.prometheus.queries import STAT, PodNames, Queries
-from gpucost.domain.hours import HOUR, to_ms
+from gpucost.domain.hours import HOUR, format_instant, to_ms
 from gpucost.domain.observations import Heartbeat, Instance, Observation
+from gpucost.errors import MetricsAnswerError
 
 LOOK_AROUND = timedelta(hours=1)
 """How far beyond an hour's edges samples are looked for: gaps up to this long are bridged."""
@@ -79,14 +80,19 @@ class PrometheusReader:
         start, end = hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         allocation = self._scrapes([*answers["requests"], *answers["nodes"]], self._beat_of_allocation, start, end)
         utilization = self._scrapes(_densest(answers["devices"]), self._beat_of_device, start, end)
-        return [
-            self._hour(
-                {name: tables.at_hour(series, to_ms(hour + HOUR)) for name, series in answers.items()},
-                heartbeats.around(allocation, hour),
-                heartbeats.around(utilization, hour),
-            )
-            for hour in hours
-        ]
+        try:
+            return [
+                self._hour(
+                    {name: tables.at_hour(series, to_ms(hour + HOUR)) for name, series in answers.items()},
+                    heartbeats.around(allocation, hour),
+                    heartbeats.around(utilization, hour),
+                )
+                for hour in hours
+            ]
+        except (ValueError, OverflowError) as error:
+            raise MetricsAnswerError(
+                f"cluster {self._cluster}: Prometheus answered something unusable for {format_instant(hours[0])} on: {error}"
+            ) from error
 
     def _hour(
         self, rows: Mapping[str, Rows], allocation: heartbeats.HourBeats, utilization: heartbeats.HourBeats

@@ -7,7 +7,6 @@ from decimal import Decimal, InvalidOperation
 from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.queries import STAT
 from gpucost.domain.observations import Instance
-from gpucost.errors import MetricsAnswerError
 
 Labels = Mapping[str, str]
 Rows = list[tuple[Labels, Decimal]]
@@ -24,11 +23,15 @@ def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
 
 
 def number(text: str) -> Decimal:
-    """A sample's value, exact; may be NaN or infinite, as Prometheus' may."""
+    """A sample's value, exact; may be NaN or infinite, as Prometheus' may.
+
+    Raises:
+        ValueError: no number at all.
+    """
     try:
         return Decimal(text.replace("Inf", "Infinity"))
     except InvalidOperation as error:
-        raise MetricsAnswerError(f"Prometheus answered {text!r} where a number belongs") from error
+        raise ValueError(f"{text!r} stands where a number belongs") from error
 
 
 def instance(labels: Labels) -> Instance:
@@ -50,10 +53,10 @@ def whole_number(value: Decimal, what: str) -> Decimal:
     """A count of units.
 
     Raises:
-        MetricsAnswerError: not a finite number that is not negative.
+        ValueError: not a finite number that is not negative.
     """
     if not value.is_finite() or value < 0:
-        raise MetricsAnswerError(f"Prometheus answered {value} for {what}")
+        raise ValueError(f"{what} is {value}")
     return value
 
 
