@@ -1,5 +1,6 @@
 """How Prometheus lets us in: nobody asks, a bearer token, or SigV4 for Amazon Managed Service for Prometheus."""
 
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from requests.auth import AuthBase
@@ -36,12 +37,24 @@ def authenticator(prometheus: PrometheusSettings) -> AuthBase | None:
     return None
 
 
+class OneAtATime(AuthBase):
+    """Lets one request after the other be signed: the signer swaps its keys in place when credentials refresh."""
+
+    def __init__(self, signer: AuthBase) -> None:
+        self._signer = signer
+        self._lock = Lock()
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """Sign."""
+        with self._lock:
+            return self._signer(request)
+
+
 def sigv4(credentials: "Credentials", region: str) -> AuthBase:
     """A signer whose credentials refresh themselves: a function lives longer than its role's session."""
     from requests_aws4auth import AWS4Auth
 
-    signer: AuthBase = AWS4Auth(region=region, service=SERVICE, refreshable_credentials=credentials)
-    return signer
+    return OneAtATime(AWS4Auth(region=region, service=SERVICE, refreshable_credentials=credentials))
 
 
 def _credentials(prometheus: PrometheusSettings) -> "Credentials":

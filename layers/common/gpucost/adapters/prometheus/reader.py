@@ -90,8 +90,9 @@ class PrometheusReader:
                 for hour in hours
             ]
         except (ValueError, OverflowError) as error:
+            since = format_instant(hours[0])
             raise MetricsAnswerError(
-                f"cluster {self._cluster}: Prometheus answered something unusable for {format_instant(hours[0])} on: {error}"
+                f"cluster {self._cluster}: Prometheus answered something unusable for {since} on: {error}"
             ) from error
 
     def _hour(
