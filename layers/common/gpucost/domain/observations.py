@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import NamedTuple
 
 EDGE_MS = 300_000
 """How far before the hour the window starts: more than any scrape interval in use (15 to 120 s)."""
@@ -25,8 +26,7 @@ class Heartbeat:
     """Sorted times of successful scrapes per instance."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRequest:
+class ContainerRequest(NamedTuple):
     """A container's request of a GPU resource, on a node."""
 
     namespace: str
@@ -40,8 +40,7 @@ class ContainerRequest:
     units: Decimal
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(NamedTuple):
     """How often something was seen in the window, and, where that is not every scrape, exactly when.
 
     `seen` counts samples per instance in the window. `times` are the sample times over the look-around, only for what
@@ -87,8 +86,7 @@ class NodeObservation:
     """Samples in which GPU capacity was advertised; None where it never was."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceObservation:
+class DeviceObservation(NamedTuple):
     """One series of the utilization signal: a GPU or MIG device, with the pod it is labelled with, if any."""
 
     node: str

@@ -104,7 +104,10 @@ class Ladder:
         )
 
     def _is_shared(self, holding: Holding, uses: Iterable[DeviceUse]) -> bool:
-        return holding.node.replicas > 1 or any(len(self._sharers(holding, use.key)) > 1 for use in uses)
+        if holding.node.replicas > 1:
+            return True
+        contested = (use.key for use in uses if len(self._claimants[use.key]) > 1)
+        return any(len(self._sharers(holding, key)) > 1 for key in contested)
 
     def _sharers(self, holding: Holding, key: DeviceKey) -> list[Holding]:
         """Who held the device at the same time, the pod itself included; one after the other is not sharing."""

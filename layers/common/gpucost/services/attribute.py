@@ -4,8 +4,10 @@
 and its next attempt, and the message counts as handled.
 """
 
+import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -126,7 +128,8 @@ def attribute_hours(
         slices_per_gpu=cluster.slices_per_gpu,
     )
     rules = _attribution_rules(settings)
-    return [attribute(meter(observation, metering), rules) for observation in reader.observe(hours)]
+    with _collector_paused():
+        return [attribute(meter(observation, metering), rules) for observation in reader.observe(hours)]
 
 
 def check_hour(hour: datetime, now: datetime) -> None:
@@ -156,6 +159,18 @@ def check_retention(hour: datetime, cluster: ClusterSettings, reader: MetricsRea
             f"hour {format_instant(hour)} is past the retention of cluster {cluster.name}'s metrics, which are kept "
             f"for {kept.total_seconds() / 86400:g} days"
         )
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Look for no reference cycles: an hour makes a million objects without any, and looking costs a sixth of it."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _attribution_rules(settings: Settings) -> AttributionRules:

@@ -5,9 +5,8 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import requests
 from requests.auth import AuthBase
@@ -22,8 +21,7 @@ _TRY_AGAIN = {429, 500, 502, 503, 504}
 _SHOWN = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """One series of an answer: its labels and its samples as (milliseconds, value as text)."""
 
     labels: Mapping[str, str]

@@ -10,6 +10,9 @@ from gpucost.domain.observations import ContainerRequest, Instance, PodObservati
 
 IsWhole = Callable[[Mapping[Instance, int]], bool]
 _FINISHED = {"Succeeded", "Failed"}
+_ONE = Decimal(1)
+"""What a container asks for whose units were not answered: only values other than 1 are, and a pod that is not looked
+at more closely was there at the hour's end, or its phases would not have been answered either."""
 
 
 @dataclass(slots=True)
@@ -19,7 +22,7 @@ class _Pod:
     uid: str
     node: str
     units: dict[tuple[str, bool, str], Decimal | None] = field(default_factory=dict)
-    """By (container, whether it is an init container, resource); None until a value was seen."""
+    """By (container, whether it is an init container, resource); None where no value was seen."""
     held: Seen = field(default_factory=Seen)
     phases: dict[str, Seen] = field(default_factory=dict)
     held_times: tuple[int, ...] | None = None
@@ -108,7 +111,6 @@ class PodTable:
             is_whole(pod.held.counts)
             and not any(pod.phases[phase].counts for phase in _FINISHED & pod.phases.keys())
             and running == pod.held.counts
-            and None not in pod.units.values()
         )
 
     def _request(self, labels: Labels, *, init: bool) -> _Pod:
@@ -137,9 +139,9 @@ class PodTable:
             uid=pod.uid,
             node=pod.node,
             requests=tuple(
-                ContainerRequest(pod.namespace, pod.pod, pod.uid, pod.node, container, init, resource, units)
+                ContainerRequest(pod.namespace, pod.pod, pod.uid, pod.node, container, init, resource, units or _ONE)
                 for (container, init, resource), units in pod.units.items()
-                if units is not None
+                if units != 0
             ),
             held=Presence(pod.held.counts, pod.held_times),
             running=running,

@@ -56,13 +56,13 @@ class Queries:
         return f"({self._requests(init=False)} {_BEFORE_END} or {self._requests(init=True)} {_BEFORE_END})"
 
     def requests(self) -> str:
-        """GPU requests of pods on nodes: samples in the window, and units at its end."""
+        """GPU requests of pods on nodes: samples in the window, and units at its end where they are not 1."""
         return union(
             {
                 "count": f"count_over_time({self._requests(init=False)}{_WINDOW})",
-                "units": f"{self._requests(init=False)} {_BEFORE_END}",
+                "units": f"({self._requests(init=False)} {_BEFORE_END} != 1)",
                 "init-count": f"count_over_time({self._requests(init=True)}{_WINDOW})",
-                "init-units": f"{self._requests(init=True)} {_BEFORE_END}",
+                "init-units": f"({self._requests(init=True)} {_BEFORE_END} != 1)",
             }
         )
 
