@@ -46,7 +46,7 @@ class Measurement:
     source: UtilizationSource
     utilization: Fraction | None = None
     """Mean of the time observed, 0 to 1."""
-    observed_ms: Fraction = Fraction(0)
+    observed_ms: Fraction | int = 0
     """Part of the holding's time whose use was observed."""
     effective_gpu_ms: Fraction = Fraction(0)
 
@@ -68,7 +68,8 @@ class PodUsage:
     @cached_property
     def waste_gpu_ms(self) -> Fraction:
         """Held and not used: idle while running, or not running yet."""
-        return self.holding.gpu_ms - self.measurement.effective_gpu_ms - self.unmeasured_gpu_ms
+        measured = self.holding.gpu_ms - self.measurement.effective_gpu_ms
+        return measured - self.unmeasured_gpu_ms if self.unmeasured_gpu_ms else measured
 
 
 @dataclass(frozen=True, slots=True)

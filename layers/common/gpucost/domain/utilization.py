@@ -90,15 +90,18 @@ class Ladder:
     def _from_devices(self, rung: UtilizationSource, holding: Holding, uses: Sequence[DeviceUse]) -> Measurement:
         """Mean over the pod's devices; a device that should be there and has no series counts as not observed."""
         devices = len(uses) if rung == "shared" else max(len(uses), holding.units)
-        most = holding.gpu_ms / devices
         seen = [self._observed(holding, use.seen_ms) for use in uses]
+        if devices == 1 and rung == "pod":  # nearly all pods
+            (use,), (time,) = uses, seen
+            return Measurement(rung, use.mean, time, min(use.mean * time * holding.gpus, holding.gpu_ms))
+        most = holding.gpu_ms / devices
         gpus = [self._part_of_device(holding, use.key) if rung == "shared" else holding.gpus / devices for use in uses]
         used = [use.mean * time for use, time in zip(uses, seen, strict=True)]
         effective = sum(min(time * part, most) for time, part in zip(used, gpus, strict=True))
         observed = sum(seen)
         return Measurement(
             rung,
-            utilization=sum(used) / observed if observed else None,
+            utilization=Fraction(sum(used)) / observed if observed else None,
             observed_ms=Fraction(observed, devices),
             effective_gpu_ms=min(Fraction(effective), holding.gpu_ms),
         )
@@ -123,18 +126,18 @@ class Ladder:
         device = holding.share.of_gpu * max(1, holding.node.replicas)
         return device * Fraction(holding.units, sum(other.units for other in self._sharers(holding, key)))
 
-    def _observed(self, holding: Holding, seen_ms: int) -> Fraction:
+    def _observed(self, holding: Holding, seen_ms: int) -> Fraction | int:
         """Time of the holding in which its use was seen. A missing sample at an edge is jitter, not a gap.
 
         Where a name came back under another uid within the hour, the series covers both lives, in proportion.
         """
         namesakes = self._by_name[holding.pod.namespace, holding.pod.pod]
         running = holding.running.length
-        seen = Fraction(seen_ms)
+        seen: Fraction | int = seen_ms
         if len(namesakes) > 1:
             lives = {other.pod.uid: other.running.length for other in namesakes}
             seen = Fraction(seen_ms * running, sum(lives.values()) or 1)
-        return Fraction(running) if 2 * (running - seen) <= 3 * self._interval else seen
+        return running if 2 * (running - seen) <= 3 * self._interval else seen
 
     def _holders(self, namespace: str, pod: str, uid: str) -> list[Holding]:
         named = self._by_name.get((namespace, pod), [])
