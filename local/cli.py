@@ -1,6 +1,7 @@
 """`gpucost`: the command line of design §6. Results go to stdout, progress and errors to stderr."""
 
 import getpass
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -49,9 +50,9 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
 
     settings = parse_settings(_read(path))
     now = datetime.now(UTC)
+    check_hour(hour, now)
     wanted = [hour + HOUR * i for i in range(hours)]
-    for one in wanted:
-        check_hour(one, now)
+    check_hour(wanted[-1], now)
     records = []
     for cluster in settings.clusters:
         reader = metrics_reader(cluster, settings)
@@ -163,6 +164,8 @@ def report(stack: str | None, api: str | None, start: datetime | None, end: date
 
     if (stack is None) == (api is None):
         raise InvalidInputError("exactly one of --stack and --api is needed")
+    if api is not None and not api.startswith(("http://", "https://")):
+        raise InvalidInputError(f"--api {api!r} is not an address like http://127.0.0.1:8080")
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     last = end or now
     reports.show(stack=stack, api=api, start=start or last - timedelta(days=1), end=last, form=form)
@@ -196,6 +199,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(FAILURE)
+    except Exception as error:
+        if os.environ.get("GPUCOST_DEBUG"):
+            raise
+        _fail(f"unexpected {type(error).__name__}: {error} (GPUCOST_DEBUG=1 shows where)", FAILURE)
 
 
 def _fail(sentence: str, status: int) -> None:

@@ -102,6 +102,10 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
         ((200, GOOD.replace('"status"', '"warnings":["partial answer"],"status"'), {}), "partial answer"),
         ((200, GOOD.replace("matrix", "vector"), {}), "vector"),
         ((200, GOOD.replace('"values"', '"value"'), {}), "not Prometheus' own"),
+        ((200, GOOD.replace('"3"', "null"), {}), "not Prometheus' own"),
+        ((200, GOOD.replace('"3"', "3"), {}), "not Prometheus' own"),
+        ((200, GOOD.replace('{"pod": "p"}', "null"), {}), "not Prometheus' own"),
+        ((200, GOOD.replace("1795082400", "1e999"), {}), "not Prometheus' own"),
     ],
 )
 def test_an_answer_that_is_no_success_is_an_error_that_names_cluster_and_query(answer: Answer, says: str) -> None:
@@ -121,6 +125,7 @@ def test_an_answer_that_is_no_success_is_an_error_that_names_cluster_and_query(a
         (500, "<html>oops</html>", {}),
         (200, GOOD[:60], {}),
         (200, "<html>a proxy's sign-in page</html>", {}),
+        (200, "[" * 200_000, {}),
         (0, GOOD[:60], {}),
     ],
 )

@@ -465,3 +465,82 @@ def test_a_request_that_is_no_number_is_an_error_that_names_the_cluster_and_the_
     timeline.add("kube_pod_container_resource_requests", value="NaN", **own, **request)
     with pytest.raises(MetricsAnswerError, match=r"cluster test: .* the GPU request of pod team/q is NaN"):
         attribute(timeline)
+
+
+def test_gpus_that_the_exporter_leaves_out_do_not_make_the_others_dearer_or_cheaper(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 8})
+    for i in range(4):
+        timeline.pod(f"p{i}")
+        timeline.device(0.5, gpu=i, exported_pod=f"p{i}", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert set(hours(record).values()) == {1.0}
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert record.totals.capacity.unallocated_gpu_hours == 4
+
+
+def test_a_device_swapped_within_the_hour_is_one_device(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 1})
+    timeline.pod("p")
+    timeline.device(0.4, -65, 30, gpu=0, exported_pod="p", exported_namespace="team")
+    timeline.device(0.4, 30, 125, gpu=1, exported_pod="p", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.01)
+    assert line(record, "p").unmeasured_gpu_hours == 0
+
+
+def test_a_device_scraped_by_two_jobs_was_seen_once(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p")
+    for job in ("a", "b"):
+        labels = {"UUID": "GPU-x", "Hostname": "n1", "job": job, "instance": "n1:9400", "gpu": "9"}
+        workload = {"exported_pod": "p", "exported_namespace": "team"}
+        timeline.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", -65, 30, 0.8, **labels, **workload)
+    (record,) = attribute(timeline)
+    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.02)
+    assert float(line(record, "p").unmeasured_gpu_hours) == pytest.approx(0.5, abs=0.02)
+
+
+def test_equal_prometheus_servers_are_not_taken_for_a_shorter_interval(attribute: Attribute) -> None:
+    timeline = Timeline()
+    for replica, phase in (("r0", 0.0), ("r1", 20.0)):
+        timeline.phase = phase
+        ksm = {"prometheus_replica": replica}
+        timeline.add("up", job="kube-state-metrics", instance="10.0.0.1:8080", **ksm)
+        timeline.pod("p", -65, 30, **ksm)
+        timeline.device(0.5, -65, 30, exported_pod="p", exported_namespace="team", **ksm)
+        timeline.add("up", job="dcgm-exporter", instance="n1:9400", **ksm)
+    (record,) = attribute(timeline)
+    assert record.coverage is not None
+    assert record.coverage.allocation == 1
+    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.25, abs=0.02)
+
+
+def test_names_that_the_scrape_took_are_read_under_exported(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    scrape = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080", "namespace": "monitoring", "pod": "ksm-0"}
+    own = {"container": "ksm", "node": "ksm-node", "resource": "nvidia_com_gpu", "unit": "integer", **scrape}
+    for pod, start, end in (("x", -65, 30), ("y", 30, 125)):
+        workload = {"exported_namespace": "team", "exported_pod": pod, "exported_node": "n1"}
+        timeline.add("kube_pod_container_resource_requests", start, end, 1, **own, **workload)
+    waiting = {"exported_namespace": "team", "exported_pod": "waiting"}
+    timeline.add("kube_pod_container_resource_requests", -65, 125, 1, **own, **waiting)
+    (record,) = attribute(timeline)
+    assert hours(record) == {"x": pytest.approx(0.5, abs=0.02), "y": pytest.approx(0.5, abs=0.02)}
+    assert {line.node for line in record.lines} == {"n1"}
+
+
+def test_a_profile_that_no_table_knows_is_charged_by_its_compute_slices_and_says_so(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_mig_2g_99gb": 3}, labels={"nvidia_com_gpu_product": "NVIDIA-X900"})
+    timeline.pod("p", resource="nvidia_com_mig_2g_99gb")
+    (record,) = attribute(timeline)
+    assert hours(record)["p"] == pytest.approx(2 / 7, rel=1e-9)
+    assert line(record, "p").gpu_share_source == "mig-compute-slices"
+    assert any("estimated" in note for note in record.notes)

@@ -7,6 +7,7 @@ names of Secrets Manager secrets.
 import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
@@ -41,6 +42,20 @@ class PrometheusSettings(_Section):
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long the metrics are kept; asked of the server where it tells (AMP does not: its default of 150 is taken)."""
+
+    @field_validator("url")
+    @classmethod
+    def _url_is_an_address(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            has_host = bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            has_host = False
+        if not has_host:
+            raise ValueError("is not an address like http://127.0.0.1:9090")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("must not hold credentials; use auth: bearer with a secret")
+        return url
 
     @model_validator(mode="after")
     def _auth_has_what_it_needs(self) -> "PrometheusSettings":
@@ -81,7 +96,7 @@ class UtilizationSettings(_Section):
     signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     scale: Positive | None = None
     """The signal's value at full use; the catalogue's own where not given."""
-    ladder: tuple[Rung, ...] = ("pod", "shared")
+    ladder: Annotated[tuple[Rung, ...], Field(min_length=1)] = ("pod", "shared")
 
     @field_validator("signal")
     @classmethod
@@ -89,6 +104,13 @@ class UtilizationSettings(_Section):
         if signal not in SIGNALS:
             raise ValueError(f"{signal!r} is not a known signal; allowed: {', '.join(SIGNALS)}")
         return signal
+
+    @field_validator("ladder")
+    @classmethod
+    def _rungs_are_unique(cls, ladder: tuple[Rung, ...]) -> tuple[Rung, ...]:
+        if len(set(ladder)) < len(ladder):
+            raise ValueError("names a rung twice")
+        return ladder
 
     @property
     def full_scale(self) -> Decimal:
@@ -203,7 +225,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML keeps the last of two equal keys in silence; money does not."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        own = (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge")
+        keys = [self.construct_object(key, deep=deep) for key in own]
         twice = sorted({str(key) for key in keys if keys.count(key) > 1})
         if twice:
             raise yaml.constructor.ConstructorError(None, None, f"key {twice[0]!r} stands twice", node.start_mark)
@@ -222,6 +245,8 @@ def parse_settings(text: str) -> Settings:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where else ""
         raise SettingsError(f"settings are not valid YAML or JSON{line}: {getattr(error, 'problem', error)}") from error
+    except RecursionError as error:
+        raise SettingsError("settings are nested too deeply") from error
     if not isinstance(document, dict):
         raise SettingsError("settings must be a mapping with the keys " + ", ".join(Settings.model_fields))
     try:
@@ -230,14 +255,25 @@ def parse_settings(text: str) -> Settings:
         raise SettingsError(f"settings: {_finding(error)}") from error
 
 
+_PLAIN = {
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "union_tag_not_found": "type is needed: slack or email",
+    "union_tag_invalid": "type must be slack or email",
+}
+"""What pydantic says in terms of Python, in terms of the document."""
+
+
 def _finding(error: ValidationError) -> str:
     finding = error.errors(include_url=False)[0]
-    path = [part for part in finding["loc"] if part not in {"slack", "email"}]
+    path = [part for part in finding["loc"] if part not in {"slack", "email", "[key]"}]
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
     if finding["type"] == "extra_forbidden":
         allowed = ", ".join(_fields_at(path[:-1]))
         return f"unknown key {where!r}; allowed there: {allowed}"
-    message = finding["msg"].removeprefix("Value error, ")
+    message = _PLAIN.get(finding["type"], finding["msg"].removeprefix("Value error, "))
     return f"{where}: {message}" if where else message
 
 

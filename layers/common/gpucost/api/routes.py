@@ -118,8 +118,8 @@ def _ok(model: type[Any], extra: dict[str, Any] | None = None) -> dict[str, Any]
 def _instant(parameter: str, text: str) -> datetime:
     try:
         return parse_instant(text)
-    except (ValueError, OverflowError):
-        raise ParameterError(parameter, f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z") from None
+    except (ValueError, OverflowError) as error:
+        raise ParameterError(parameter, str(error)) from None
 
 
 def _json(document: dict[str, Any]) -> Response[str]:

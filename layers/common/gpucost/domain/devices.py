@@ -38,8 +38,9 @@ def _eight(base: int, double: int, two: int, three: int, full: int) -> dict[str,
 MIG_GPUS: tuple[MigGpu, ...] = (
     MigGpu(("a100", "40gb"), 7, 8, _eight(5, 10, 10, 20, 40)),
     MigGpu(("a100", "80gb"), 7, 8, _eight(10, 20, 20, 40, 80)),
-    MigGpu(("h100", "80gb"), 7, 8, _eight(10, 20, 20, 40, 80)),
     MigGpu(("h100", "nvl"), 7, 8, _eight(12, 24, 24, 47, 94)),
+    MigGpu(("h100",), 7, 8, _eight(10, 20, 20, 40, 80)),
+    MigGpu(("gh200",), 7, 8, _eight(12, 24, 24, 48, 96)),
     MigGpu(("h200",), 7, 8, _eight(18, 35, 35, 71, 141)),
     MigGpu(("gb200",), 7, 8, _eight(23, 47, 47, 93, 186) | {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}),
     MigGpu(("b200",), 7, 8, _eight(23, 45, 45, 90, 180)),
@@ -66,6 +67,12 @@ def profile_share(profile: str, model: str) -> Fraction | None:
         return _share(base, gpu)
     shares = {share for gpu in MIG_GPUS if (share := _share(base, gpu)) is not None}
     return shares.pop() if len(shares) == 1 else None
+
+
+def compute_share(profile: str) -> Fraction | None:
+    """A profile's compute slices of the seven that most GPUs have: what its name alone says."""
+    match = re.match(r"([1-7])g\.", profile)
+    return Fraction(int(match[1]), 7) if match else None
 
 
 def _share(profile: str, gpu: MigGpu) -> Fraction | None:

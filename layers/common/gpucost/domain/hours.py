@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 HOUR = timedelta(hours=1)
 HOUR_MS = 3_600_000
+FIRST_YEAR, LAST_YEAR = 1971, 9998
+"""Times that a zone, an hour or a look-back can be added to without leaving the calendar."""
 
 
 def parse_instant(text: str) -> datetime:
@@ -18,6 +20,8 @@ def parse_instant(text: str) -> datetime:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise ValueError(f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z")
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise ValueError(f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
     return moment.astimezone(UTC)
 
 

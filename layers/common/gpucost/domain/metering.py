@@ -99,7 +99,7 @@ def meter(observation: Observation, rules: MeteringRules) -> Usage:
         ),
         pods=tuple(PodUsage(holding, ladder.measure(holding)) for holding in holdings),
         nodes=_capacity(hour, nodes, times, holdings, [gap for gap in blind if gap.length > LONGEST_BRIDGE_MS]),
-        notes=tuple(hour.notes),
+        notes=tuple(dict.fromkeys(hour.notes)),
     )
 
 
@@ -111,7 +111,7 @@ def _gpu_nodes(observation: Observation) -> dict[str, tuple[NodeObservation, Gpu
     found: dict[str, tuple[NodeObservation, GpuNode]] = {}
     for seen in observation.nodes:
         own = devices.get(seen.name, [])
-        node = describe(seen, (d.model for d in own), (d.uuid for d in own if d.uuid))
+        node = describe(seen, own)
         if node.physical or seen.capacity:
             found[seen.name] = (seen, node)
     return found
@@ -148,6 +148,9 @@ def _holdings(
                 name = kubernetes_resource(resource)
                 hour.notes.append(f"pod {pod.namespace}/{pod.pod}: share of {name} on {node.gpu_model!r} is not known")
                 continue
+            if share.source == "mig-compute-slices":
+                name = f"{kubernetes_resource(resource)} on {node.gpu_model or 'an unknown GPU model'}"
+                hour.notes.append(f"the share of {name} is estimated from its compute slices")
             found.append(Holding(pod, node, resource, units, share, held, running))
     return found
 

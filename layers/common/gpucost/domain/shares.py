@@ -1,13 +1,13 @@
 """GPU nodes and what a requested unit is on them: which share of a physical GPU (design §3)."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.domain.devices import GPUS_OF_INSTANCE, profile_share
-from gpucost.domain.observations import NodeObservation
+from gpucost.domain.devices import GPUS_OF_INSTANCE, compute_share, profile_share
+from gpucost.domain.observations import DeviceObservation, NodeObservation
 
 GPU = "nvidia_com_gpu"
 MIG_PREFIX = "nvidia_com_mig_"
@@ -86,6 +86,9 @@ class GpuNode:
             share = profile_share(self.mig_profile, self.gpu_model)
             if share is not None:
                 return Share(share / self.replicas, "product-label")
+            share = compute_share(self.mig_profile)
+            if share is not None and not self.physical:
+                return Share(share / self.replicas, "mig-compute-slices")
         if self.replicas > 1:
             return Share(Fraction(1, self.replicas), "sharing")
         units = capacity.get(resource)
@@ -103,14 +106,19 @@ class GpuNode:
             label = (self.labels or {}).get(f"label_nvidia_com_mig_{profile}_replicas", "1")
             replicas = int(label) if label.isdigit() and int(label) > 0 else 1
         share = profile_share(profile.replace("_", "."), self.gpu_model)
-        return None if share is None else Share(share / replicas, "mig-profile")
+        if share is not None:
+            return Share(share / replicas, "mig-profile")
+        # A profile that no table knows for this model: its compute slices are in its name, and better than nothing.
+        share = compute_share(profile.replace("_", "."))
+        return None if share is None else Share(share / replicas, "mig-compute-slices")
 
 
-def describe(node: NodeObservation, device_models: Iterable[str], device_uuids: Iterable[str]) -> GpuNode:
+def describe(node: NodeObservation, devices: Sequence[DeviceObservation]) -> GpuNode:
     """Read a node's facts off its labels, capacity and DCGM devices.
 
     How many physical GPUs: the instance type's catalogue entry, else the distinct DCGM UUIDs, else the label
-    `nvidia.com/gpu.count` unless slices are advertised as GPUs (there it counts slices).
+    `nvidia.com/gpu.count` unless slices are advertised as GPUs (there it counts slices). Exporters leave idle GPUs
+    out at times, so UUIDs count only where GPUs are sliced or shared, or no capacity is known.
     """
     labels = node.labels
     product = labels.get("label_nvidia_com_gpu_product", "")
@@ -120,7 +128,9 @@ def describe(node: NodeObservation, device_models: Iterable[str], device_uuids: 
     replicas = labels.get("label_nvidia_com_gpu_replicas", "")
     sharing = labels.get("label_nvidia_com_gpu_sharing_strategy", "time-slicing" if shared else "")
     count = labels.get("label_nvidia_com_gpu_count", "")
-    uuids = len(set(device_uuids))
+    sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
+    sliced = sliced or any(name.startswith(MIG_PREFIX) for name in node.capacity)
+    uuids = len({device.uuid for device in devices if device.uuid}) if sliced or not node.capacity else 0
     counted = int(count) if count.isdigit() and not profile else 0
     return GpuNode(
         name=node.name,
@@ -128,7 +138,7 @@ def describe(node: NodeObservation, device_models: Iterable[str], device_uuids: 
         zone=_first(labels, _ZONE),
         capacity_type=_capacity_type(_first(labels, _CAPACITY_TYPE)),
         node_pool=_first(labels, _NODE_POOL),
-        gpu_model=base or next((re.sub(r"\s+", "-", model) for model in sorted(device_models) if model), ""),
+        gpu_model=base or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
         mig_profile=profile,
         replicas=int(replicas) if replicas.isdigit() and int(replicas) > 1 and sharing != "none" else 1,
         physical=GPUS_OF_INSTANCE.get(instance_type) or uuids or counted or None,

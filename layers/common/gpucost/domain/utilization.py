@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.domain.model import UtilizationSource
-from gpucost.domain.observations import DeviceObservation
+from gpucost.domain.observations import DeviceObservation, Instance
 from gpucost.domain.usage import Holding, Measurement
 
 DeviceKey = tuple[str, str, str]
@@ -89,9 +89,9 @@ class Ladder:
 
     def _from_devices(self, rung: UtilizationSource, holding: Holding, uses: Sequence[DeviceUse]) -> Measurement:
         """Mean over the pod's devices; a device that should be there and has no series counts as not observed."""
-        devices = len(uses) if rung == "shared" else max(len(uses), holding.units)
+        devices = len(uses) if rung == "shared" else holding.units
         seen = [self._observed(holding, use.seen_ms) for use in uses]
-        if devices == 1 and rung == "pod":  # nearly all pods
+        if len(uses) == devices == 1 and rung == "pod":  # nearly all pods
             (use,), (time,) = uses, seen
             return Measurement(rung, use.mean, time, min(use.mean * time * holding.gpus, holding.gpu_ms))
         most = holding.gpu_ms / devices
@@ -102,7 +102,8 @@ class Ladder:
         return Measurement(
             rung,
             utilization=Fraction(sum(used)) / observed if observed else None,
-            observed_ms=Fraction(observed, devices),
+            # More devices than units were held one after the other, not at once.
+            observed_ms=min(Fraction(observed, devices), Fraction(holding.running.length)),
             effective_gpu_ms=min(Fraction(effective), holding.gpu_ms),
         )
 
@@ -147,21 +148,38 @@ class Ladder:
 def _merge(
     devices: Iterable[DeviceObservation], full_scale: Decimal, interval_ms: int
 ) -> Mapping[tuple[str, str, str], list[DeviceUse]]:
-    """Uses per (namespace, pod, uid) label; a restarted exporter's series of one device are one use."""
-    sums: dict[tuple[str, str, str], dict[DeviceKey, tuple[Decimal, int]]] = {}
+    """Uses per (namespace, pod, uid) label, each device once."""
+    sums: dict[tuple[str, str, str], dict[DeviceKey, dict[Instance, tuple[int, Decimal]]]] = {}
     for device in devices:
-        key = (device.node, device.uuid, device.mig_instance)
         of_label = sums.setdefault((device.namespace, device.pod, device.uid), {})
-        total, samples = of_label.get(key, (Decimal(0), 0))
-        of_label[key] = (total + device.total, samples + device.samples)
+        of_device = of_label.setdefault((device.node, device.uuid, device.mig_instance), {})
+        seen = (device.samples, device.total)
+        of_device[device.instance] = max(seen, of_device.get(device.instance, seen))
     scale, per_scale = full_scale.as_integer_ratio()
     return {
         label: [
             DeviceUse(key, _mean(total, samples * scale, per_scale), samples * interval_ms)
-            for key, (total, samples) in uses.items()
+            for key, runs in uses.items()
+            for samples, total in [_longest(runs)]
         ]
         for label, uses in sums.items()
     }
+
+
+def _longest(runs: Mapping[Instance, tuple[int, Decimal]]) -> tuple[int, Decimal]:
+    """Samples and their sum, of the source that saw most.
+
+    Instances of one job follow each other (a restarted exporter) and add up; jobs, and equal Prometheus servers, show
+    the same samples once more.
+    """
+    if len(runs) == 1:
+        return next(iter(runs.values()))
+    sources: dict[str, tuple[int, Decimal]] = {}
+    for instance, (samples, total) in sorted(runs.items()):
+        source = instance.split("/", 1)[0]
+        before = sources.get(source, (0, Decimal(0)))
+        sources[source] = (before[0] + samples, before[1] + total)
+    return max(sources.values())
 
 
 def _mean(total: Decimal, most: int, per_scale: int) -> Fraction:

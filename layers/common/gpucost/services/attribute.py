@@ -140,7 +140,7 @@ def check_hour(hour: datetime, now: datetime) -> None:
     """
     if floor_hour(hour) != hour:
         raise InvalidInputError(f"hour {format_instant(hour)} is not on the full hour")
-    if hour + HOUR > now:
+    if hour > now - HOUR:
         newest = format_instant(floor_hour(now) - HOUR)
         raise InvalidInputError(f"hour {format_instant(hour)} is not over yet; the newest that is, is {newest}")
 

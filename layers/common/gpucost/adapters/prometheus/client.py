@@ -95,11 +95,8 @@ class PrometheusClient:
         try:
             if data["resultType"] != "matrix":
                 raise MetricsAnswerError(self._says(f"answered a {data['resultType']} for a matrix", form))
-            return [
-                Series(row["metric"], tuple((round(at * 1000), value) for at, value in row["values"]))
-                for row in data["result"]
-            ]
-        except (KeyError, TypeError, ValueError) as error:
+            return [_series(row) for row in data["result"]]
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
 
     def _ask(self, path: str, form: Mapping[str, str]) -> Any:
@@ -123,7 +120,7 @@ class PrometheusClient:
                 raise MetricsAnswerError(self._says(f"answered {_described(answer)}", form))
             try:
                 body = json.loads(answer.content)
-            except ValueError:
+            except (ValueError, RecursionError):
                 problem, wait = f"answered {answer.status_code} with something that is not whole JSON", 0.0
                 continue
             return self._checked(body, form)
@@ -142,6 +139,15 @@ class PrometheusClient:
         query = " ".join(form["query"].split())
         shown = query if len(query) <= _SHOWN else query[:_SHOWN] + "…"
         return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
+
+
+def _series(row: Any) -> Series:
+    """One series, refused unless its labels and values are text, as Prometheus writes them."""
+    labels = row["metric"]
+    samples = tuple((round(at * 1000), value) for at, value in row["values"])
+    if type(labels) is not dict or any(type(value) is not str for _, value in samples):
+        raise ValueError("labels or values of another type")
+    return Series(labels, samples)
 
 
 def parse_duration(text: str) -> timedelta | None:

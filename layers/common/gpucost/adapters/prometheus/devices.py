@@ -38,13 +38,12 @@ def _workload(labels: Labels) -> tuple[str, str]:
     """(namespace, pod) that holds the device, or blanks.
 
     Where the scrape's own labels won (`honorLabels: false`), `pod` is the exporter's and the workload's is
-    `exported_pod`; where the exporter's won, an idle GPU still gets the exporter's own pod from the scrape.
+    `exported_pod`; where the exporter's won, an idle GPU still gets the exporter's own pod from the scrape, which
+    requests no GPU and so claims none.
     """
     if "exported_pod" in labels or "exported_namespace" in labels:
         return labels.get("exported_namespace", ""), labels.get("exported_pod", "")
     pod = labels.get("pod") or labels.get("pod_name", "")
-    if not pod or "dcgm-exporter" in pod:
-        return "", ""
     return labels.get("namespace") or labels.get("pod_namespace", ""), pod
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from gpucost.adapters.prometheus.client import Series
-from gpucost.adapters.prometheus.tables import Labels, Rows, Seen, own_labels, told, whole_number
+from gpucost.adapters.prometheus.tables import Labels, Rows, Seen, label_of, own_labels, told, whole_number
 from gpucost.domain.devices import GPUS_OF_INSTANCE
 from gpucost.domain.observations import Instance, NodeObservation, Presence
 
@@ -41,6 +41,8 @@ class NodeTable:
 
     def __init__(self, rows: Mapping[str, Rows], with_devices: Iterable[str]) -> None:
         self._nodes: dict[str, _Node] = {}
+        self.name_label = label_of((labels for labels, _ in rows.get("info", rows.get("advertised", []))), "node")
+        """The label that holds nodes' names."""
         for labels, value in rows.get("info", []):
             node = self._node(labels)
             node.provider_id = labels.get("provider_id", "") or node.provider_id

@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from gpucost.adapters.prometheus.client import Series
-from gpucost.adapters.prometheus.tables import Labels, Rows, Seen, instance, number, own_labels, told, whole_number
+from gpucost.adapters.prometheus.tables import (
+    Labels,
+    Rows,
+    Seen,
+    instance,
+    label_of,
+    number,
+    own_labels,
+    told,
+    whole_number,
+)
 from gpucost.domain.observations import ContainerRequest, Instance, PodObservation, Presence
 
 IsWhole = Callable[[Mapping[Instance, int]], bool]
@@ -39,12 +49,18 @@ class PodTable:
         self._owners_of_owners: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._labels: dict[tuple[str, str], dict[str, str]] = {}
         self._namespace_labels: dict[str, dict[str, str]] = {}
+        asked = [labels for rows in requests.values() for labels, _ in rows]
+        self._node_label = label_of(asked, "node")
+        self.name_label = label_of(asked, "pod")
+        """The label that holds pods' names."""
         for stat in ("count", "init-count"):
             for labels, value in requests.get(stat, []):
-                self._request(labels, init=stat == "init-count").held.add(labels, value)
+                if labels.get(self._node_label):  # else: not on a node yet, though the scrape says where it ran itself
+                    self._request(labels, init=stat == "init-count").held.add(labels, value)
         for stat in ("units", "init-units"):
             for labels, value in requests.get(stat, []):
-                self._set_units(labels, value, init=stat == "init-units")
+                if identity(labels) in self._pods:
+                    self._set_units(labels, value, init=stat == "init-units")
         for labels, value in phases:
             if identity(labels) in self._pods:
                 seen = self._pods[identity(labels)].phases
@@ -62,7 +78,7 @@ class PodTable:
         for init, series in requests.items():
             for one in series:
                 uid = identity(one.labels)
-                if uid not in self._pods:
+                if uid not in self._pods or not one.labels.get(self._node_label):
                     continue
                 self._request(one.labels, init=init)
                 self._set_units(one.labels, number(one.samples[-1][1]), init=init)
@@ -118,7 +134,7 @@ class PodTable:
         pod = self._pods.get(uid)
         if pod is None:
             names = told(labels, "namespace"), told(labels, "pod")
-            pod = self._pods[uid] = _Pod(*names, uid, told(labels, "node"))
+            pod = self._pods[uid] = _Pod(*names, uid, labels.get(self._node_label, ""))
         pod.units.setdefault(_container(labels, init=init), None)
         return pod
 

@@ -26,7 +26,7 @@ _BEFORE_END = "offset 1ms"
 class PodNames:
     """Some pods, by uid, or by name where the source tells no uid."""
 
-    label: Literal["uid", "pod"]
+    label: Literal["uid", "pod", "exported_pod"]
     values: tuple[str, ...]
 
     @property
@@ -141,10 +141,10 @@ class Queries:
         """Labels of some pods."""
         return self.select("kube_pod_labels", pods.matcher)
 
-    def nodes_of(self, nodes: Iterable[str], metric: str) -> str:
-        """`kube_node_info` or capacity of some nodes."""
+    def nodes_of(self, nodes: Iterable[str], metric: str, label: str = "node") -> str:
+        """`kube_node_info` or capacity of some nodes, by the label that names them."""
         gpus = [f"resource=~{quote(GPU_RESOURCES)}"] if metric != "kube_node_info" else []
-        return self.select(metric, f"node=~{one_of(nodes)}", *gpus)
+        return self.select(metric, f"{label}=~{one_of(nodes)}", *gpus)
 
 
 def union(parts: Mapping[str, str]) -> str:

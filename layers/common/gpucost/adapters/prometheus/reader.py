@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from typing import Literal
 
 from gpucost.adapters.prometheus import beats as heartbeats
 from gpucost.adapters.prometheus import tables
@@ -64,6 +65,15 @@ class PrometheusReader:
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as the client; nothing is concluded from half an answer.
         """
+        try:
+            return self._observe(hours)
+        except (ValueError, OverflowError) as error:
+            since = format_instant(hours[0])
+            raise MetricsAnswerError(
+                f"cluster {self._cluster}: Prometheus answered something unusable for {since} on: {error}"
+            ) from error
+
+    def _observe(self, hours: Sequence[datetime]) -> list[Observation]:
         first, last = hours[0] + HOUR, hours[-1] + HOUR
         queries = {
             "requests": self._queries.requests(),
@@ -80,20 +90,14 @@ class PrometheusReader:
         start, end = hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         allocation = self._scrapes([*answers["requests"], *answers["nodes"]], self._beat_of_allocation, start, end)
         utilization = self._scrapes(_densest(answers["devices"]), self._beat_of_device, start, end)
-        try:
-            return [
-                self._hour(
-                    {name: tables.at_hour(series, to_ms(hour + HOUR)) for name, series in answers.items()},
-                    heartbeats.around(allocation, hour),
-                    heartbeats.around(utilization, hour),
-                )
-                for hour in hours
-            ]
-        except (ValueError, OverflowError) as error:
-            since = format_instant(hours[0])
-            raise MetricsAnswerError(
-                f"cluster {self._cluster}: Prometheus answered something unusable for {since} on: {error}"
-            ) from error
+        return [
+            self._hour(
+                {name: tables.at_hour(series, to_ms(hour + HOUR)) for name, series in answers.items()},
+                heartbeats.around(allocation, hour),
+                heartbeats.around(utilization, hour),
+            )
+            for hour in hours
+        ]
 
     def _hour(
         self, rows: Mapping[str, Rows], allocation: heartbeats.HourBeats, utilization: heartbeats.HourBeats
@@ -108,10 +112,11 @@ class PrometheusReader:
         for uids in _chunks([uid for uid in uncertain if "/" not in uid]):
             self._look_at_pods(pods, uids, PodNames("uid", tuple(uids)), hour)
         for uids in _chunks([uid for uid in uncertain if "/" in uid]):
-            self._look_at_pods(pods, uids, PodNames("pod", tuple(uid.split("/")[1] for uid in uids)), hour)
+            label: Literal["pod", "exported_pod"] = "pod" if pods.name_label == "pod" else "exported_pod"
+            self._look_at_pods(pods, uids, PodNames(label, tuple(uid.split("/")[1] for uid in uids)), hour)
         for metric, names in nodes.uncertain(allocation.is_whole).items():
             for some in _chunks(names):
-                nodes.look_closer(metric, self._raw(self._queries.nodes_of(some, metric), hour))
+                nodes.look_closer(metric, self._raw(self._queries.nodes_of(some, metric, nodes.name_label), hour))
         return Observation(
             cluster=self._cluster,
             hour=hour,
@@ -159,7 +164,8 @@ class PrometheusReader:
         densest = _densest(series)[0].labels
         metric = {"info": INFO, "advertised": CAPACITY}.get(densest.get(STAT, ""))
         if metric:
-            return self._queries.nodes_of([tables.told(densest, "node")], metric)
+            label = tables.label_of([densest], "node")
+            return self._queries.nodes_of([densest.get(label, "")], metric, label)
         uid = densest.get("uid")
         return self._queries.one_pod(
             PodNames("uid", (uid,)) if uid else PodNames("pod", (tables.told(densest, "pod"),))
@@ -179,7 +185,7 @@ class PrometheusReader:
 def _densest(series: Iterable[Series]) -> list[Series]:
     """The series that counts most samples, as a list of at most one."""
     counted = [one for one in series if one.labels.get(STAT, "") in {"count", "init-count", "info", "advertised"}]
-    best = max(counted, key=lambda one: sum(int(value) for _, value in one.samples), default=None)
+    best = max(counted, key=lambda one: sum(float(value) for _, value in one.samples), default=None)
     return [] if best is None else [best]
 
 

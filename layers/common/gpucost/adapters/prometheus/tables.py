@@ -35,13 +35,19 @@ def number(text: str) -> Decimal:
 
 
 def instance(labels: Labels) -> Instance:
-    """Which scraped process a series is from."""
-    return f"{labels.get('job', '')}/{labels.get('instance', '')}"
+    """Which scraped process a series is from, and which of several equal Prometheus servers scraped it."""
+    replica = labels.get("prometheus_replica") or labels.get("__replica__", "")
+    return f"{labels.get('job', '')}|{replica}/{labels.get('instance', '')}"
 
 
 def told(labels: Labels, name: str) -> str:
     """A label as its exporter wrote it: where the scrape's own labels took the name, it is `exported_…`."""
     return labels.get(f"exported_{name}") or labels.get(name, "")
+
+
+def label_of(rows: Iterable[Labels], name: str) -> str:
+    """The label under which series carry a name: `exported_…` where a label of the scrape has taken it."""
+    return f"exported_{name}" if any(f"exported_{name}" in labels for labels in rows) else name
 
 
 def own_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
