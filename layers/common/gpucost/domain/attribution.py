@@ -116,7 +116,7 @@ def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
         gpu_model=node.gpu_model,
         resource=kubernetes_resource(holding.resource),
         units=holding.units,
-        gpu_share=quantize(holding.share.of_gpu),
+        gpu_share=holding.share.published,
         gpu_share_source=holding.share.source,
         labels={name: pod.labels[label] for name, label in rules.cost_labels.items() if label in pod.labels},
         split_policy=rated.rate.split_policy,

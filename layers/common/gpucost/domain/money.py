@@ -54,9 +54,15 @@ def _split(total: Decimal, shares: Sequence[int], whole: int) -> list[Decimal]:
         if quanta:
             raise ValueError(f"cannot split {total} over weights that are all zero")
         return [ZERO for _ in shares]
-    parts, rests = map(list, zip(*(divmod(quanta * share, whole) for share in shares), strict=True))
+    parts, rests = [], []
+    for share in shares:
+        part, rest = divmod(quanta * share, whole)
+        parts.append(part)
+        rests.append(rest)
     left = quanta - sum(parts)
-    if left:
+    if left == 1:
+        parts[rests.index(max(rests))] += 1
+    elif left:
         for i in sorted(range(len(parts)), key=lambda i: (-rests[i], i))[:left]:
             parts[i] += 1
     return [_from_quanta(part) for part in parts]

@@ -90,6 +90,6 @@ def _rate_alone(pod: PodUsage, rate: Rate) -> RatedPod:
 
 
 def _split_line(pod: PodUsage, gpu_hours: Decimal, usd: Decimal, rate: Rate) -> RatedPod:
-    weights = [pod.measurement.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]
+    weights: list[Fraction | int] = [pod.measurement.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]
     hours, amounts = split_each([gpu_hours, usd], weights)
     return RatedPod(pod, rate, gpu_hours, hours[0], hours[2], usd, *amounts)

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 
 from gpucost.domain.devices import GPUS_OF_INSTANCE, compute_share, profile_share
+from gpucost.domain.money import quantize
 from gpucost.domain.observations import DeviceObservation, NodeObservation
 
 GPU = "nvidia_com_gpu"
@@ -30,12 +32,17 @@ _CAPACITY_TYPE = (
 _CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Share:
     """Physical GPUs per requested unit, and which way it was found."""
 
     of_gpu: Fraction
     source: str
+
+    @cached_property
+    def published(self) -> Decimal:
+        """The share as it stands on lines, rounded to 1e-12."""
+        return quantize(self.of_gpu)
 
 
 @dataclass(frozen=True, slots=True)

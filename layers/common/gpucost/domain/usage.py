@@ -59,11 +59,11 @@ class PodUsage:
     measurement: Measurement
 
     @cached_property
-    def unmeasured_gpu_ms(self) -> Fraction:
+    def unmeasured_gpu_ms(self) -> Fraction | int:
         """Held while running, and nobody saw the use."""
         running = self.holding.running.length
         unseen = running - self.measurement.observed_ms
-        return self.holding.gpus * unseen if unseen > 0 else Fraction(0)
+        return self.holding.gpus * unseen if unseen > 0 else 0
 
     @cached_property
     def waste_gpu_ms(self) -> Fraction:
