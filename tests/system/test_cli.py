@@ -112,7 +112,7 @@ OK = "2026-11-19T10:00:00Z"
         ([*ATTRIBUTE, "2026-11-19T10:15:00Z"], "not on the full hour"),
         ([*ATTRIBUTE, "yesterday"], "not a UTC time like 2026-11-19T10:00:00Z"),
         ([*ATTRIBUTE, "2026-11-19T10:00:00"], "not a UTC time"),
-        ([*ATTRIBUTE, format_instant(NOW)], "not over yet"),
+        ([*ATTRIBUTE, format_instant(NOW + timedelta(hours=1))], "not over yet"),
         ([*ATTRIBUTE, "2099-01-01T00:00:00Z"], "not over yet"),
         ([*ATTRIBUTE, "9999-12-31T23:00:00Z"], "outside the years"),
         (["report", "--api", "foo"], "not an address"),

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -32,6 +32,20 @@ class Demo:
     printed: str
     environment: dict[str, str]
     process: subprocess.Popen[str]
+
+    @property
+    def end(self) -> datetime:
+        """The end of the three days, as printed: the clock may have passed another hour since."""
+        (text,) = re.findall(r"^\S+ to (\S+),", self.printed, re.MULTILINE)
+        return datetime.fromisoformat(text)
+
+    @property
+    def hours(self) -> list[datetime]:
+        return [self.end - timedelta(hours=72 - i) for i in range(72)]
+
+    @property
+    def period(self) -> str:
+        return f"start={self.hours[0]:%Y-%m-%dT%H:00:00Z}&end={self.end:%Y-%m-%dT%H:00:00Z}"
 
     def ask(self, path: str) -> Any:
         answer = requests.get(self.url + path, timeout=30)
@@ -67,50 +81,39 @@ def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subp
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
 
 
-def period() -> tuple[datetime, datetime]:
-    end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    return end - timedelta(days=3), end
-
-
-def expected() -> dict[str, tuple[Fraction, Fraction]]:
+def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
     """(allocated, effective) USD by business unit, from the scenario alone."""
-    start, end = period()
-    hours = [start + timedelta(hours=i) for i in range(72)]
     units: dict[str, tuple[Fraction, Fraction]] = {}
-    for namespace, (held, used) in truth.by_namespace(demo.scenario(end), hours, demo.GPU_HOURLY_USD).items():
+    for namespace, (held, used) in truth.by_namespace(
+        demo.scenario(running.end), running.hours, demo.GPU_HOURLY_USD
+    ).items():
         before = units.get(UNITS.get(namespace, namespace), (Fraction(0), Fraction(0)))
         units[UNITS.get(namespace, namespace)] = (before[0] + held, before[1] + used)
     return units
 
 
-def times() -> str:
-    start, end = period()
-    return f"start={start:%Y-%m-%dT%H:00:00Z}&end={end:%Y-%m-%dT%H:00:00Z}"
-
-
 def test_the_ledger_says_what_the_scenario_says(running: Demo) -> None:
-    answer = running.ask(f"/v1/business-units?{times()}")
+    answer = running.ask(f"/v1/business-units?{running.period}")
     rows = {row["business_unit"]: row for row in answer["rows"]}
-    assert rows.keys() == expected().keys()
-    for unit, (held, used) in expected().items():
+    assert rows.keys() == expected(running).keys()
+    for unit, (held, used) in expected(running).items():
         assert float(rows[unit]["allocated_usd"]) == pytest.approx(float(held), rel=1e-9), unit
         assert float(rows[unit]["effective_usd"]) == pytest.approx(float(used), rel=1e-9), unit
     assert answer["coverage"]["hours_complete"] == answer["coverage"]["hours_expected"] == 72
 
 
 def test_the_identity_holds_to_the_last_digit(running: Demo) -> None:
-    start, end = period()
-    totals = running.ask(f"/v1/costs?{times()}&granularity=hour&group_by=business_unit")["totals"]
+    totals = running.ask(f"/v1/costs?{running.period}&granularity=hour&group_by=business_unit")["totals"]
     parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
     assert sum(totals[f"{part}_usd"] for part in parts) == totals["node_cost_usd"]
-    hours = [start + timedelta(hours=i) for i in range(72)]
-    capacity = sum((truth.capacity(demo.scenario(end), hour) for hour in hours), Fraction(0))
+    scenario = demo.scenario(running.end)
+    capacity = sum((truth.capacity(scenario, hour) for hour in running.hours), Fraction(0))
     assert float(totals["node_cost_usd"]) == pytest.approx(float(capacity * Fraction(demo.GPU_HOURLY_USD)), rel=1e-9)
     assert totals["residual_usd"] == 0
 
 
 def test_what_is_printed_is_what_the_api_answers(running: Demo) -> None:
-    for unit, (held, used) in expected().items():
+    for unit, (held, used) in expected(running).items():
         (row,) = [line for line in running.printed.splitlines() if line.split()[:1] == [unit]]
         assert f"${float(held):,.2f}" in row
         assert f"${float(held - used):,.2f}" in row
@@ -123,10 +126,10 @@ def test_alerts_are_those_that_the_scenario_calls_for(running: Demo) -> None:
 
     The schedule runs for the last 24 hours; the first of them looks at the two before it, from the ledger.
     """
-    _, end = period()
+    end = running.end
     scenario = demo.scenario(end)
     fired = resolved = 0
-    for unit in expected():
+    for unit in expected(running):
         limit = 30 if unit == "assistant" else 3
         run, firing = 0, False
         for hour in (end - timedelta(hours=26 - i) for i in range(26)):
