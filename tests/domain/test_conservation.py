@@ -125,7 +125,7 @@ def without_residual(capacity: Capacity) -> Decimal:
     return sum(parts, ZERO)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(observations(), rules, prices)
 def test_every_dollar_is_somewhere(observation: Observation, metering: MeteringRules, rate: Rate) -> None:
     found = record(observation, metering, rate)

@@ -1,6 +1,6 @@
 """Metering through a real Prometheus, each case with GPU-hours computed by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from gpucost.adapters.prometheus import metrics_reader
+from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.domain.model import Capacity, HourRecord, Line
 from gpucost.errors import MetricsAnswerError
 from gpucost.services.attribute import attribute_hours
@@ -544,3 +545,34 @@ def test_a_profile_that_no_table_knows_is_charged_by_its_compute_slices_and_says
     assert hours(record)["p"] == pytest.approx(2 / 7, rel=1e-9)
     assert line(record, "p").gpu_share_source == "mig-compute-slices"
     assert any("estimated" in note for note in record.notes)
+
+
+def test_a_sharer_seen_for_half_an_hour_is_never_credited_with_more_than_it_held_then(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 4}, labels={"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_count": "1"})
+    timeline.pod("greedy")
+    timeline.device(1.0, -65, 30, exported_pod="greedy", exported_namespace="team")
+    (record,) = attribute(timeline)
+    found = line(record, "greedy")
+    assert float(found.effective_gpu_hours or 0) == pytest.approx(0.125, abs=0.01)
+    assert float(found.unmeasured_gpu_hours) == pytest.approx(0.125, abs=0.01)
+
+
+def test_a_plain_hour_takes_seven_queries_whatever_its_size(
+    attribute: Attribute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = PrometheusClient._ask
+
+    def count(client: PrometheusClient, path: str, form: Mapping[str, str]) -> object:
+        asked.append(path)
+        return ask(client, path, form)
+
+    monkeypatch.setattr(PrometheusClient, "_ask", count)
+    timeline = fleet()
+    timeline.up(job="dcgm-exporter", instance="n1:9400")
+    for i in range(4):
+        timeline.pod(f"p{i}")
+    attribute(timeline)
+    assert len(asked) <= 7, "pods that were simply there are looked at one by one"

@@ -94,10 +94,12 @@ class Ladder:
         if len(uses) == devices == 1 and rung == "pod":  # nearly all pods
             (use,), (time,) = uses, seen
             return Measurement(rung, use.mean, time, min(use.mean * time * holding.gpus, holding.gpu_ms))
-        most = holding.gpu_ms / devices
-        gpus = [self._part_of_device(holding, use.key) if rung == "shared" else holding.gpus / devices for use in uses]
+        each = holding.gpus / devices
+        gpus = [self._part_of_device(holding, use.key) if rung == "shared" else each for use in uses]
         used = [use.mean * time for use, time in zip(uses, seen, strict=True)]
-        effective = sum(min(time * part, most) for time, part in zip(used, gpus, strict=True))
+        # Never more than was allocated in the time in which it was seen: a sharer may use what others leave idle.
+        most = [time * each for time in seen]
+        effective = sum(min(time * part, limit) for time, part, limit in zip(used, gpus, most, strict=True))
         observed = sum(seen)
         return Measurement(
             rung,
