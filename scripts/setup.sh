@@ -43,7 +43,9 @@ is_made_from() { # is_made_from STAMP FILE...: whether what the stamp marks was 
   [ "$(cat "$stamp" 2>/dev/null)" = "$(sum_of "$@")" ]
 }
 
-venv() { # venv FOLDER LOCK [COMMAND...]: the packages of a lock, then a command of their uv; never call it in a condition
+# venv FOLDER LOCK [COMMAND...]: the packages of a lock, then a command of their uv. Never call it in a condition:
+# bash would not stop at what fails in it, and the stamp would vouch for half an installation.
+venv() {
   local folder=$1 lock=$2 python uv; shift 2
   local stamp=$folder/.made-from
   if [ -x "$folder/bin/python" ] && is_made_from "$stamp" "$lock" pyproject.toml .python-version; then return; fi

@@ -29,7 +29,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     source = REPOSITORY / "template.yaml"
     if here != LAMBDA_PYTHON:
-        copy = REPOSITORY / f".template-{here}.yaml"
+        copy = folder / "template.yaml"
         copy.write_text(source.read_text().replace(f"python{LAMBDA_PYTHON}", f"python{here}"))
         source = copy
     sam = REPOSITORY / ".tools" / "sam" / "bin" / "sam"
@@ -40,14 +40,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SAM_CLI_TELEMETRY": "0",
     }
-    try:
-        done = subprocess.run(
-            [sam, "build", "--no-cached", "--template", source, "--build-dir", folder / "build"],
-            cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    finally:
-        if source.name != "template.yaml":
-            source.unlink()
+    done = subprocess.run(
+        [sam, "build", "--no-cached", "--template", source, "--base-dir", REPOSITORY, "--build-dir", folder / "build"],
+        cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return folder / "build"
 

@@ -99,6 +99,8 @@ def test_the_schedule_passes_its_own_time_and_fails_into_the_dead_letters(templa
     ((_, schedule),) = of_type(template, "AWS::Scheduler::Schedule")
     given = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T11:05:00Z")
     assert read_message(ScheduledTick, given) == ScheduledTick.model_validate(EVENTS["schedule"])
+    assert (schedule["ScheduleExpression"], schedule["ScheduleExpressionTimezone"]) == ("cron(5 * * * ? *)", "UTC")
+    assert schedule["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
     role = template["Resources"][schedule["Target"]["RoleArn"]["Fn::GetAtt"][0]]
     granted = {one for policy in role["Properties"]["Policies"] for s in policy["PolicyDocument"]["Statement"]
@@ -111,6 +113,17 @@ def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> No
     assert configured == {"DispatchFunction", "AlertFunction"}
     for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig"):
         assert body["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+
+
+def test_news_that_cannot_be_delivered_reach_the_dead_letters(template: Template) -> None:
+    news = [body for _, body in of_type(template, "AWS::SNS::Subscription") if body["Protocol"] == "lambda"]
+    assert [one["RedrivePolicy"]["deadLetterTargetArn"] for one in news] == [{"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}]
+    # Without this SNS drops them: the redrive policy alone grants nothing.
+    policy = template["Resources"]["DeadLetterPolicy"]["Properties"]
+    assert policy["Queues"] == [{"Ref": "DeadLetterQueue"}]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert (statement["Principal"], statement["Action"]) == ({"Service": "sns.amazonaws.com"}, "sqs:SendMessage")
+    assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": news[0]["TopicArn"]}}
 
 
 def test_the_ledger_is_kept_whatever_happens_to_the_stack(template: Template) -> None:
@@ -140,7 +153,10 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
     assert actions(template, "AlertFunctionRole") == read | {
         "dynamodb:PutItem", "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue",
     }  # fmt: skip
-    assert {"aps:QueryMetrics", "sts:AssumeRole"} <= actions(template, "AttributeFunctionRole")
+    assert actions(template, "AttributeFunctionRole") == read | {
+        "dynamodb:BatchWriteItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "sns:Publish", "sqs:SendMessage",
+        "secretsmanager:GetSecretValue", "aps:QueryMetrics", "sts:AssumeRole",
+    }  # fmt: skip
 
 
 def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -> None:
@@ -152,6 +168,10 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
         else:
             assert route["AuthorizationType"] == {"Fn::If": ["WithJwt", "JWT", "AWS_IAM"]}
             assert route["AuthorizerId"]["Fn::If"][:2] == ["WithJwt", {"Ref": "JwtAuthorizer"}]
+        assert route["Target"] == {"Fn::Sub": "integrations/${HttpIntegration}"}
+    integration = template["Resources"]["HttpIntegration"]["Properties"]
+    assert integration["IntegrationUri"] == {"Fn::GetAtt": ["ApiFunction", "Arn"]}
+    assert template["Resources"]["HttpPermission"]["Properties"]["FunctionName"] == {"Ref": "ApiFunction"}
     documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
     asked = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
     assert asked | {"GET /openapi.json"} == routes.keys()
@@ -169,12 +189,18 @@ def test_alarms_reach_operations_and_are_silent_without_data(template: Template)
     assert policy["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
 
 
-def test_functions_are_told_only_what_they_read(template: Template) -> None:
-    read = {f"GPUCOST_{name.upper()}" for name in bootstrap.Environment.model_fields}
+def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:
+    needed = {
+        "DispatchFunction": {"table", "hours_queue_url", "events_topic_arn"},
+        "AttributeFunction": {"table", "dead_letter_queue_url", "events_topic_arn"},
+        "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
+        "ApiFunction": {"table"},
+    }
     for name, function in of_type(template, "AWS::Lambda::Function"):
-        given = {key for key in function["Environment"]["Variables"] if key.startswith("GPUCOST_")}
-        assert given <= read, name
-        assert "GPUCOST_TABLE" in given
+        given = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
+                 if key.startswith("GPUCOST_")}  # fmt: skip
+        assert given == needed[name]
+        assert given <= set(bootstrap.Environment.model_fields)
 
 
 def test_every_parameter_is_described() -> None:
@@ -207,5 +233,16 @@ def test_recorded_news_are_read(name: str) -> None:
         assert read_alert_input(record["Sns"]["Message"]).kind == name
 
 
-def test_there_is_one_recorded_event_per_trigger() -> None:
+def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
+    """Each names the resource it comes from, as real ones do, so that none outlives its trigger or misses one."""
+    queues = {source["EventSourceArn"]["Fn::GetAtt"][0] for _, source in
+              of_type(template, "AWS::Lambda::EventSourceMapping")}  # fmt: skip
+    topics = {body["TopicArn"]["Ref"] for _, body in of_type(template, "AWS::SNS::Subscription")
+              if body["Protocol"] == "lambda"}  # fmt: skip
+    recorded = [record for event in EVENTS.values() for record in event.get("Records", [])]
+    arns = [record["eventSourceARN"] for record in recorded if "eventSourceARN" in record]
+    assert sorted(arn.split("-")[-2] for arn in arns) == sorted(queues)
+    assert {record["Sns"]["TopicArn"].split("-")[-2] for record in recorded if "Sns" in record} == topics
+    routes = {body["RouteKey"] for _, body in of_type(template, "AWS::ApiGatewayV2::Route")}
+    assert {event["routeKey"] for event in EVENTS.values() if "routeKey" in event} <= routes
     assert set(EVENTS) == {"schedule", "hours", "backfill", "hour-closed", "tick", "api-costs"}
