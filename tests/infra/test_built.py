@@ -16,7 +16,7 @@ from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import format_instant
 from local.aws import Deployed, create_stack, credentials, local_client, running_aws
 from local.demo import settings_text
-from local.functions import LocalFunction
+from local.functions import WORKER, LocalFunction
 from local.template import REPOSITORY
 from tests.system.timeline import HOUR, Timeline
 
@@ -28,6 +28,13 @@ def event(name: str) -> Any:
     return json.loads((REPOSITORY / "events" / f"{name}.json").read_text())
 
 
+def artefacts(built: Path, name: str) -> tuple[str, list[Path]]:
+    """A built function's handler, and all that is on its path."""
+    properties = yaml_parse((built / "template.yaml").read_text())["Resources"][name]["Properties"]
+    folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in LAYERS)]
+    return properties.get("Handler", "app.handler"), folders
+
+
 @pytest.fixture(scope="module")
 def aws() -> Iterator[tuple[str, Deployed]]:
     with running_aws() as endpoint:
@@ -37,14 +44,12 @@ def aws() -> Iterator[tuple[str, Deployed]]:
 @pytest.fixture(scope="module")
 def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
     endpoint, deployed = aws
-    template = yaml_parse((built / "template.yaml").read_text())
     with ExitStack() as running:
         functions = {}
         for name, environment in deployed.environments.items():
-            properties = template["Resources"][name]["Properties"]
-            folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in LAYERS)]
+            handler, folders = artefacts(built, name)
             functions[name] = LocalFunction(
-                name, properties.get("Handler", "app.handler"), folders, {**environment, **credentials(endpoint)},
+                name, handler, folders, {**environment, **credentials(endpoint)},
                 interpreter=sys.executable, isolated=True,
             )  # fmt: skip
             running.callback(functions[name].stop)
@@ -58,8 +63,23 @@ def push(aws: tuple[str, Deployed], text: str) -> None:
     store.push(text, author="test", now=datetime.now(UTC))
 
 
-def test_before_the_first_push_nothing_is_done(run: Any) -> None:
+def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, Any]]:
+    """What dispatch counts, in the embedded format that CloudWatch reads from the log."""
+    endpoint, deployed = aws
+    handler, folders = artefacts(built, "DispatchFunction")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", WORKER, handler, *folders], input=json.dumps(event("schedule")) + "\n",
+        env={**deployed.environments["DispatchFunction"], **credentials(endpoint)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "hours_sent" in done.stdout.splitlines()[-1], done.stderr
+    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    return [line for line in lines if "_aws" in line]
+
+
+def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
+    assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"
     assert run("AlertFunction", event("tick")) is None
     answer = run("ApiFunction", event("api-costs"))
     assert answer["statusCode"] == 503
@@ -109,6 +129,19 @@ def test_a_message_that_fits_nothing_is_put_aside_with_the_reason(run: Any, aws:
     assert '"hours":99' in letter["Body"]
 
 
+def test_the_overdue_alarm_watches_what_dispatch_counts(
+    built: Path, aws: tuple[str, Deployed], template: dict[str, Any]
+) -> None:
+    push(aws, settings_text("http://127.0.0.1:1"))
+    (line,) = metrics_of_a_tick(built, aws)
+    alarm = template["Resources"]["HoursOverdueAlarm"]["Properties"]
+    (declared,) = line["_aws"]["CloudWatchMetrics"]
+    assert declared["Namespace"] == alarm["Namespace"]
+    assert alarm["MetricName"] in {metric["Name"] for metric in declared["Metrics"]}
+    assert declared["Dimensions"] == [[one["Name"] for one in alarm["Dimensions"]]]
+    assert {one["Name"]: one["Value"] for one in alarm["Dimensions"]}.items() <= line.items()
+
+
 def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lambda: Path, built: Path) -> None:
     files = [path for path in built_for_lambda.rglob("*") if path.is_file()]
     core = sum(path.stat().st_size for path in files)
@@ -124,10 +157,8 @@ def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lam
 
 
 def test_scheduled_functions_do_not_import_what_only_the_api_needs(built: Path) -> None:
-    template = yaml_parse((built / "template.yaml").read_text())
     for name in ("DispatchFunction", "AttributeFunction", "AlertFunction"):
-        code = built / template["Resources"][name]["Properties"]["CodeUri"]
-        folders = [code, *(built / layer / "python" for layer in LAYERS)]
+        _, folders = artefacts(built, name)
         script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
         done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
         assert "aws_lambda_powertools.event_handler" not in done.stdout.split(), name
