@@ -1,35 +1,55 @@
-"""Spans, scrape intervals and gaps."""
+from gpucost.domain.intervals import Interval, Scrapes, gaps, overlap_length, union
 
-import pytest
-
-from gpucost.domain.intervals import Interval, gaps, scrape_interval, span
-
-HOUR = Interval(0, 3600)
+SECOND = 1000
 
 
-def test_the_interval_is_read_off_whatever_is_missing() -> None:
-    assert scrape_interval([[0, 60, 120, 600, 660]]) == 60
-    assert scrape_interval([[0, 59, 121, 180], [30, 90, 151]]) in {59, 60, 61, 62}
-    assert scrape_interval([[7], []]) is None
+def every(step: int, first: int, last: int) -> tuple[int, ...]:
+    return tuple(range(first * SECOND, last * SECOND, step * SECOND))
 
 
-def test_a_span_reaches_one_interval_past_the_last_sample() -> None:
-    assert span([600, 660, 1200], 60) == Interval(600, 1260)
-    assert span([], 60).length == 0
+def test_the_interval_is_read_off_whatever_gaps_and_jitter_there_are() -> None:
+    assert Scrapes((0, 60, 120, 600, 660)).typical == 60
+    assert Scrapes((0, 59, 121, 180, 241)).typical in {59, 60, 61, 62}
+    assert Scrapes((7,)).typical == 0
+    assert not Scrapes((7,)).is_told
 
 
-@pytest.mark.parametrize(
-    ("times", "found"),
-    [
-        (range(0, 3600, 60), []),
-        (range(5, 3600, 60), []),
-        (range(-300, 4000, 60), []),
-        ([*range(0, 1200, 60), *range(1800, 3600, 60)], [Interval(1200, 1800)]),
-        (range(600, 3600, 60), [Interval(0, 600)]),
-        (range(0, 3000, 60), [Interval(3000, 3600)]),
-        ([], [HOUR]),
-        (range(7200, 9000, 60), [HOUR]),
-    ],
-)
-def test_gaps(times: range | list[int], found: list[Interval]) -> None:
-    assert gaps(list(times), 60, HOUR, 30) == found
+def test_an_interval_changed_midway_is_followed_at_once() -> None:
+    scrapes = Scrapes(every(30, 0, 1800) + every(60, 1800, 3600))
+    assert {scrapes.interval_at(at * SECOND) for at in range(0, 1700, 7)} == {30 * SECOND}
+    assert {scrapes.interval_at(at * SECOND) for at in range(1860, 3600, 7)} == {60 * SECOND}
+    assert not scrapes.is_even
+    assert scrapes.coverage(Interval(0, 3_600_000)) == [Interval(0, 3_600_000)]
+
+
+def test_one_lost_scrape_is_no_gap_and_two_are() -> None:
+    window = Interval(0, 3_600_000)
+    once = tuple(at for at in every(60, 0, 3600) if at != 600_000)
+    twice = tuple(at for at in once if at != 660_000)
+    assert Scrapes(once).coverage(window) == [window]
+    assert gaps(Scrapes(twice).coverage(window), window) == [Interval(600_000, 720_000)]
+    assert Scrapes(twice).gap_after(540_000) == Interval(600_000, 720_000)
+    assert Scrapes(once).gap_after(540_000) is None
+
+
+def test_coverage_begins_with_the_last_scrape_before_the_window() -> None:
+    window = Interval(100_000, 200_000)
+    assert Scrapes((0, 60_000, 120_000, 180_000)).coverage(window) == [window]
+    assert Scrapes((150_000,)).coverage(window, 30_000) == [Interval(150_000, 180_000)]
+    assert Scrapes(()).coverage(window, 30_000) == []
+
+
+def test_unions_and_gaps_are_each_others_rest() -> None:
+    window = Interval(0, 100)
+    pieces = union([Interval(50, 60), Interval(10, 20), Interval(15, 30), Interval(30, 40), Interval(70, 70)])
+    assert pieces == [Interval(10, 40), Interval(50, 60)]
+    assert gaps(pieces, window) == [Interval(0, 10), Interval(40, 50), Interval(60, 100)]
+    assert gaps(pieces, window, shortest=10) == [Interval(60, 100)]
+    assert overlap_length(pieces, Interval(35, 55)) == 10
+
+
+def test_neighbours_of_a_moment() -> None:
+    scrapes = Scrapes((10, 20, 30))
+    assert (scrapes.last_before(20), scrapes.next_after(20)) == (10, 30)
+    assert (scrapes.last_before(10), scrapes.next_after(30)) == (None, None)
+    assert scrapes.within(Interval(10, 30)) == (10, 20)

@@ -10,7 +10,6 @@ import pytest
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.domain.model import Capacity, HourRecord, Line
-from gpucost.errors import MetricsAnswerError
 from gpucost.services.attribute import attribute_hours
 from gpucost.settings import parse_settings
 from tests.system.timeline import HOUR, Timeline
@@ -458,14 +457,16 @@ def test_odd_names_are_data_not_code(attribute: Attribute) -> None:
     assert hours(record)["p"] == pytest.approx(10 / 60, abs=1 / 60)
 
 
-def test_a_request_that_is_no_number_is_an_error_that_names_the_cluster_and_the_pod(attribute: Attribute) -> None:
+@pytest.mark.parametrize("odd", ["NaN", "-1", "1.5", "+Inf"])
+def test_a_request_that_is_no_number_of_units_costs_its_own_line_only(attribute: Attribute, odd: str) -> None:
     timeline = fleet()
     timeline.pod("p")
     own = {"namespace": "team", "pod": "q", "uid": "uid-q", "job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
     request = {"container": "main", "node": "n1", "resource": "nvidia_com_gpu", "unit": "integer"}
-    timeline.add("kube_pod_container_resource_requests", value="NaN", **own, **request)
-    with pytest.raises(MetricsAnswerError, match=r"cluster test: .* the GPU request of pod team/q is NaN"):
-        attribute(timeline)
+    timeline.add("kube_pod_container_resource_requests", value=odd, **own, **request)
+    (record,) = attribute(timeline)
+    assert hours(record) == {"p": 1.0}
+    assert any("container main of pod team/q requests" in note for note in record.notes)
 
 
 def test_gpus_that_the_exporter_leaves_out_do_not_make_the_others_dearer_or_cheaper(attribute: Attribute) -> None:

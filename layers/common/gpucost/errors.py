@@ -11,6 +11,7 @@ GpuCostError
 └── SourceError              a source of data did not answer as it should                   (exit 1, HTTP 502)
     ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
     └── MetricsAnswerError         an answer that cannot be used: refused query, not JSON, truncated, warnings
+        └── MetricsTooLargeError   asking for less at a time may help
 """
 
 
@@ -61,3 +62,7 @@ class MetricsUnavailableError(SourceError):
 
 class MetricsAnswerError(SourceError):
     """Prometheus answered with something that must not be used."""
+
+
+class MetricsTooLargeError(MetricsAnswerError):
+    """Prometheus refuses to answer so much at once (AMP: 50 MB, or too many samples)."""

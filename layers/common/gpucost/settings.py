@@ -112,11 +112,6 @@ class UtilizationSettings(_Section):
             raise ValueError("names a rung twice")
         return ladder
 
-    @property
-    def full_scale(self) -> Decimal:
-        """The signal's value that means fully used."""
-        return self.scale if self.scale is not None else SIGNALS[self.signal].scale
-
 
 class CoverageSettings(_Section):
     """Least share of scrapes that must have been seen for an hour to count as complete."""

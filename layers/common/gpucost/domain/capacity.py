@@ -1,85 +1,138 @@
 """Where a GPU node's time went: held, unallocated, stranded, unobserved; nothing is clamped in silence (design §1)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 from gpucost.domain.intervals import Interval
-from gpucost.domain.observations import NodeObservation
+from gpucost.domain.nodes import NodeLife, physical_gpus
 from gpucost.domain.shares import GpuNode
 from gpucost.domain.usage import Holding, NodeUsage
 
-
-@dataclass(frozen=True, slots=True)
-class NodeTime:
-    """When a node was there and when it advertised its GPUs, clipped to the hour."""
-
-    present: Interval
-    advertised: Interval
+ZERO = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Physical GPUs that a node puts on offer: in all, and those of them that are healthy."""
+    """Physical GPUs that a node puts on offer for a time: in all, and those of them that are healthy."""
 
+    time: Interval
     advertised: Fraction
     healthy: Fraction
 
 
-def offer(node: GpuNode, seen: NodeObservation, slices_per_gpu: int | None, *, capacity_is_kept: bool) -> Offer:
-    """What a node advertises; its physical GPUs where the metrics keep no capacity of any node."""
+@dataclass(slots=True)
+class _Parts:
+    """Physical-GPU milliseconds by what became of them."""
+
+    unallocated: Fraction = ZERO
+    not_ready: Fraction = ZERO
+    geometry: Fraction = ZERO
+    unhealthy: Fraction = ZERO
+    unobserved: Fraction = ZERO
+    excess: Fraction = ZERO
+
+
+def offers(life: NodeLife, slices_per_gpu: int | None, *, capacity_is_kept: bool) -> list[Offer]:
+    """What a node advertised, and when; its physical GPUs where the metrics keep no capacity of any node."""
     if not capacity_is_kept:
-        return Offer(Fraction(node.physical or 0), Fraction(node.physical or 0))
-    advertised = _gpus(node, seen.capacity, slices_per_gpu)
-    return Offer(advertised, _gpus(node, {**seen.capacity, **seen.allocatable}, slices_per_gpu))
+        physical = physical_gpus(life.node, slices_per_gpu)
+        return [Offer(life.present, physical, physical)]
+    return [
+        Offer(
+            time,
+            node.advertised(node.capacity, slices_per_gpu),
+            node.advertised(node.allocatable, slices_per_gpu),
+        )
+        for time, node in life.states
+    ]
 
 
 def account(
-    node: GpuNode,
-    provider_id: str,
-    time: NodeTime,
-    on_offer: Offer,
+    life: NodeLife,
+    on_offer: Sequence[Offer],
     holdings: Sequence[Holding],
     blind: Sequence[Interval],
+    slices_per_gpu: int | None,
 ) -> NodeUsage:
     """Split a node's physical-GPU time by what became of it.
 
     Args:
-        node: the node's facts.
-        provider_id: the instance behind its name.
-        time: its life in the hour.
-        on_offer: GPUs advertised.
-        holdings: what pods held on it.
+        life: the node's facts and its time in the hour.
+        on_offer: GPUs advertised, by time.
+        holdings: what pods held on it, within its life.
         blind: times in which nobody saw who held what.
+        slices_per_gpu: the settings' word for nodes that say nothing.
     """
-    physical = Fraction(node.physical) if node.physical is not None else on_offer.advertised
-    total = physical * time.present.length
-    advertised = min(on_offer.advertised * time.advertised.length, total)
-    held = sum((holding.gpu_ms for holding in holdings), Fraction(0))
-    free = max(Fraction(0), advertised - held)
-    dark = min(free, sum((_free_in(gap, on_offer, time, holdings) for gap in blind), Fraction(0)))
-    unhealthy = min(free - dark, max(Fraction(0), on_offer.advertised - on_offer.healthy) * time.advertised.length)
-    unallocated = free - dark - unhealthy
-    stranded = max(Fraction(0), total - max(advertised, held)) + unhealthy
+    physical = _physical(life, on_offer, slices_per_gpu)
+    parts = _Parts()
+    for piece in pieces(life.present, [offer.time for offer in on_offer], blind, [one.held for one in holdings]):
+        held = sum((one.gpus for one in holdings if one.held.holds(piece.start)), ZERO)
+        offer = next((offer for offer in on_offer if offer.time.holds(piece.start)), None)
+        is_blind = any(gap.holds(piece.start) for gap in blind)
+        _split(parts, piece.length, physical, held, offer, is_blind=is_blind)
     return NodeUsage(
-        node=node,
-        provider_id=provider_id,
-        present=time.present,
-        total_gpu_ms=total,
-        unallocated_gpu_ms=unallocated,
-        stranded_gpu_ms=stranded,
-        unobserved_gpu_ms=dark,
-        excess_gpu_ms=held + unallocated + stranded + dark - total,
+        node=life.node,
+        present=life.present,
+        total_gpu_ms=physical * life.present.length,
+        unallocated_gpu_ms=parts.unallocated,
+        not_ready_gpu_ms=parts.not_ready,
+        geometry_gpu_ms=parts.geometry,
+        unhealthy_gpu_ms=parts.unhealthy,
+        unobserved_gpu_ms=parts.unobserved,
+        excess_gpu_ms=parts.excess,
     )
 
 
-def _gpus(node: GpuNode, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
-    """Physical GPUs in advertised units."""
-    shares = ((node.share(resource, slices_per_gpu), count) for resource, count in units.items())
-    return sum((Fraction(count) * share.of_gpu for share, count in shares if share is not None), Fraction(0))
+def pieces(whole: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
+    """A time, cut wherever any of some intervals starts or ends: within a piece nothing changes."""
+    if not whole.length:
+        return []
+    edges = {whole.start, whole.end}
+    for intervals in cuts:
+        for one in intervals:
+            edges.update(edge for edge in (one.start, one.end) if whole.start < edge < whole.end)
+    return [Interval(start, end) for start, end in pairwise(sorted(edges))]
 
 
-def _free_in(gap: Interval, on_offer: Offer, time: NodeTime, holdings: Sequence[Holding]) -> Fraction:
-    held = sum((holding.gpus * holding.held.overlap(gap).length for holding in holdings), Fraction(0))
-    return max(Fraction(0), on_offer.advertised * time.advertised.overlap(gap).length - held)
+def _split(
+    parts: _Parts, length: int, physical: Fraction, held: Fraction, offer: Offer | None, *, is_blind: bool
+) -> None:
+    """Say what became of a node's GPUs over a piece of time in which nothing changed."""
+    if held > physical:
+        parts.excess += (held - physical) * length
+        return
+    rest = physical - held
+    if offer is None or not offer.advertised:
+        if is_blind:
+            parts.unobserved += rest * length
+        else:
+            parts.not_ready += rest * length
+        return
+    free = min(max(ZERO, min(offer.advertised, physical) - held), rest)
+    parts.geometry += (rest - free) * length
+    if is_blind:
+        parts.unobserved += free * length
+        return
+    unhealthy = min(free, max(ZERO, offer.advertised - offer.healthy))
+    parts.unhealthy += unhealthy * length
+    parts.unallocated += (free - unhealthy) * length
+
+
+def _physical(life: NodeLife, on_offer: Sequence[Offer], slices_per_gpu: int | None) -> Fraction:
+    """Physical GPUs; the most that it ever advertised where nothing else tells."""
+    if life.node.physical is not None:
+        return Fraction(life.node.physical)
+    known = physical_gpus(life.node, slices_per_gpu)
+    return max([known, *(offer.advertised for offer in on_offer)])
+
+
+def overcommitted(node: GpuNode, holdings: Sequence[Holding]) -> bool:
+    """Whether pods hold more than a node can have at one moment, by units or by physical GPUs."""
+    if node.physical is not None and sum((one.gpus for one in holdings), ZERO) > node.physical:
+        return True
+    units: dict[str, int] = {}
+    for one in holdings:
+        units[one.resource] = units.get(one.resource, 0) + one.units
+    return any(units[name] > node.capacity[name] for name in units if name in node.capacity)

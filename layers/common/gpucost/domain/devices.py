@@ -1,7 +1,7 @@
-"""What GPU hardware there is: MIG profiles and their shares, instance types and their GPUs.
+"""What hardware there is: MIG profiles and their shares, instance types with their GPUs and Neuron devices.
 
 Sources: NVIDIA's MIG user guide and mig-parted's `config-default.yaml` (profiles and how many fit), AWS's accelerated
-computing instance tables.
+computing instance tables and the Neuron architecture pages (devices, cores per device).
 """
 
 import re
@@ -60,7 +60,7 @@ def profile_share(profile: str, model: str) -> Fraction | None:
     Returns:
         None where the profile is not one of the model's, or where the model is unknown and models differ.
     """
-    base = re.sub(r"[+.](?:me|gfx)(?:\.all)?$|-me$", "", profile.lower())
+    base = re.sub(r"(?:[+.-](?:me|gfx|all))+$", "", profile.lower())
     name = model.lower()
     gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
     if gpu is not None:
@@ -110,3 +110,17 @@ GPUS_OF_INSTANCE: dict[str, int] = {
     for size, gpus in sizes.items()
 }
 """Physical GPUs per EC2 instance type."""
+
+NEURON_OF_INSTANCE: dict[str, tuple[int, int]] = {
+    f"{family}.{size}": (devices, cores)
+    for family, cores, sizes in (
+        ("inf1", 4, {"xlarge": 1, "2xlarge": 1, "6xlarge": 4, "24xlarge": 16}),
+        ("inf2", 2, {"xlarge": 1, "8xlarge": 1, "24xlarge": 6, "48xlarge": 12}),
+        ("trn1", 2, {"2xlarge": 1, "32xlarge": 16}),
+        ("trn1n", 2, {"32xlarge": 16}),
+        ("trn2", 8, {"3xlarge": 1, "48xlarge": 16}),
+        ("trn2u", 8, {"48xlarge": 16}),
+    )
+    for size, devices in sizes.items()
+}
+"""Neuron devices, and NeuronCores per device, per EC2 instance type."""

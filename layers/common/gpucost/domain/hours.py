@@ -64,3 +64,8 @@ def hours_between(start: datetime, end: datetime) -> list[datetime]:
     """Every hour start in `[start, end)`."""
     count = max(0, -((start - end) // HOUR))
     return [start + HOUR * i for i in range(count)]
+
+
+def format_ms(milliseconds: int) -> str:
+    """Milliseconds since the epoch as `2026-11-19T10:00:00Z`."""
+    return format_instant(datetime.fromtimestamp(milliseconds / 1000, UTC))

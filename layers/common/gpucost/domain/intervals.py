@@ -1,11 +1,14 @@
-"""Time as half-open intervals of integer milliseconds, `[start, end)`."""
+"""Time as half-open intervals of integer milliseconds, `[start, end)`, and what scrape times tell of it."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
 
-EMPTY_AT = 0
+NEIGHBOURS = 3
+"""Distances on either side of a scrape that tell the interval in force there: outvotes a gap, follows a change."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,44 +27,118 @@ class Interval:
         """What both share."""
         return Interval(max(self.start, other.start), min(self.end, other.end))
 
-
-def span(times: Sequence[int], interval: int) -> Interval:
-    """The time covered by samples of something that is there once and without a break (design §3).
-
-    From the first sample to the last one plus one scrape interval: whatever ended did so before its next scrape.
-    """
-    return Interval(min(times), max(times) + interval) if times else Interval(EMPTY_AT, EMPTY_AT)
+    def holds(self, time: int) -> bool:
+        """Whether a moment lies in it."""
+        return self.start <= time < self.end
 
 
-def scrape_interval(times: Iterable[Sequence[int]]) -> int | None:
-    """The scrape interval in milliseconds, read off the scrape times of one or more instances; None below two scrapes.
+@dataclass(frozen=True)
+class Scrapes:
+    """When one process was scraped with success: sorted milliseconds."""
 
-    The median of the distances: gaps lengthen some of them and jitter changes all, but neither moves the middle.
-    """
-    distances = [after - before for run in times for before, after in pairwise(run) if after > before]
-    return median_low(distances) if distances else None
+    times: tuple[int, ...]
+
+    @cached_property
+    def _intervals(self) -> Sequence[int]:
+        distances = [after - before for before, after in pairwise(self.times)]
+        if not distances:
+            return ()
+        if 2 * max(distances) < 3 * min(distances):
+            return (median_low(distances),) * len(distances)
+        return [median_low(distances[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]) for at in range(len(distances))]
+
+    @property
+    def is_told(self) -> bool:
+        """Whether there are two scrapes at least, so that an interval can be read off."""
+        return len(self.times) > 1
+
+    @cached_property
+    def typical(self) -> int:
+        """The interval in force most of the time; 0 where none can be read off."""
+        return median_low(self._intervals) if self._intervals else 0
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether one interval was in force throughout, gaps aside."""
+        return all(2 * abs(found - self.typical) <= self.typical for found in self._intervals)
+
+    def interval_at(self, time: int) -> int:
+        """The scrape interval in force at a moment, never assumed: read off the scrapes around it."""
+        if not self._intervals:
+            return 0
+        place = bisect_right(self.times, time) - 1
+        return self._intervals[min(max(place, 0), len(self._intervals) - 1)]
+
+    def within(self, window: Interval) -> tuple[int, ...]:
+        """The scrapes in a window."""
+        return self.times[bisect_left(self.times, window.start) : bisect_left(self.times, window.end)]
+
+    def next_after(self, time: int) -> int | None:
+        """The first scrape later than a moment."""
+        place = bisect_right(self.times, time)
+        return self.times[place] if place < len(self.times) else None
+
+    def last_before(self, time: int) -> int | None:
+        """The last scrape earlier than a moment."""
+        place = bisect_left(self.times, time)
+        return self.times[place - 1] if place else None
+
+    def gap_after(self, time: int) -> Interval | None:
+        """The gap that follows a scrape, or None where the next one comes in time (one lost scrape is no gap)."""
+        interval, after = self.interval_at(time), self.next_after(time)
+        if after is None or 2 * (after - time) > 5 * interval:
+            return Interval(time + interval, after if after is not None else time + interval)
+        return None
+
+    def coverage(self, window: Interval, fallback: int = 0) -> list[Interval]:
+        """The time that scrapes speak for: each until the next, or for one interval where that is lost.
+
+        Args:
+            window: what is asked about.
+            fallback: interval in milliseconds where none can be read off.
+        """
+        covered: list[Interval] = []
+        first = max(bisect_right(self.times, window.start) - 1, 0)
+        for place in range(first, len(self.times)):
+            time = self.times[place]
+            if time >= window.end:
+                break
+            interval = self._intervals[min(place, len(self._intervals) - 1)] if self._intervals else fallback
+            reach = time + interval
+            if place + 1 < len(self.times) and 2 * (self.times[place + 1] - time) <= 5 * interval:
+                reach = self.times[place + 1]
+            found = Interval(time, reach).overlap(window)
+            if not found.length:
+                continue
+            if covered and covered[-1].end >= found.start:
+                covered[-1] = Interval(covered[-1].start, max(covered[-1].end, found.end))
+            else:
+                covered.append(found)
+        return covered
 
 
-def gaps(times: Sequence[int], interval: int, window: Interval, tolerance: int) -> list[Interval]:
-    """Times in the window not covered by scrapes: each scrape covers one interval, plus a tolerance for jitter.
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """What any of them holds, sorted and disjoint."""
+    merged: list[Interval] = []
+    for interval in sorted(one for one in intervals if one.length):
+        if merged and merged[-1].end >= interval.start:
+            merged[-1] = Interval(merged[-1].start, max(merged[-1].end, interval.end))
+        else:
+            merged.append(interval)
+    return merged
 
-    Args:
-        times: sorted scrape times, of all instances together; those outside the window tell of its edges.
-        interval: the scrape interval.
-        window: where to look.
-        tolerance: how much later than an interval the next scrape may come without a gap.
-    """
+
+def gaps(covered: Sequence[Interval], window: Interval, shortest: int = 0) -> list[Interval]:
+    """What sorted disjoint intervals leave of a window, in pieces longer than `shortest` milliseconds."""
     found: list[Interval] = []
-    covered_to = window.start
-    for time in times:
-        reach = time + interval
-        if reach + tolerance <= window.start:
-            continue
-        if time > covered_to + tolerance:
-            found.append(Interval(covered_to, time).overlap(window))
-        covered_to = max(covered_to, reach)
-        if covered_to >= window.end:
-            break
-    if covered_to + tolerance < window.end:
-        found.append(Interval(covered_to, window.end))
-    return [gap for gap in found if gap.length]
+    reached = window.start
+    for interval in covered:
+        found.append(Interval(reached, interval.start).overlap(window))
+        reached = max(reached, interval.end)
+    found.append(Interval(reached, window.end).overlap(window))
+    return [gap for gap in found if gap.length > shortest]
+
+
+def overlap_length(intervals: Iterable[Interval], other: Interval) -> int:
+    """Milliseconds that disjoint intervals share with another."""
+    return sum(interval.overlap(other).length for interval in intervals)

@@ -1,8 +1,7 @@
 """What a metrics source saw of one cluster in one hour, before anything is concluded from it.
 
 Adapters fill these records from raw samples; `domain.metering` reads them. Times are integer milliseconds since the
-epoch, Prometheus' own resolution. "In the window" means `[hour - EDGE_MS, hour + 1h)`: one look past the hour's first
-edge shows whether a pod was there already.
+epoch, Prometheus' own resolution.
 """
 
 from collections.abc import Mapping
@@ -11,59 +10,48 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
+from gpucost.domain.intervals import Scrapes
+
 EDGE_MS = 300_000
-"""How far before the hour the window starts: more than any scrape interval in use (15 to 120 s)."""
+"""How far before the hour samples are counted: more than any scrape interval in use (15 to 120 s)."""
 
 Instance = str
 """One scraped process of a source (`job` and `instance` of its series)."""
 
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """When a source was scraped with success, over the look-around of the hour, by its instances."""
-
-    scrapes: Mapping[Instance, tuple[int, ...]]
-    """Sorted times of successful scrapes per instance."""
+Sightings = Mapping[Instance, tuple[int, ...]] | None
+"""Times at which something was seen, by who saw it; None for what was seen at every scrape of the hour."""
 
 
 class ContainerRequest(NamedTuple):
-    """A container's request of a GPU resource, on a node."""
+    """A container's request of a GPU resource."""
 
-    namespace: str
-    pod: str
-    uid: str
-    node: str
     container: str
-    init: bool
+    kind: str
+    """`container`, `init` (runs before the others) or `sidecar` (an init container that runs on beside them)."""
     resource: str
-    """As kube-state-metrics writes it: `nvidia_com_gpu`, `nvidia_com_mig_1g_5gb`."""
+    """As kube-state-metrics writes it: `nvidia_com_gpu`, `nvidia_com_mig_1g_5gb`, `aws_amazon_com_neuron`."""
     units: Decimal
-
-
-class Presence(NamedTuple):
-    """How often something was seen in the window, and, where that is not every scrape, exactly when.
-
-    `seen` counts samples per instance in the window. `times` are the sample times over the look-around, only for what
-    was not seen at every scrape of its instances; None otherwise.
-    """
-
-    seen: Mapping[Instance, int]
-    times: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodObservation:
-    """A pod with GPU requests that was bound to a node in the window."""
+    """A pod with GPU requests that was bound to a node around the hour."""
 
     namespace: str
     pod: str
     uid: str
     node: str
     requests: tuple[ContainerRequest, ...]
-    held: Presence
+    held: Sightings
     """Samples in which the request stood on a node and the pod was not Succeeded or Failed."""
-    running: Presence | None
-    """Samples in phase Running; None where phases are not kept (then holding is taken for running)."""
+    running: Sightings = None
+    """Samples in phase Running; like `held` where phases are not kept."""
+    scheduled_at: int | None = None
+    """`kube_pod_status_scheduled_time`, looked at only where the start fell into a gap."""
+    completed_at: int | None = None
+    """`kube_pod_completion_time` of a finished pod, looked at only where the finish fell into a gap."""
+    seen_finished: Sightings = field(default_factory=dict)
+    """Samples in which the pod was Succeeded or Failed."""
     workload_kind: str = ""
     workload: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -71,23 +59,33 @@ class PodObservation:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeState:
+    """What a node said of itself for as long as what it advertised did not change."""
+
+    seen: Sightings
+    capacity: Mapping[str, Decimal]
+    """Advertised units per GPU resource; none of 0."""
+    allocatable: Mapping[str, Decimal]
+    """Healthy units per GPU resource."""
+    labels: Mapping[str, str]
+    """As kube-state-metrics writes them: `label_node_kubernetes_io_instance_type`."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeObservation:
-    """A node, known by name and provider id."""
+    """A node, known by name and provider id: the same name with another id is another node."""
 
     name: str
     provider_id: str
-    present: Presence
+    present: Sightings
     labels: Mapping[str, str]
-    """As kube-state-metrics writes them: `label_node_kubernetes_io_instance_type`."""
-    capacity: Mapping[str, Decimal]
-    """Advertised units per GPU resource."""
-    allocatable: Mapping[str, Decimal]
-    advertised: Presence | None
-    """Samples in which GPU capacity was advertised; None where it never was."""
+    """All labels seen; the latest value of each."""
+    states: tuple[NodeState, ...]
+    """In order of time; none where the node advertised no GPUs."""
 
 
-class DeviceObservation(NamedTuple):
-    """One series of the utilization signal: a GPU or MIG device, with the pod it is labelled with, if any."""
+class DeviceSeries(NamedTuple):
+    """One series of a utilization signal: a GPU, MIG device or NeuronCore, with the pod it is labelled with, if any."""
 
     node: str
     uuid: str
@@ -97,10 +95,19 @@ class DeviceObservation(NamedTuple):
     namespace: str
     pod: str
     uid: str
-    samples: int
-    total: Decimal
-    """Sum of the samples' raw values in the hour."""
+    slot: str
+    """Which of a shared device's replicas (`vgpu`); "" where that is not told."""
     instance: Instance
+    scale: Decimal
+    """The value that means fully used."""
+    rank: int
+    """Place of its signal in the order of preference; 0 is best."""
+    samples: int = 0
+    """Samples in the hour."""
+    total: Decimal = Decimal(0)
+    """Sum of their values."""
+    values: tuple[tuple[int, Decimal], ...] | None = None
+    """The samples themselves, where sum and count do not tell enough; None where they do: seen at every scrape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +116,11 @@ class Observation:
 
     cluster: str
     hour: datetime
-    heartbeat: Heartbeat
+    allocation: Mapping[Instance, Scrapes]
+    """Scrapes of the source of requests, nodes and phases, over the look-around of the hour, by its instances."""
     pods: tuple[PodObservation, ...]
     nodes: tuple[NodeObservation, ...]
-    devices: tuple[DeviceObservation, ...]
-    device_scrapes: Mapping[Instance, tuple[int, ...]] = field(default_factory=dict)
-    """Scrape times of the utilization source; of its densest instance at least."""
+    devices: tuple[DeviceSeries, ...]
+    utilization: Mapping[Instance, Scrapes] = field(default_factory=dict)
+    """Scrapes of the exporters of utilization."""
     notes: tuple[str, ...] = ()

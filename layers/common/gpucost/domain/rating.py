@@ -42,13 +42,13 @@ def rate_usage(usage: Usage, rate: Rate) -> tuple[list[RatedPod], Capacity | Non
     """
     if usage.nodes is None:
         return [_rate_alone(pod, rate) for pod in usage.pods], None
-    on_node: dict[str, list[PodUsage]] = {}
+    on_node: dict[tuple[str, str], list[PodUsage]] = {}
     for pod in usage.pods:
-        on_node.setdefault(pod.holding.node.name, []).append(pod)
+        on_node.setdefault((pod.holding.node.name, pod.holding.node.provider_id), []).append(pod)
     rated: dict[int, RatedPod] = {}
     capacities: list[Capacity] = []
     for node in usage.nodes:
-        pods = on_node.get(node.node.name, [])
+        pods = on_node.get((node.node.name, node.provider_id), [])
         lines, capacity = _rate_node(node, pods, rate)
         capacities.append(capacity)
         rated.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))

@@ -1,35 +1,22 @@
-"""GPU nodes and what a requested unit is on them: which share of a physical GPU (design §3)."""
+"""What a requested unit is on a node: which share of a physical GPU or Neuron device (design §3)."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 
-from gpucost.domain.devices import GPUS_OF_INSTANCE, compute_share, profile_share
+from gpucost.domain.devices import NEURON_OF_INSTANCE, compute_share, profile_share
 from gpucost.domain.money import quantize
-from gpucost.domain.observations import DeviceObservation, NodeObservation
 
 GPU = "nvidia_com_gpu"
+GPU_SHARED = "nvidia_com_gpu_shared"
 MIG_PREFIX = "nvidia_com_mig_"
 SHARED_SUFFIX = "_shared"
-
-_INSTANCE_TYPE = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
-_ZONE = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
-_NODE_POOL = (
-    "label_karpenter_sh_nodepool",
-    "label_karpenter_sh_provisioner_name",
-    "label_eks_amazonaws_com_nodegroup",
-    "label_alpha_eksctl_io_nodegroup_name",
-)
-_CAPACITY_TYPE = (
-    "label_karpenter_sh_capacity_type",
-    "label_eks_amazonaws_com_capacity_type",
-    "label_node_lifecycle",
-    "label_lifecycle",
-)
-_CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
+NEURON_DEVICES = ("aws_amazon_com_neuron", "aws_amazon_com_neurondevice")
+NEURON_CORE = "aws_amazon_com_neuroncore"
+DRA_GPU = "gpu.nvidia.com"
+"""The driver whose claims dcgm-exporter tells of; such GPUs are in no node's capacity."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +25,29 @@ class Share:
 
     of_gpu: Fraction
     source: str
+    replicas: int = 1
+    """Units that one device is handed out as, under time-slicing or MPS."""
 
     @cached_property
     def published(self) -> Decimal:
         """The share as it stands on lines, rounded to 1e-12."""
         return quantize(self.of_gpu)
 
+    @property
+    def is_estimate(self) -> bool:
+        """Whether no table knows it."""
+        return self.source in {"mig-compute-slices", "node-average"}
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class GpuNode:
-    """What a node's labels, its capacity and its devices say about its GPUs."""
+    """What a node's labels, its capacity and its devices say about its GPUs, for as long as they say the same."""
 
     name: str
+    provider_id: str = ""
     instance_type: str = ""
     zone: str = ""
+    zone_id: str = ""
     capacity_type: str = ""
     node_pool: str = ""
     gpu_model: str = ""
@@ -60,98 +56,104 @@ class GpuNode:
     replicas: int = 1
     """Holders per GPU under time-slicing or MPS."""
     physical: int | None = None
-    """Physical GPUs; None where nothing tells."""
-    capacity: Mapping[str, Decimal] | None = None
-    labels: Mapping[str, str] | None = None
+    """Physical GPUs, or Neuron devices; None where nothing tells."""
+    capacity: Mapping[str, Decimal] = field(default_factory=dict)
+    allocatable: Mapping[str, Decimal] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
-    def share(self, resource: str, slices_per_gpu: int | None) -> Share | None:
-        """What one unit of a resource is on this node; None where a MIG profile is not known for the model.
+    @property
+    def is_neuron(self) -> bool:
+        """Whether its accelerators are AWS's own."""
+        return self.instance_type in NEURON_OF_INSTANCE or any(is_neuron(name) for name in self.capacity)
+
+    def share(self, resource: str, slices_per_gpu: int | None) -> Share:
+        """What one unit of a resource is on this node.
 
         Args:
             resource: as kube-state-metrics writes it.
             slices_per_gpu: the settings' word for nodes that say nothing.
         """
         found = self._unscaled(resource, slices_per_gpu)
-        if found is None or self.physical is None:
+        if self.physical is None or resource == DRA_GPU:
             return found
-        advertised = Fraction(0)
-        for name, units in (self.capacity or {}).items():
-            share = self._unscaled(name, slices_per_gpu)
-            advertised += Fraction(units) * share.of_gpu if share else 0
+        advertised = self._advertised(self.capacity, slices_per_gpu, scaled=False)
         # Dominant shares of a geometry can sum above the GPU (3g+2g+1g+1g is 15/14): its holders share it, not more.
         if advertised > self.physical:
-            return Share(found.of_gpu * self.physical / advertised, found.source)
+            return Share(found.of_gpu * self.physical / advertised, found.source, found.replicas)
         return found
 
-    def _unscaled(self, resource: str, slices_per_gpu: int | None) -> Share | None:
+    def advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
+        """Physical GPUs in units per resource; Neuron devices and their cores are the same hardware."""
+        return self._advertised(units, slices_per_gpu, scaled=True)
+
+    def cores_per_device(self) -> int:
+        """NeuronCores per Neuron device."""
+        known = NEURON_OF_INSTANCE.get(self.instance_type)
+        if known:
+            return known[1]
+        devices = max((self.capacity.get(name, Decimal(0)) for name in NEURON_DEVICES), default=Decimal(0))
+        cores = self.capacity.get(NEURON_CORE, Decimal(0))
+        return int(cores / devices) if devices and cores >= devices else 1
+
+    def _advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None, *, scaled: bool) -> Fraction:
+        share = self.share if scaled else self._unscaled
+        gpus, neuron = Fraction(0), Fraction(0)
+        for resource, count in units.items():
+            amount = Fraction(count) * share(resource, slices_per_gpu).of_gpu
+            if is_neuron(resource):
+                neuron = max(neuron, amount)
+            else:
+                gpus += amount
+        return gpus + neuron
+
+    def _unscaled(self, resource: str, slices_per_gpu: int | None) -> Share:
         if resource.startswith(MIG_PREFIX):
             return self._mig_share(resource)
-        capacity = self.capacity or {}
-        if resource == GPU and any(name.startswith(MIG_PREFIX) for name in capacity):
+        if is_neuron(resource):
+            return Share(Fraction(1, self.cores_per_device() if resource == NEURON_CORE else 1), "neuron")
+        if resource == GPU and any(name.startswith(MIG_PREFIX) for name in self.capacity):
+            return Share(Fraction(1), "whole")
+        if resource == GPU and self.capacity.get(GPU_SHARED):
             return Share(Fraction(1), "whole")
         if resource == GPU and self.mig_profile:
             share = profile_share(self.mig_profile, self.gpu_model)
             if share is not None:
-                return Share(share / self.replicas, "product-label")
+                return Share(share / self.replicas, "product-label", self.replicas)
             share = compute_share(self.mig_profile)
             if share is not None and not self.physical:
-                return Share(share / self.replicas, "mig-compute-slices")
+                return Share(share / self.replicas, "mig-compute-slices", self.replicas)
         if self.replicas > 1:
-            return Share(Fraction(1, self.replicas), "sharing")
-        units = capacity.get(resource)
-        if self.physical and units and units >= self.physical:
-            return Share(Fraction(self.physical) / Fraction(units), "capacity")
+            return Share(Fraction(1, self.replicas), "sharing", self.replicas)
+        units = self.capacity.get(resource)
+        if self.physical and units and units > self.physical:
+            share = Fraction(self.physical) / Fraction(units)
+            return Share(share, "capacity", max(1, int(1 / share)))
+        if self.physical and units == self.physical:
+            return Share(Fraction(1), "capacity")
         if resource == GPU and slices_per_gpu:
             return Share(Fraction(1, slices_per_gpu), "settings")
         return Share(Fraction(1), "whole")
 
-    def _mig_share(self, resource: str) -> Share | None:
+    def _mig_share(self, resource: str) -> Share:
         profile = resource.removeprefix(MIG_PREFIX)
         replicas = 1
         if profile.endswith(SHARED_SUFFIX):
             profile = profile.removesuffix(SHARED_SUFFIX)
-            label = (self.labels or {}).get(f"label_nvidia_com_mig_{profile}_replicas", "1")
-            replicas = int(label) if label.isdigit() and int(label) > 0 else 1
+            replicas = _count(self.labels.get(f"label_nvidia_com_mig_{profile}_replicas", "")) or 1
         share = profile_share(profile.replace("_", "."), self.gpu_model)
         if share is not None:
-            return Share(share / replicas, "mig-profile")
+            return Share(share / replicas, "mig-profile", replicas)
         # A profile that no table knows for this model: its compute slices are in its name, and better than nothing.
         share = compute_share(profile.replace("_", "."))
-        return None if share is None else Share(share / replicas, "mig-compute-slices")
+        if share is not None:
+            return Share(share / replicas, "mig-compute-slices", replicas)
+        units = sum((Fraction(count) for count in self.capacity.values()), Fraction(0))
+        return Share(min(Fraction(1), (self.physical or 1) / units) if units else Fraction(1), "node-average")
 
 
-def describe(node: NodeObservation, devices: Sequence[DeviceObservation]) -> GpuNode:
-    """Read a node's facts off its labels, capacity and DCGM devices.
-
-    How many physical GPUs: the instance type's catalogue entry, else the distinct DCGM UUIDs, else the label
-    `nvidia.com/gpu.count` unless slices are advertised as GPUs (there it counts slices). Exporters leave idle GPUs
-    out at times, so UUIDs count only where GPUs are sliced or shared, or no capacity is known.
-    """
-    labels = node.labels
-    product = labels.get("label_nvidia_com_gpu_product", "")
-    shared = product.endswith("-SHARED")
-    base, _, profile = product.removesuffix("-SHARED").partition("-MIG-")
-    instance_type = _first(labels, _INSTANCE_TYPE)
-    replicas = labels.get("label_nvidia_com_gpu_replicas", "")
-    sharing = labels.get("label_nvidia_com_gpu_sharing_strategy", "time-slicing" if shared else "")
-    count = labels.get("label_nvidia_com_gpu_count", "")
-    sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
-    sliced = sliced or any(name.startswith(MIG_PREFIX) for name in node.capacity)
-    uuids = len({device.uuid for device in devices if device.uuid}) if sliced or not node.capacity else 0
-    counted = int(count) if count.isdigit() and not profile else 0
-    return GpuNode(
-        name=node.name,
-        instance_type=instance_type,
-        zone=_first(labels, _ZONE),
-        capacity_type=_capacity_type(_first(labels, _CAPACITY_TYPE)),
-        node_pool=_first(labels, _NODE_POOL),
-        gpu_model=base or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
-        mig_profile=profile,
-        replicas=int(replicas) if replicas.isdigit() and int(replicas) > 1 and sharing != "none" else 1,
-        physical=GPUS_OF_INSTANCE.get(instance_type) or uuids or counted or None,
-        capacity=node.capacity,
-        labels=labels,
-    )
+def is_neuron(resource: str) -> bool:
+    """Whether a resource is AWS's own accelerator."""
+    return resource.startswith("aws_amazon_com_neuron")
 
 
 def kubernetes_resource(resource: str) -> str:
@@ -160,13 +162,10 @@ def kubernetes_resource(resource: str) -> str:
         return "nvidia.com/mig-" + resource.removeprefix(MIG_PREFIX).replace("_", ".")
     if resource.startswith(GPU):
         return "nvidia.com/gpu" + resource.removeprefix(GPU).replace("_", ".")
+    if is_neuron(resource):
+        return "aws.amazon.com/" + resource.removeprefix("aws_amazon_com_")
     return resource
 
 
-def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")
-
-
-def _capacity_type(value: str) -> str:
-    plain = value.lower().replace("_", "-")
-    return _CAPACITY_TYPES.get(plain, plain)
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() else 0

@@ -20,6 +20,7 @@ class Holding:
 
     pod: PodObservation
     node: GpuNode
+    """The node as it was in the pod's own time."""
     resource: str
     units: int
     share: Share
@@ -27,6 +28,8 @@ class Holding:
     """Clipped to the hour and to the life of the node."""
     running: Interval
     """The part of `held` in which the pod ran; the rest is start-up (image pull)."""
+    sure_until: int
+    """Its last sample: later it is there only for all that anybody knows."""
 
     @cached_property
     def gpus(self) -> Fraction:
@@ -49,6 +52,8 @@ class Measurement:
     observed_ms: Fraction | int = 0
     """Part of the holding's time whose use was observed."""
     effective_gpu_ms: Fraction = Fraction(0)
+    beyond_gpu_ms: Fraction = Fraction(0)
+    """Use of a shared device beyond what was allocated; it costs nothing more, and is not credited."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +82,28 @@ class NodeUsage:
     """A GPU node's hour: `held + unallocated + stranded + unobserved - excess = total`, in physical-GPU ms."""
 
     node: GpuNode
-    provider_id: str
     present: Interval
     total_gpu_ms: Fraction
     unallocated_gpu_ms: Fraction
-    stranded_gpu_ms: Fraction
+    not_ready_gpu_ms: Fraction
+    """Stranded because nothing was advertised: booting, a crashed plugin, MIG being reconfigured."""
+    geometry_gpu_ms: Fraction
+    """Stranded because what was advertised is less than the physical GPUs."""
+    unhealthy_gpu_ms: Fraction
+    """Stranded because it was advertised, but not as allocatable."""
     unobserved_gpu_ms: Fraction
     excess_gpu_ms: Fraction
     """Held beyond what the node has: the metrics contradict each other."""
+
+    @property
+    def provider_id(self) -> str:
+        """The instance behind the node's name."""
+        return self.node.provider_id
+
+    @property
+    def stranded_gpu_ms(self) -> Fraction:
+        """Paid for, and no pod could hold it."""
+        return self.not_ready_gpu_ms + self.geometry_gpu_ms + self.unhealthy_gpu_ms
 
 
 @dataclass(frozen=True, slots=True)

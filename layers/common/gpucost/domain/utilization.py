@@ -1,207 +1,239 @@
 """The utilization ladder: how much of what a pod held was used, from the best evidence that the settings allow."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.domain.capacity import pieces
+from gpucost.domain.claims import (
+    Claims,
+    devices_expected,
+    find_claims,
+    gpus_of_device,
+    is_shared_resource,
+    own_labels,
+    replicas,
+    replicas_held,
+)
+from gpucost.domain.device_use import DeviceHour, DeviceKey
+from gpucost.domain.intervals import Interval, gaps, overlap_length, union
 from gpucost.domain.model import UtilizationSource
-from gpucost.domain.observations import DeviceObservation, Instance
 from gpucost.domain.usage import Holding, Measurement
 
-DeviceKey = tuple[str, str, str]
 UNMEASURED = Measurement("none")
+ZERO = Fraction(0)
+_BY_CLAIM = ("pod", "shared")
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceUse:
-    """One GPU or MIG device as one pod's series shows it: its mean use and for how long that was seen."""
+class _Average:
+    """Mean use of several devices, and for how long any of them was seen."""
 
-    key: DeviceKey
     mean: Fraction
-    seen_ms: int
+    observed_ms: int
 
 
 class Ladder:
-    """Finds a holding's use by the first rung that knows it.
+    """Finds every holding's use by the first rung that knows it.
 
     Args:
         holdings: all of the hour.
-        devices: all series of the signal in the hour.
-        full_scale: the signal's value that means fully used.
+        devices: all devices of the hour.
         rungs: allowed rungs, best first.
-        interval_ms: the signal's scrape interval.
+        window: the hour.
     """
 
     def __init__(
         self,
         holdings: Sequence[Holding],
-        devices: Iterable[DeviceObservation],
-        full_scale: Decimal,
+        devices: Sequence[DeviceHour],
         rungs: Sequence[UtilizationSource],
-        interval_ms: int,
+        window: Interval,
     ) -> None:
+        self._holdings = holdings
+        self._devices = devices
         self._rungs = rungs
-        self._interval = interval_ms
-        self._by_name: dict[tuple[str, str], list[Holding]] = {}
-        for holding in holdings:
-            self._by_name.setdefault((holding.pod.namespace, holding.pod.pod), []).append(holding)
-        usable = [device for device in devices if device.samples > 0 and device.total.is_finite()]
-        self._uses = _merge(usable, full_scale, interval_ms)
-        self._claims: dict[str, list[DeviceUse]] = {}
-        self._claimants: dict[DeviceKey, list[Holding]] = {}
-        claimed: set[DeviceKey] = set()
-        for (namespace, pod, uid), uses in self._uses.items():
-            for holding in self._holders(namespace, pod, uid):
-                self._claims.setdefault(holding.pod.uid, []).extend(uses)
-                for use in uses:
-                    self._claimants.setdefault(use.key, []).append(holding)
-            if "pod" in rungs or "shared" in rungs:
-                claimed.update(use.key for use in uses if self._claimants.get(use.key))
-        free = _by_device(use for uses in self._uses.values() for use in uses if use.key not in claimed)
-        self._cluster = _average(free)
-        self._nodes = (
-            {node: _average([use for use in free if use.key[0] == node]) for node in {use.key[0] for use in free}}
-            if "node" in rungs
-            else {}
-        )
+        self._window = window
+        self._claims: Claims = find_claims(holdings, devices)
+        self._unlabelled: dict[str, list[Holding]] = {}
+        for place, one in enumerate(holdings):
+            if is_shared_resource(one) and place not in self._claims.devices_of:
+                self._unlabelled.setdefault(one.node.name, []).append(one)
 
-    def measure(self, holding: Holding) -> Measurement:
-        """A holding's use; source `none` where no allowed rung knows it."""
+    def measure(self) -> list[Measurement]:
+        """Every holding's use, in their order; source `none` where no allowed rung knows it."""
+        found: list[Measurement | None] = [None] * len(self._holdings)
+        spoken_for: set[DeviceKey] = set()
         for rung in self._rungs:
-            found = self._try(rung, holding)
-            if found is not None:
-                return found
-        return UNMEASURED
+            averages = None if rung in _BY_CLAIM else self._averages(rung, spoken_for)
+            for place, one in enumerate(self._holdings):
+                if found[place] is not None:
+                    continue
+                if averages is None:
+                    found[place] = self._by_claim(rung, place)
+                else:
+                    found[place] = _by_average(rung, one, averages.get(one.node.name if rung == "node" else ""))
+            if rung in _BY_CLAIM:
+                measured = (place for place, one in enumerate(found) if one is not None)
+                spoken_for.update(device.key for place in measured for device in self._claims.devices_of.get(place, ()))
+        return [one or UNMEASURED for one in found]
 
-    def _try(self, rung: UtilizationSource, holding: Holding) -> Measurement | None:
-        if rung in {"pod", "shared"}:
-            uses = self._claims.get(holding.pod.uid)
-            if not uses or self._is_shared(holding, uses) != (rung == "shared"):
-                return None
-            return self._from_devices(rung, holding, uses)
-        average = self._cluster if rung == "cluster" else self._nodes.get(holding.node.name)
-        if average is None:
+    def unlabelled_sharers(self) -> dict[str, int]:
+        """How many pods share GPUs of a node, by node, of which nothing tells on which GPU they are."""
+        labelled = {device.node for device in self._devices if device.labels}
+        return {node: len(others) for node, others in self._unlabelled.items() if node in labelled}
+
+    def unclaimed(self) -> dict[str, Fraction]:
+        """Use in GPU-milliseconds, by node, of devices in times when no pod held them; nodes where all holders are
+        known only, since use that may be an unlabelled holder's is not nobody's."""
+        unknown = {one.node.name for place, one in enumerate(self._holdings) if place not in self._claims.devices_of}
+        found: dict[str, Fraction] = {}
+        for device in self._devices:
+            if device.node in unknown or device.is_part:
+                continue
+            held = [self._holdings[place].held for place in self._claims.holders_of.get(device.key, ())]
+            for free in gaps(union(held), self._window, 2 * device.interval):
+                used = device.seen(free).used_ms
+                if used:
+                    found[device.node] = found.get(device.node, ZERO) + used
+        return found
+
+    def _by_claim(self, rung: UtilizationSource, place: int) -> Measurement | None:
+        one = self._holdings[place]
+        devices = self._claims.devices_of.get(place)
+        if not devices or self._is_shared(place, devices) != (rung == "shared"):
             return None
-        mean, seen_ms = average
-        observed = self._observed(holding, seen_ms)
-        return Measurement(rung, mean, observed, min(holding.gpu_ms, holding.gpus * mean * observed))
+        if rung == "shared" and self._has_unknown_sharers(place, devices):
+            return None
+        found = self._shared(place, devices) if rung == "shared" else self._own(place, devices)
+        # Told by labels, but not in the time in which the pod ran: a lower rung may know more.
+        return found if found.observed_ms or not one.running.length else None
 
-    def _from_devices(self, rung: UtilizationSource, holding: Holding, uses: Sequence[DeviceUse]) -> Measurement:
-        """Mean over the pod's devices; a device that should be there and has no series counts as not observed."""
-        devices = len(uses) if rung == "shared" else holding.units
-        seen = [self._observed(holding, use.seen_ms) for use in uses]
-        if len(uses) == devices == 1 and rung == "pod":  # nearly all pods
-            (use,), (time,) = uses, seen
-            return Measurement(rung, use.mean, time, min(use.mean * time * holding.gpus, holding.gpu_ms))
-        each = holding.gpus / devices
-        gpus = [self._part_of_device(holding, use.key) if rung == "shared" else each for use in uses]
-        used = [use.mean * time for use, time in zip(uses, seen, strict=True)]
-        # Never more than was allocated in the time in which it was seen: a sharer may use what others leave idle.
-        most = [time * each for time in seen]
-        effective = sum(min(time * part, limit) for time, part, limit in zip(used, gpus, most, strict=True))
-        observed = sum(seen)
+    def _own(self, place: int, devices: Sequence[DeviceHour]) -> Measurement:
+        """The pod's own devices; one that should be there and has no series counts as not observed."""
+        one = self._holdings[place]
+        expected = devices_expected(one, devices)
+        if len(devices) == expected == 1 and devices[0].is_plain and one.running.length == self._window.length:
+            (device,) = devices  # nearly all pods
+            seen = device.seen(one.running)
+            used, observed = seen.used_ms * gpus_of_device(one, device), seen.observed_ms
+            return Measurement("pod", device.mean, observed, min(used, one.gpu_ms))
+        used, observed = ZERO, 0
+        effective = ZERO
+        for device in devices:
+            # More devices than units were held one after the other: each only while it was labelled so.
+            labels = frozenset(own_labels(one, device)) if len(devices) > expected else self._not_others(place, device)
+            seen = device.seen(one.running, only=labels)
+            time = self._observed(one, seen.observed_ms, device, whole=len(devices) <= expected)
+            mean = seen.used_ms / seen.observed_ms if seen.observed_ms else ZERO
+            used += mean * time
+            observed += time
+            effective += mean * time * gpus_of_device(one, device)
         return Measurement(
-            rung,
-            utilization=Fraction(sum(used)) / observed if observed else None,
-            # More devices than units were held one after the other, not at once.
-            observed_ms=min(Fraction(observed, devices), Fraction(holding.running.length)),
-            effective_gpu_ms=min(Fraction(effective), holding.gpu_ms),
+            "pod",
+            utilization=used / observed if observed else None,
+            observed_ms=min(Fraction(observed, expected), Fraction(one.running.length)),
+            effective_gpu_ms=min(effective, one.gpu_ms),
         )
 
-    def _is_shared(self, holding: Holding, uses: Iterable[DeviceUse]) -> bool:
-        if holding.node.replicas > 1:
+    def _shared(self, place: int, devices: Sequence[DeviceHour]) -> Measurement:
+        """A sharer's part of what its devices did, by replicas held on each at that time, up to what it holds."""
+        one = self._holdings[place]
+        used, observed = ZERO, 0
+        credited, beyond = ZERO, ZERO
+        for device in devices:
+            seen = device.seen(one.running)
+            time = self._observed(one, seen.observed_ms, device, whole=True)
+            mean = seen.used_ms / seen.observed_ms if seen.observed_ms else ZERO
+            used += mean * time
+            observed += time
+            part = self._part(place, device) * gpus_of_device(one, device)
+            if seen.observed_ms:
+                part = part * time / seen.observed_ms
+            # Never more than was allocated in the time in which it was seen: others may leave the device idle.
+            most = time * one.gpus / len(devices)
+            credited += min(part, most)
+            beyond += max(ZERO, part - most)
+        return Measurement(
+            "shared",
+            utilization=used / observed if observed else None,
+            observed_ms=min(Fraction(observed, len(devices)), Fraction(one.running.length)),
+            effective_gpu_ms=min(credited, one.gpu_ms),
+            beyond_gpu_ms=beyond,
+        )
+
+    def _part(self, place: int, device: DeviceHour) -> Fraction:
+        """A sharer's part of a device's use × time, piece by piece of time in which the sharers are the same."""
+        one = self._holdings[place]
+        if device.is_told_per_pod and own_labels(one, device):
+            return max(device.seen(one.running, of=label).used_ms for label in own_labels(one, device))
+        sharers = self._claims.holders_of[device.key]
+        held = {
+            other: replicas_held(self._holdings[other], device, len(self._claims.devices_of[other]))
+            for other in sharers
+        }
+        total = ZERO
+        for piece in pieces(one.running, [self._holdings[other].running for other in sharers]):
+            there = sum((held[other] for other in sharers if self._holdings[other].running.holds(piece.start)), ZERO)
+            total += device.seen(piece).used_ms * held[place] / there
+        return total
+
+    def _has_unknown_sharers(self, place: int, devices: Sequence[DeviceHour]) -> bool:
+        """Whether somebody on the node shares one of its devices, and nothing tells which: no split is known then."""
+        one = self._holdings[place]
+        if all(device.is_told_per_pod for device in devices):
+            return False
+        return any(
+            other.resource == one.resource and other.running.overlap(one.running).length
+            for other in self._unlabelled.get(one.node.name, ())
+        )
+
+    def _is_shared(self, place: int, devices: Sequence[DeviceHour]) -> bool:
+        """Whether others may hold a device at the same time; one after the other is not sharing."""
+        one = self._holdings[place]
+        if any(replicas(one, device) > 1 for device in devices):
             return True
-        contested = (use.key for use in uses if len(self._claimants[use.key]) > 1)
-        return any(len(self._sharers(holding, key)) > 1 for key in contested)
+        return any(
+            other != place and self._holdings[other].running.overlap(one.running).length > 2 * device.interval
+            for device in devices
+            for other in self._claims.holders_of[device.key]
+        )
 
-    def _sharers(self, holding: Holding, key: DeviceKey) -> list[Holding]:
-        """Who held the device at the same time, the pod itself included; one after the other is not sharing."""
-        tolerance = 2 * self._interval
-        return [
-            other
-            for other in self._claimants[key]
-            if other is holding or other.held.overlap(holding.held).length > tolerance
-        ]
+    def _not_others(self, place: int, device: DeviceHour) -> frozenset[tuple[str, str, str]] | None:
+        """Labels whose samples are the pod's: all but those of another that held the device before or after."""
+        holders = self._claims.holders_of[device.key]
+        if len(holders) == 1:
+            return None
+        others = {
+            label for other in holders if other != place for label in own_labels(self._holdings[other], device)
+        } - set(own_labels(self._holdings[place], device))
+        return (device.labels | {("", "", "")}) - others
 
-    def _part_of_device(self, holding: Holding, key: DeviceKey) -> Fraction:
-        """A sharer's part of what the device did, in physical GPUs: by replicas held on the device."""
-        device = holding.share.of_gpu * max(1, holding.node.replicas)
-        return device * Fraction(holding.units, sum(other.units for other in self._sharers(holding, key)))
+    def _observed(self, one: Holding, seen_ms: int, device: DeviceHour, *, whole: bool) -> int:
+        """Time of a holding in which a device's use was seen; less than an interval at a start or stop is no gap."""
+        running = one.running
+        inside = (running.start > self._window.start) + (running.end < self._window.end)
+        missing = running.length - seen_ms
+        near = whole and seen_ms and 2 * missing <= 3 * device.interval * max(1, inside)
+        return running.length if near else seen_ms
 
-    def _observed(self, holding: Holding, seen_ms: int) -> Fraction | int:
-        """Time of the holding in which its use was seen. A missing sample at an edge is jitter, not a gap.
-
-        Where a name came back under another uid within the hour, the series covers both lives, in proportion.
-        """
-        namesakes = self._by_name[holding.pod.namespace, holding.pod.pod]
-        running = holding.running.length
-        seen: Fraction | int = seen_ms
-        if len(namesakes) > 1:
-            lives = {other.pod.uid: other.running.length for other in namesakes}
-            seen = Fraction(seen_ms * running, sum(lives.values()) or 1)
-        return running if 2 * (running - seen) <= 3 * self._interval else seen
-
-    def _holders(self, namespace: str, pod: str, uid: str) -> list[Holding]:
-        named = self._by_name.get((namespace, pod), [])
-        return [holding for holding in named if not uid or holding.pod.uid == uid]
-
-
-def _merge(
-    devices: Iterable[DeviceObservation], full_scale: Decimal, interval_ms: int
-) -> Mapping[tuple[str, str, str], list[DeviceUse]]:
-    """Uses per (namespace, pod, uid) label, each device once."""
-    sums: dict[tuple[str, str, str], dict[DeviceKey, dict[Instance, tuple[int, Decimal]]]] = {}
-    for device in devices:
-        of_label = sums.setdefault((device.namespace, device.pod, device.uid), {})
-        of_device = of_label.setdefault((device.node, device.uuid, device.mig_instance), {})
-        seen = (device.samples, device.total)
-        of_device[device.instance] = max(seen, of_device.get(device.instance, seen))
-    scale, per_scale = full_scale.as_integer_ratio()
-    return {
-        label: [
-            DeviceUse(key, _mean(total, samples * scale, per_scale), samples * interval_ms)
-            for key, runs in uses.items()
-            for samples, total in [_longest(runs)]
-        ]
-        for label, uses in sums.items()
-    }
+    def _averages(self, rung: UtilizationSource, spoken_for: set[DeviceKey]) -> dict[str, _Average]:
+        free: dict[str, list[DeviceHour]] = {}
+        for device in self._devices:
+            if device.key not in spoken_for and device.covered:
+                free.setdefault(device.node if rung == "node" else "", []).append(device)
+        return {
+            name: _Average(
+                sum((device.mean for device in devices), ZERO) / len(devices),
+                max(overlap_length(device.covered, self._window) for device in devices),
+            )
+            for name, devices in free.items()
+        }
 
 
-def _longest(runs: Mapping[Instance, tuple[int, Decimal]]) -> tuple[int, Decimal]:
-    """Samples and their sum, of the source that saw most.
-
-    Instances of one job follow each other (a restarted exporter) and add up; jobs, and equal Prometheus servers, show
-    the same samples once more.
-    """
-    if len(runs) == 1:
-        return next(iter(runs.values()))
-    sources: dict[str, tuple[int, Decimal]] = {}
-    for instance, (samples, total) in sorted(runs.items()):
-        source = instance.split("/", 1)[0]
-        before = sources.get(source, (0, Decimal(0)))
-        sources[source] = (before[0] + samples, before[1] + total)
-    return max(sources.values())
-
-
-def _mean(total: Decimal, most: int, per_scale: int) -> Fraction:
-    """The mean of samples as a part of full use, kept within 0 and 1 (MIG devices were seen above)."""
-    used, parts = total.as_integer_ratio()
-    used, full = used * per_scale, parts * most
-    return Fraction(min(max(used, 0), full), full)
-
-
-def _average(uses: Sequence[DeviceUse]) -> tuple[Fraction, int] | None:
-    """Mean use of devices and for how long at least one of them was seen."""
-    if not uses:
+def _by_average(rung: UtilizationSource, one: Holding, average: _Average | None) -> Measurement | None:
+    if average is None:
         return None
-    return sum((use.mean for use in uses), Fraction(0)) / len(uses), max(use.seen_ms for use in uses)
-
-
-def _by_device(uses: Iterable[DeviceUse]) -> list[DeviceUse]:
-    """One use per device: exporters copy a device's value to every series of it, so copies are never summed."""
-    best: dict[DeviceKey, DeviceUse] = {}
-    for use in uses:
-        if use.key not in best or use.seen_ms > best[use.key].seen_ms:
-            best[use.key] = use
-    return [best[key] for key in sorted(best)]
+    observed = min(average.observed_ms, one.running.length)
+    effective = min(one.gpu_ms, one.gpus * average.mean * observed)
+    return Measurement(rung, average.mean, observed, effective)

@@ -123,7 +123,6 @@ def attribute_hours(
     for hour in hours:
         check_hour(hour, now)
     metering = MeteringRules(
-        full_scale=settings.utilization.full_scale,
         ladder=settings.utilization.ladder,
         slices_per_gpu=cluster.slices_per_gpu,
     )

@@ -7,6 +7,7 @@ from gpucost.adapters.prometheus.auth import authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.adapters.prometheus.queries import Queries
 from gpucost.adapters.prometheus.reader import PrometheusReader
+from gpucost.domain.signals import NEURON, preference
 from gpucost.settings import ClusterSettings, Settings
 
 
@@ -18,9 +19,10 @@ def metrics_reader(
     client = PrometheusClient(
         prometheus.url, cluster=cluster.name, auth=authenticator(prometheus), timeout=prometheus.timeout_seconds
     )
+    best, *others = preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
         client,
-        Queries(cluster.selector, settings.utilization.signal),
+        Queries(cluster.selector, [[*best, NEURON], *others]),
         cluster=cluster.name,
         clock=clock,
         pod_labels=bool(settings.cost_labels) or any(unit.pod_labels for unit in settings.business_units),

@@ -1,15 +1,18 @@
 """When sources were scraped: the heartbeat against which everything else is counted (design §3)."""
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpucost.adapters.prometheus.queries import Window
 from gpucost.domain.hours import HOUR, HOUR_MS, to_ms
-from gpucost.domain.intervals import scrape_interval
+from gpucost.domain.intervals import Interval, Scrapes
 from gpucost.domain.observations import EDGE_MS, Instance
+from gpucost.domain.spans import DEFAULT_INTERVAL_MS
 
-Scrapes = Mapping[Instance, tuple[int, ...]]
+Beats = Mapping[Instance, Scrapes]
+LOOK_AROUND_MS = HOUR_MS
+"""How far beyond an hour's edges samples are looked for: gaps up to this long are bridged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +20,12 @@ class HourBeats:
     """The scrapes around one hour, and what they say about a thing's sample counts."""
 
     hour: datetime
-    scrapes: Scrapes
+    scrapes: Beats
     """Within the look-around of the hour."""
+    counted: Interval
+    """The time in which samples were counted: the hour, and as much before and after as reaches beyond its edges."""
     expected: Mapping[Instance, int]
-    """Scrapes in the window, per instance."""
+    """Scrapes in the time counted, per instance."""
     reaching: Mapping[Instance, tuple[bool, bool]]
     """Whether an instance was scraped before the hour began, and up to its end."""
 
@@ -31,31 +36,54 @@ class HourBeats:
         before, after = zip(*(self.reaching.get(who, (False, False)) for who in counts), strict=True)
         return any(before) and any(after)
 
+    def wider(self, look_end: int) -> tuple[int, Window] | None:
+        """Where to evaluate, and how far to look back, so that gaps at the hour's edges are looked across.
 
-def around(scrapes: Scrapes, hour: datetime) -> HourBeats:
-    """What scrapes say about one hour."""
+        Returns:
+            None where no instance's scrapes end short of an edge, or where nothing lies beyond it.
+        """
+        start, end = to_ms(self.hour), to_ms(self.hour + HOUR)
+        times = [time for run in self.scrapes.values() for time in run.times]
+        before, after = start, end
+        if not any(early for early, _ in self.reaching.values()):
+            before = max((time for time in times if time <= start), default=start)
+        if not any(late for _, late in self.reaching.values()):
+            after = min((time + 1 for time in times if end <= time < look_end), default=end)
+        if before == start and after == end:
+            return None
+        return after, Window(counted=after - min(before, start - EDGE_MS), start=after - before)
+
+
+def around(scrapes: Beats, hour: datetime, counted: Interval | None = None) -> HourBeats:
+    """What scrapes say about one hour.
+
+    Args:
+        scrapes: all that is known.
+        hour: which hour.
+        counted: where samples were counted; the hour and `EDGE_MS` before it where not given.
+    """
     start, end = to_ms(hour), to_ms(hour + HOUR)
-    near = {who: _between(times, start - HOUR_MS, end + HOUR_MS) for who, times in scrapes.items()}
-    near = {who: times for who, times in near.items() if times}
-    interval = scrape_interval(near.values()) or 0
-    window = {who: _between(times, start - EDGE_MS, end - 1) for who, times in near.items()}
+    near = Interval(start - LOOK_AROUND_MS, end + LOOK_AROUND_MS + 1)
+    own = {who: Scrapes(run.within(near)) for who, run in scrapes.items()}
+    own = {who: run for who, run in own.items() if run.times}
+    counted = counted or Interval(start - EDGE_MS, end)
+    inside = {who: run.within(counted) for who, run in own.items()}
     return HourBeats(
         hour=hour,
-        scrapes=near,
-        expected={who: len(times) for who, times in window.items()},
+        scrapes=own,
+        counted=counted,
+        expected={who: len(times) for who, times in inside.items()},
         reaching={
-            who: (times[0] <= start, times[-1] + interval * 3 / 2 >= end) for who, times in window.items() if times
+            who: (times[0] <= start, 2 * (end - times[-1]) <= 3 * (own[who].typical or DEFAULT_INTERVAL_MS))
+            for who, times in inside.items()
+            if times
         },
     )
 
 
-def merge(runs: Iterable[tuple[Instance, Iterable[int]]]) -> dict[Instance, tuple[int, ...]]:
-    """Scrape times by instance, sorted, each once."""
+def merge(runs: Iterable[tuple[Instance, Iterable[int]]]) -> dict[Instance, Scrapes]:
+    """Scrapes by instance, sorted, each once."""
     times: dict[Instance, set[int]] = {}
     for who, run in runs:
         times.setdefault(who, set()).update(run)
-    return {who: tuple(sorted(run)) for who, run in times.items()}
-
-
-def _between(times: Sequence[int], first: int, last: int) -> tuple[int, ...]:
-    return tuple(times[bisect_left(times, first) : bisect_right(times, last)])
+    return {who: Scrapes(tuple(sorted(run))) for who, run in times.items() if run}

@@ -12,7 +12,7 @@ import requests
 from requests.auth import AuthBase
 
 from gpucost.domain.hours import HOUR, to_ms
-from gpucost.errors import MetricsAnswerError, MetricsUnavailableError
+from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
 
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
@@ -116,6 +116,8 @@ class PrometheusClient:
             if answer.status_code in _TRY_AGAIN:
                 problem, wait = f"answered {_described(answer)}", _retry_after(answer)
                 continue
+            if _is_too_much(answer):
+                raise MetricsTooLargeError(self._says(f"answered {_described(answer)}", form))
             if not answer.ok:
                 raise MetricsAnswerError(self._says(f"answered {_described(answer)}", form))
             try:
@@ -166,6 +168,13 @@ def _seconds(moment: datetime) -> str:
 def _jittered(attempt: int) -> float:
     """Full jitter, so that many functions that were refused together do not come back together."""
     return random.uniform(0.5, 1.0) * BACKOFF_SECONDS * 2.0 ** (attempt - 1)  # noqa: S311 - not for secrets
+
+
+def _is_too_much(answer: requests.Response) -> bool:
+    """AMP's 413 for answers over 50 MB, and Prometheus' 422 for queries over its limit of samples."""
+    if answer.status_code == requests.codes.request_entity_too_large:
+        return True
+    return answer.status_code == requests.codes.unprocessable_entity and "too many samples" in answer.text
 
 
 def _retry_after(answer: requests.Response) -> float:

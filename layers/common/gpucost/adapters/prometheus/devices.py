@@ -1,40 +1,163 @@
-"""Device series of the utilization signal, with the pod that each is labelled with."""
+"""Device series of the utilization signals in one hour, with the pod that each is labelled with."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
+from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.queries import STAT
-from gpucost.adapters.prometheus.tables import Labels, Rows, instance
-from gpucost.domain.observations import DeviceObservation
+from gpucost.adapters.prometheus.tables import Labels, Rows, instance, number
+from gpucost.domain.device_use import NEURON_MODEL
+from gpucost.domain.intervals import Interval, Scrapes
+from gpucost.domain.observations import DeviceSeries, Instance
+from gpucost.domain.signals import NEURON, Signal
 
-Identity = frozenset[tuple[str, str]]
-
-
-def devices(rows: Mapping[str, Rows]) -> tuple[DeviceObservation, ...]:
-    """The series of one hour, from their sums and counts."""
-    counts = {_identity(labels): int(value) for labels, value in rows.get("count", [])}
-    return tuple(_device(labels, counts.get(_identity(labels), 0), total) for labels, total in rows.get("sum", []))
-
-
-def _device(labels: Labels, samples: int, total: Decimal) -> DeviceObservation:
-    namespace, pod = _workload(labels)
-    gpu = f"{instance(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"
-    return DeviceObservation(
-        node=labels.get("Hostname") or labels.get("hostname", ""),
-        uuid=labels.get("UUID") or labels.get("uuid") or gpu,
-        mig_instance=labels.get("GPU_I_ID", ""),
-        mig_profile=labels.get("GPU_I_PROFILE", ""),
-        model=labels.get("modelName", ""),
-        namespace=namespace,
-        pod=pod,
-        uid=labels.get("pod_uid", "") if pod else "",
-        samples=samples,
-        total=total,
-        instance=instance(labels),
-    )
+DeviceKey = tuple[str, str, str]
+_LEAD_MS = 300_000
+"""Samples from this long before the hour speak for its first moments."""
+_NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 
 
-def _workload(labels: Labels) -> tuple[str, str]:
+@dataclass(slots=True)
+class _Row:
+    signal: Signal
+    labels: Labels
+    samples: int = 0
+    total: Decimal = Decimal(0)
+    peaked: bool = False
+    values: tuple[tuple[int, Decimal], ...] | None = None
+
+
+class DeviceTable:
+    """Collects series of signals, and tells which must be looked at sample by sample.
+
+    Args:
+        rank: of the signals.
+        signals: the rank's.
+        rows: answers to `Queries.devices`, by statistic.
+        nodes: names of nodes by what else their devices may be known by (instance ids).
+    """
+
+    def __init__(
+        self, rank: int, signals: Iterable[Signal], rows: Mapping[str, Rows], nodes: Mapping[str, str]
+    ) -> None:
+        self.rank = rank
+        self._signals = {signal.name: signal for signal in signals}
+        self._nodes = nodes
+        self._rows: dict[tuple[str, frozenset[tuple[str, str]]], _Row] = {}
+        for stat, some in rows.items():
+            what, _, name = stat.partition(" ")
+            for labels, value in some:
+                row = self._row(name, labels)
+                if what == "count":
+                    row.samples = int(value)
+                elif what == "sum":
+                    row.total = value
+                else:
+                    row.peaked = True
+
+    @property
+    def labels(self) -> list[Labels]:
+        """Of every series."""
+        return [row.labels for row in self._rows.values()]
+
+    def nodes(self) -> set[str]:
+        """Names of nodes with devices."""
+        return {self._node(row.labels) for row in self._rows.values()}
+
+    def keep(self, nodes: Container[str]) -> None:
+        """Forget devices of other nodes."""
+        self._rows = {key: row for key, row in self._rows.items() if self._node(row.labels) in nodes}
+
+    def signal_names(self) -> str:
+        """The signals that have series."""
+        return ", ".join(sorted({row.signal.name for row in self._rows.values()}))
+
+    def densest(self) -> dict[Instance, Labels]:
+        """The series with most samples of each exporter."""
+        best: dict[Instance, _Row] = {}
+        for row in self._rows.values():
+            who = instance(row.labels)
+            if who not in best or row.samples > best[who].samples:
+                best[who] = row
+        return {who: row.labels for who, row in best.items()}
+
+    def uncertain(
+        self, beats: Mapping[Instance, Scrapes], hour: Interval, passing: Container[tuple[str, str]]
+    ) -> dict[str, dict[str, int]]:
+        """Devices whose sums and counts do not tell all, by the label that names them, each with its samples.
+
+        Those are: not seen at every scrape of their exporter; scraped at an interval that changed; labelled with a
+        passing pod, which was not there all hour; with values above full use, or that are no numbers.
+        """
+        expected = {who: len(run.within(hour)) for who, run in beats.items()}
+        keys: set[DeviceKey] = set()
+        for row in self._rows.values():
+            who = instance(row.labels)
+            whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_even
+            odd = row.peaked or not row.total.is_finite()
+            if not whole or odd or workload(row.labels) in passing:
+                keys.add(self._key(row.labels))
+        found: dict[str, dict[str, int]] = {}
+        for row in self._rows.values():
+            if self._key(row.labels) in keys:
+                label, value = naming(row.labels)
+                names = found.setdefault(label, {})
+                names[value] = names.get(value, 0) + row.samples
+        return found
+
+    def look_closer(self, series: Iterable[Series], hour: Interval) -> None:
+        """Take in raw samples."""
+        for one in series:
+            labels = {name: value for name, value in one.labels.items() if name != "__name__"}
+            row = self._row(one.labels["__name__"], labels)
+            reach = Interval(hour.start - _LEAD_MS, hour.end)
+            row.values = tuple((at, number(value)) for at, value in one.samples if reach.holds(at))
+
+    def series(self) -> Iterable[DeviceSeries]:
+        """What metering reads; devices looked at closely by their samples alone."""
+        closely = {self._key(row.labels) for row in self._rows.values() if row.values is not None}
+        for row in self._rows.values():
+            if row.values is not None or self._key(row.labels) not in closely:
+                yield self._series(row)
+
+    def _row(self, name: str, labels: Labels) -> _Row:
+        key = (name, frozenset(item for item in labels.items() if item[0] != STAT))
+        if key not in self._rows:
+            self._rows[key] = _Row(self._signals[name], labels)
+        return self._rows[key]
+
+    def _key(self, labels: Labels) -> DeviceKey:
+        return self._node(labels), _uuid(labels), labels.get("GPU_I_ID", "")
+
+    def _node(self, labels: Labels) -> str:
+        if labels.get("instance_id"):
+            return self._nodes.get(labels["instance_id"], labels["instance_id"])
+        told = [labels[name] for name in _NODE_LABELS if labels.get(name)]
+        return next((name for name in told if name in self._nodes), told[0] if told else "")
+
+    def _series(self, row: _Row) -> DeviceSeries:
+        namespace, pod = workload(row.labels)
+        return DeviceSeries(
+            node=self._node(row.labels),
+            uuid=_uuid(row.labels),
+            mig_instance=row.labels.get("GPU_I_ID", ""),
+            mig_profile=row.labels.get("GPU_I_PROFILE", ""),
+            model=NEURON_MODEL if row.signal == NEURON else row.labels.get("modelName", ""),
+            namespace=namespace,
+            pod=pod,
+            uid=row.labels.get("pod_uid", "") if pod else "",
+            slot=row.labels.get("vgpu", ""),
+            instance=instance(row.labels),
+            scale=row.signal.scale,
+            rank=self.rank,
+            samples=row.samples,
+            total=row.total,
+            values=row.values,
+        )
+
+
+def workload(labels: Labels) -> tuple[str, str]:
     """(namespace, pod) that holds the device, or blanks.
 
     Where the scrape's own labels won (`honorLabels: false`), `pod` is the exporter's and the workload's is
@@ -47,5 +170,31 @@ def _workload(labels: Labels) -> tuple[str, str]:
     return labels.get("namespace") or labels.get("pod_namespace", ""), pod
 
 
-def _identity(labels: Labels) -> Identity:
-    return frozenset(item for item in labels.items() if item[0] != STAT)
+def naming(labels: Labels) -> tuple[str, str]:
+    """The label by which a device's series can be asked for, and its value."""
+    for name in ("UUID", "uuid", "instance"):
+        if labels.get(name):
+            return name, labels[name]
+    return "instance", ""
+
+
+def batches(samples: Mapping[str, int], most: int, names: int) -> Iterable[Sequence[str]]:
+    """Names in batches that bring at most so many samples, and are at most so many."""
+    batch: list[str] = []
+    total = 0
+    for name, count in samples.items():
+        if batch and (total + count > most or len(batch) == names):
+            yield batch
+            batch, total = [], 0
+        batch.append(name)
+        total += count
+    if batch:
+        yield batch
+
+
+def _uuid(labels: Labels) -> str:
+    core = labels.get("neuroncore")
+    if core is not None:
+        return f"neuroncore-{core}"
+    gpu = f"{instance(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"
+    return labels.get("UUID") or labels.get("uuid") or gpu

@@ -1,25 +1,59 @@
 """The PromQL that attribution sends: a handful of queries whatever the cluster's size.
 
-Every query counts or sums real samples over a raw range vector; none uses a subquery, none assumes an interval. A
-range ends one millisecond before the evaluated hour's end (`offset 1ms`), so that `[hour, hour + 1h)` holds the same
-samples in Prometheus 2 (closed ranges) and 3 (left-open ones).
+Every query counts or sums real samples over a raw range vector, or takes single samples at its ends; none uses a
+subquery, none assumes an interval. A range ends one millisecond before the evaluated hour's end (`offset 1ms`), so
+that `[hour, hour + 1h)` holds the same samples in Prometheus 2 (closed ranges) and 3 (left-open ones).
 
 Several statistics travel in one query as a union, told apart by the label `stat`.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from gpucost.adapters.prometheus.shards import WHOLE, Shard
+from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.observations import EDGE_MS
+from gpucost.domain.signals import Signal
 
 STAT = "stat"
-GPU_RESOURCES = "nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+"
+GPU_RESOURCES = "nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+|aws_amazon_com_neuron.*"
+REQUESTS = "kube_pod_container_resource_requests"
+INIT_REQUESTS = "kube_pod_init_container_resource_requests"
+INIT_RUNNING = "kube_pod_init_container_status_running"
+PHASE = "kube_pod_status_phase"
+POD_OWNER, POD_LABELS = "kube_pod_owner", "kube_pod_labels"
+SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
+NODE_INFO, NODE_LABELS = "kube_node_info", "kube_node_labels"
+CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
+_PHASES = 'phase=~"Running|Succeeded|Failed"'
 _HOUR = "[1h] offset 1ms"
-_WINDOW = f"[{3_600_000 + EDGE_MS}ms] offset 1ms"
-_BEFORE_END = "offset 1ms"
+_END = "offset 1ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time that a query looks back on from where it is evaluated, in milliseconds."""
+
+    counted: int = HOUR_MS + EDGE_MS
+    """Samples of this much time are counted."""
+    start: int = HOUR_MS
+    """What stood at the hour's start is looked up this long before the end."""
+
+    @property
+    def range(self) -> str:
+        """As a range selector."""
+        return f"[{self.counted}ms] offset 1ms"
+
+    @property
+    def at_start(self) -> str:
+        """As an offset."""
+        return f"offset {self.start}ms"
+
+
+HOUR_WINDOW = Window()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,70 +63,86 @@ class PodNames:
     label: Literal["uid", "pod", "exported_pod"]
     values: tuple[str, ...]
 
-    @property
-    def matcher(self) -> str:
-        """Matches exactly these."""
-        return f"{self.label}=~{one_of(self.values)}"
 
-
+@dataclass(frozen=True)
 class Queries:
-    """The queries of one cluster; `selector` is added to each matcher set."""
+    """The queries of one cluster.
 
-    def __init__(self, selector: Mapping[str, str], signal: str) -> None:
-        self._selector = tuple(f"{name}={quote(value)}" for name, value in sorted(selector.items()))
-        self._signal = signal
+    Args:
+        selector: added to each matcher set.
+        signals: signals of utilization by rank, the best first.
+        shard: which part of the series is asked for, where all of them would be too much for one answer.
+    """
 
-    def select(self, metric: str, *matchers: str) -> str:
+    selector: Mapping[str, str]
+    signals: Sequence[Sequence[Signal]]
+    shard: Shard = WHOLE
+
+    def of_shard(self, shard: Shard) -> "Queries":
+        """The same queries for a part of the series."""
+        return replace(self, shard=shard)
+
+    def select(self, metric: str, *matchers: str, shard_by: str = "") -> str:
         """A selector with the cluster's own matchers."""
-        inside = ",".join((*matchers, *self._selector))
+        own = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
+        part = [self.shard.matcher(shard_by)] if shard_by and self.shard != WHOLE else []
+        inside = ",".join((*matchers, *own, *part))
         return f"{metric}{{{inside}}}"
 
     def _requests(self, *more: str, init: bool) -> str:
-        metric = "kube_pod_init_container_resource_requests" if init else "kube_pod_container_resource_requests"
-        return self.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""', *more)
+        metric = INIT_REQUESTS if init else REQUESTS
+        return self.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""', *more, shard_by="uid")
 
-    @property
-    def _gpu_pods_at_end(self) -> str:
-        return f"({self._requests(init=False)} {_BEFORE_END} or {self._requests(init=True)} {_BEFORE_END})"
+    def _gpu_pods(self, when: str) -> str:
+        return f"({self._requests(init=False)} {when} or {self._requests(init=True)} {when})"
 
-    def requests(self) -> str:
+    def requests(self, window: Window = HOUR_WINDOW) -> str:
         """GPU requests of pods on nodes: samples in the window, and units at its end where they are not 1."""
         return union(
             {
-                "count": f"count_over_time({self._requests(init=False)}{_WINDOW})",
-                "units": f"({self._requests(init=False)} {_BEFORE_END} != 1)",
-                "init-count": f"count_over_time({self._requests(init=True)}{_WINDOW})",
-                "init-units": f"({self._requests(init=True)} {_BEFORE_END} != 1)",
+                "count": f"count_over_time({self._requests(init=False)}{window.range})",
+                "units": f"({self._requests(init=False)} {_END} != 1)",
+                "init-count": f"count_over_time({self._requests(init=True)}{window.range})",
+                "init-units": f"({self._requests(init=True)} {_END} != 1)",
             }
         )
 
-    def phases(self) -> str:
-        """Samples in each phase that matters, of the GPU pods that are there at the end."""
-        phases = self.select("kube_pod_status_phase", 'phase=~"Running|Succeeded|Failed"')
-        return f"(sum_over_time({phases}{_WINDOW}) > 0) and on (uid) {self._gpu_pods_at_end}"
-
-    def nodes(self) -> str:
-        """Nodes, their labels and the GPUs that they advertise."""
-        resources = f"resource=~{quote(GPU_RESOURCES)}"
-        capacity = self.select("kube_node_status_capacity", resources)
+    def phases(self, window: Window = HOUR_WINDOW) -> str:
+        """The phases of GPU pods at the window's start and end: no pod leaves Running and comes back to it."""
+        phases = self.select(PHASE, _PHASES, shard_by="uid")
         return union(
             {
-                "info": f"count_over_time({self.select('kube_node_info')}{_WINDOW})",
-                "labels": f"count_over_time({self.select('kube_node_labels')}{_WINDOW})",
-                "advertised": f"count_over_time({capacity}{_WINDOW})",
-                "capacity": f"last_over_time({capacity}{_WINDOW})",
-                "allocatable": (f"last_over_time({self.select('kube_node_status_allocatable', resources)}{_WINDOW})"),
+                "start": f"(({phases} {window.at_start} == 1) and on (uid) {self._gpu_pods(window.at_start)})",
+                "end": f"(({phases} {_END} == 1) and on (uid) {self._gpu_pods(_END)})",
+            }
+        )
+
+    def nodes(self) -> str:
+        """Nodes, their labels at both ends of the hour, and the GPUs that they advertise."""
+        resources = f"resource=~{quote(GPU_RESOURCES)}"
+        capacity = self.select(CAPACITY, resources, shard_by="node")
+        allocatable = self.select(ALLOCATABLE, resources, shard_by="node")
+        labels = self.select(NODE_LABELS, shard_by="node")
+        return union(
+            {
+                "info": f"count_over_time({self.select(NODE_INFO, shard_by='node')}{HOUR_WINDOW.range})",
+                "labels-start": f"{labels} {HOUR_WINDOW.at_start}",
+                "labels-end": f"{labels} {_END}",
+                "capacity-sum": f"sum_over_time({capacity}{HOUR_WINDOW.range})",
+                "capacity": f"{capacity} {_END}",
+                "allocatable-sum": f"sum_over_time({allocatable}{HOUR_WINDOW.range})",
+                "allocatable": f"{allocatable} {_END}",
             }
         )
 
     def owners(self) -> str:
         """What owns the GPU pods that are there at the end, and what owns their owners."""
-        pods = f"({self.select('kube_pod_owner')} {_BEFORE_END} and on (uid) {self._gpu_pods_at_end})"
+        pods = f"({self.select(POD_OWNER, shard_by='uid')} {_END} and on (uid) {self._gpu_pods(_END)})"
         return union(
             {
                 "pod": pods,
-                "replicaset": f"{self.select('kube_replicaset_owner')} {_BEFORE_END}",
-                "job": f"last_over_time({self.select('kube_job_owner')}{_WINDOW})",
+                "replicaset": f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_END}",
+                "job": f"{self.select('kube_job_owner', shard_by='job_name')} {_END}",
             }
         )
 
@@ -100,16 +150,30 @@ class Queries:
         """Labels of pods and namespaces, as far as somebody asks for them."""
         wanted: dict[str, str] = {}
         if of_namespaces:
-            wanted["namespace"] = f"last_over_time({self.select('kube_namespace_labels')}{_WINDOW})"
+            namespaces = self.select("kube_namespace_labels", shard_by="namespace")
+            wanted["namespace-start"] = f"{namespaces} {HOUR_WINDOW.at_start}"
+            wanted["namespace"] = f"{namespaces} {_END}"
         if of_pods:
-            pods = f"{self.select('kube_pod_labels')} {_BEFORE_END}"
-            wanted["pod"] = f"({pods} and on (uid) {self._gpu_pods_at_end})"
+            pods = f"{self.select(POD_LABELS, shard_by='uid')} {_END}"
+            wanted["pod"] = f"({pods} and on (uid) {self._gpu_pods(_END)})"
         return union(wanted) if wanted else None
 
-    def devices(self) -> str:
-        """The utilization signal: sum and count of its samples in the hour, per series."""
-        series = self.select(self._signal)
-        return union({"sum": f"sum_over_time({series}{_HOUR})", "count": f"count_over_time({series}{_HOUR})"})
+    def devices(self, rank: int, nodes: Sequence[str] = (), label: str = "Hostname") -> str:
+        """Signals of one rank: sum and count of the samples in the hour, per series, and values above full use.
+
+        Args:
+            rank: 0 for the best.
+            nodes: only these, by the label that names them; all where empty.
+            label: `Hostname` or `hostname`.
+        """
+        only = [f"{label}=~{one_of(nodes)}"] if nodes else []
+        parts: dict[str, str] = {}
+        for signal in self.signals[rank]:
+            series = self.select(signal.name, *only, shard_by="UUID" if signal.name.isupper() else "")
+            parts[f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR})"
+            parts[f"count {signal.name}"] = f"count_over_time({series}{_HOUR})"
+            parts[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR}) > {signal.scale})"
+        return union(parts)
 
     # What follows selects raw samples, for `PrometheusClient.raw_samples`.
 
@@ -119,32 +183,31 @@ class Queries:
 
     def one_pod(self, pod: "PodNames") -> str:
         """A pod's requests, where not even nodes are kept."""
-        return self._requests(pod.matcher, init=False)
+        return self._requests(f"{pod.label}=~{one_of(pod.values)}", init=False)
 
-    def one_device(self, labels: Mapping[str, str]) -> str:
-        """One series of the signal."""
-        return self.select(self._signal, *(f"{name}={quote(value)}" for name, value in sorted(labels.items())))
+    def some_devices(self, rank: int, label: str, values: Iterable[str]) -> str:
+        """Series of one rank's signals, by a label that names devices or their exporters."""
+        return self.select("", named(signal.name for signal in self.signals[rank]), f"{label}=~{one_of(values)}")
 
-    def requests_of(self, pods: "PodNames", *, init: bool) -> str:
-        """Requests of some pods while they are on a node."""
-        return self._requests(pods.matcher, init=init)
+    def pods(self, pods: "PodNames", *, labels: bool) -> str:
+        """All that is asked about some pods."""
+        metrics = [REQUESTS, INIT_REQUESTS, INIT_RUNNING, PHASE, POD_OWNER, SCHEDULED, COMPLETED]
+        return self.select(
+            "",
+            named([*metrics, POD_LABELS] if labels else metrics),
+            f"{pods.label}=~{one_of(pods.values)}",
+            f"resource=~{quote(f'({GPU_RESOURCES})?')}",
+            'phase=~"(Running|Succeeded|Failed)?"',
+        )
 
-    def phases_of(self, pods: "PodNames") -> str:
-        """Phases of some pods."""
-        return self.select("kube_pod_status_phase", 'phase=~"Running|Succeeded|Failed"', pods.matcher)
+    def owners_of(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
+        """What owns some ReplicaSets or Jobs."""
+        label = "replicaset" if kind == "replicaset" else "job_name"
+        return self.select(f"kube_{kind}_owner", f"{label}=~{one_of(names)}")
 
-    def owners_of(self, pods: "PodNames") -> str:
-        """Owners of some pods."""
-        return self.select("kube_pod_owner", pods.matcher)
-
-    def labels_of(self, pods: "PodNames") -> str:
-        """Labels of some pods."""
-        return self.select("kube_pod_labels", pods.matcher)
-
-    def nodes_of(self, nodes: Iterable[str], metric: str, label: str = "node") -> str:
-        """`kube_node_info` or capacity of some nodes, by the label that names them."""
-        gpus = [f"resource=~{quote(GPU_RESOURCES)}"] if metric != "kube_node_info" else []
-        return self.select(metric, f"{label}=~{one_of(nodes)}", *gpus)
+    def nodes_of(self, nodes: Iterable[str], metrics: Iterable[str], label: str = "node") -> str:
+        """Metrics of some nodes, by the label that names them."""
+        return self.select("", named(metrics), f"{label}=~{one_of(nodes)}", f"resource=~{quote(f'({GPU_RESOURCES})?')}")
 
 
 def union(parts: Mapping[str, str]) -> str:
@@ -160,3 +223,8 @@ def quote(value: str) -> str:
 def one_of(values: Iterable[str]) -> str:
     """A PromQL regular expression that matches exactly these values."""
     return quote("|".join(re.escape(value) for value in values))
+
+
+def named(metrics: Iterable[str]) -> str:
+    """A matcher for any of some metrics."""
+    return f"__name__=~{one_of(metrics)}"

@@ -1,28 +1,29 @@
 """Reads observations from Prometheus: six queries for a plain hour, a closer look only where something came or went."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Literal
 
 from gpucost.adapters.prometheus import beats as heartbeats
 from gpucost.adapters.prometheus import tables
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
-from gpucost.adapters.prometheus.devices import devices
-from gpucost.adapters.prometheus.nodes import CAPACITY, INFO, NodeTable
+from gpucost.adapters.prometheus.devices import DeviceTable, batches
+from gpucost.adapters.prometheus.nodes import METRICS, NodeTable
 from gpucost.adapters.prometheus.pods import PodTable
-from gpucost.adapters.prometheus.queries import STAT, PodNames, Queries
+from gpucost.adapters.prometheus.queries import CAPACITY, NODE_INFO, STAT, PodNames, Queries
+from gpucost.adapters.prometheus.sharding import ShardedClient
 from gpucost.domain.hours import HOUR, format_instant, to_ms
-from gpucost.domain.observations import Heartbeat, Instance, Observation
+from gpucost.domain.intervals import Interval, Scrapes
+from gpucost.domain.observations import DeviceSeries, Instance, Observation
 from gpucost.errors import MetricsAnswerError
 
-LOOK_AROUND = timedelta(hours=1)
-"""How far beyond an hour's edges samples are looked for: gaps up to this long are bridged."""
-NAMES_PER_QUERY = 200
-QUERIES_AT_ONCE = 2
-"""One is read while the next is worked on; more would only press on the workspace."""
+LOOK_AROUND = timedelta(milliseconds=heartbeats.LOOK_AROUND_MS)
+EDGE = timedelta(minutes=5)
+NAMES_PER_QUERY = 400
+INSTANCES_PER_QUERY = 2000
+SAMPLES_PER_QUERY = 400_000
+"""Some 10 MB of answer: far below AMP's 50 MB, and little memory."""
 
-Answers = Mapping[str, Sequence[Series]]
 Rows = Mapping[str, tables.Rows]
 
 
@@ -48,7 +49,8 @@ class PrometheusReader:
         pod_labels: bool = False,
         namespace_labels: bool = False,
     ) -> None:
-        self._client = client
+        self._client = ShardedClient(client, queries)
+        self._retention = client.retention
         self._queries = queries
         self._cluster = cluster
         self._clock = clock
@@ -57,7 +59,7 @@ class PrometheusReader:
 
     def retention(self) -> timedelta | None:
         """How long the server keeps samples, where it tells."""
-        return self._client.retention()
+        return self._retention()
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
         """The observations of consecutive hours: one set of range queries for all of them.
@@ -67,113 +69,193 @@ class PrometheusReader:
         """
         try:
             return self._observe(hours)
-        except (ValueError, OverflowError) as error:
+        except (ValueError, OverflowError, KeyError) as error:
             since = format_instant(hours[0])
             raise MetricsAnswerError(
                 f"cluster {self._cluster}: Prometheus answered something unusable for {since} on: {error}"
             ) from error
 
     def _observe(self, hours: Sequence[datetime]) -> list[Observation]:
-        first, last = hours[0] + HOUR, hours[-1] + HOUR
-        queries = {
-            "requests": self._queries.requests(),
-            "phases": self._queries.phases(),
-            "nodes": self._queries.nodes(),
-            "owners": self._queries.owners(),
-            "devices": self._queries.devices(),
-            "labels": self._queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels),
+        asked: dict[str, Callable[[Queries], str]] = {
+            "requests": lambda queries: queries.requests(),
+            "phases": lambda queries: queries.phases(),
+            "nodes": lambda queries: queries.nodes(),
+            "owners": lambda queries: queries.owners(),
+            "devices": lambda queries: queries.devices(0),
         }
-        asked = {name: query for name, query in queries.items() if query}
-        with ThreadPoolExecutor(QUERIES_AT_ONCE) as pool:
-            results = pool.map(lambda query: self._client.query_range(query, first, last), asked.values())
-            answers = dict(zip(asked, results, strict=True))
+        if self._pod_labels or self._namespace_labels:
+            asked["labels"] = lambda queries: (
+                queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
+            )
+        answers = self._client.at_hours(asked, hours)
         start, end = hours[0] - LOOK_AROUND, self._look_end(hours[-1])
-        allocation = self._scrapes([*answers["requests"], *answers["nodes"]], self._beat_of_allocation, start, end)
-        utilization = self._scrapes(_densest(answers["devices"]), self._beat_of_device, start, end)
+        allocation = self._scrapes(
+            _densest([*answers["requests"], *answers["nodes"]]), self._beat_of_allocation, start, end
+        )
         return [
             self._hour(
                 {name: tables.at_hour(series, to_ms(hour + HOUR)) for name, series in answers.items()},
                 heartbeats.around(allocation, hour),
-                heartbeats.around(utilization, hour),
             )
             for hour in hours
         ]
 
-    def _hour(
-        self, rows: Mapping[str, Rows], allocation: heartbeats.HourBeats, utilization: heartbeats.HourBeats
-    ) -> Observation:
+    def _hour(self, rows: dict[str, Rows], allocation: heartbeats.HourBeats) -> Observation:
         hour = allocation.hour
-        seen_devices = devices(rows["devices"])
-        pods = PodTable(rows["requests"], rows["phases"].get("", []))
-        nodes = NodeTable(rows["nodes"], {device.node for device in seen_devices})
+        nodes = NodeTable(rows["nodes"], _nodes_named(rows["devices"], rows["requests"]))
+        self._look_at_nodes(nodes, allocation)
+        allocation, rows = self._look_across_edges(allocation, rows)
+        pods = PodTable(rows["requests"], rows["phases"])
         pods.add_owners(rows["owners"])
         pods.add_labels(rows.get("labels", {}))
-        uncertain = pods.uncertain(allocation.is_whole)
-        for uids in _chunks([uid for uid in uncertain if "/" not in uid]):
-            self._look_at_pods(pods, uids, PodNames("uid", tuple(uids)), hour)
-        for uids in _chunks([uid for uid in uncertain if "/" in uid]):
-            label: Literal["pod", "exported_pod"] = "pod" if pods.name_label == "pod" else "exported_pod"
-            self._look_at_pods(pods, uids, PodNames(label, tuple(uid.split("/")[1] for uid in uids)), hour)
-        for metric, names in nodes.uncertain(allocation.is_whole).items():
-            for some in _chunks(names):
-                nodes.look_closer(metric, self._raw(self._queries.nodes_of(some, metric, nodes.name_label), hour))
+        passing = self._look_at_pods(pods, allocation)
+        devices, exporters, device_notes = self._devices(rows["devices"], nodes, pods.names(passing), hour)
         return Observation(
             cluster=self._cluster,
             hour=hour,
-            heartbeat=Heartbeat(allocation.scrapes),
+            allocation=allocation.scrapes,
             pods=pods.pods(),
             nodes=nodes.nodes(),
-            devices=seen_devices,
-            device_scrapes=utilization.scrapes,
+            devices=devices,
+            utilization=exporters,
+            notes=tuple(dict.fromkeys([*nodes.notes, *_mixed(rows["nodes"]), *device_notes])),
         )
 
-    def _look_at_pods(self, pods: PodTable, uids: Sequence[str], names: PodNames, hour: datetime) -> None:
-        requests = {init: self._raw(self._queries.requests_of(names, init=init), hour) for init in (False, True)}
-        pods.look_closer(uids, requests, self._raw(self._queries.phases_of(names), hour))
-        pods.add_owners({"pod": _as_rows(self._raw(self._queries.owners_of(names), hour))})
-        if self._pod_labels:
-            pods.add_labels({"pod": _as_rows(self._raw(self._queries.labels_of(names), hour))})
+    def _look_across_edges(
+        self, allocation: heartbeats.HourBeats, rows: dict[str, Rows]
+    ) -> tuple[heartbeats.HourBeats, dict[str, Rows]]:
+        """Where scrapes end short of an edge of the hour, count up to the next ones beyond it: two queries for all
+        pods instead of a closer look at each."""
+        wider = allocation.wider(to_ms(self._look_end(allocation.hour)))
+        if wider is None:
+            return allocation, rows
+        at, window = wider
+        asked: dict[str, Callable[[Queries], str]] = {
+            "requests": lambda queries: queries.requests(window),
+            "phases": lambda queries: queries.phases(window),
+        }
+        answers = self._client.at_moment(asked, at)
+        allocation = heartbeats.around(allocation.scrapes, allocation.hour, Interval(at - window.counted, at))
+        return allocation, rows | {name: tables.at_hour(series, at) for name, series in answers.items()}
+
+    def _look_at_nodes(self, nodes: NodeTable, allocation: heartbeats.HourBeats) -> None:
+        for names in _chunks(nodes.uncertain(allocation.is_whole, allocation.expected)):
+            query = self._queries.nodes_of(names, METRICS, nodes.name_label)
+            nodes.look_closer(names, self._raw(query, allocation.hour))
+
+    def _look_at_pods(self, pods: PodTable, allocation: heartbeats.HourBeats) -> Sequence[str]:
+        """Look at pods that were not there all hour; returns their uids."""
+        uncertain = pods.uncertain(allocation.is_whole)
+        for uids in _chunks([uid for uid in uncertain if "/" not in uid]):
+            self._look_at_some(pods, uids, PodNames("uid", tuple(uids)), allocation.hour)
+        for uids in _chunks([uid for uid in uncertain if "/" in uid]):
+            label: Literal["pod", "exported_pod"] = "pod" if pods.name_label == "pod" else "exported_pod"
+            names = PodNames(label, tuple(uid.split("/")[1] for uid in uids))
+            self._look_at_some(pods, uids, names, allocation.hour)
+        for kind, owners in pods.missing_owners(uncertain).items():
+            stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
+            for some in _chunks(sorted(owners)):
+                answer = self._raw(self._queries.owners_of(stat, some), allocation.hour)
+                pods.add_owners({stat: [(one.labels, tables.number("1")) for one in answer]})
+        return uncertain
+
+    def _look_at_some(self, pods: PodTable, uids: Sequence[str], names: PodNames, hour: datetime) -> None:
+        pods.look_closer(uids, self._raw(self._queries.pods(names, labels=self._pod_labels), hour))
+
+    def _devices(
+        self, rows: Rows, nodes: NodeTable, passing: set[tuple[str, str]], hour: datetime
+    ) -> tuple[tuple[DeviceSeries, ...], dict[Instance, Scrapes], list[str]]:
+        """Series of the best signal, and of the next best for nodes that do not tell that; and their exporters."""
+        series: list[DeviceSeries] = []
+        notes: list[str] = []
+        exporters: dict[Instance, Scrapes] = {}
+        names = nodes.by_instance_id()
+        table = DeviceTable(0, self._queries.signals[0], rows, names)
+        told = table.nodes()
+        label = tables.label_named(table.labels, ("Hostname", "hostname"))
+        self._look_at_devices(table, exporters, passing, hour)
+        series.extend(table.series())
+        for rank in range(1, len(self._queries.signals)):
+            silent = sorted(nodes.with_gpus() - told)
+            if not silent:
+                break
+            table = self._next_best(rank, silent[:NAMES_PER_QUERY] if label and told else [], label, names, hour)
+            table.keep(set(silent))
+            told |= table.nodes()
+            self._look_at_devices(table, exporters, passing, hour)
+            series.extend(table.series())
+            if table.labels:
+                notes.append(
+                    f"utilization of {len(table.nodes())} nodes is read off {table.signal_names()}: they do not tell "
+                    f"{self._queries.signals[0][0].name}"
+                )
+        return tuple(series), exporters, notes
+
+    def _next_best(
+        self, rank: int, only: Sequence[str], label: str, names: Mapping[str, str], hour: datetime
+    ) -> DeviceTable:
+        asked: dict[str, Callable[[Queries], str]] = {
+            f"devices {rank}": lambda queries: queries.devices(rank, only, label)
+        }
+        (answer,) = self._client.at_hours(asked, [hour]).values()
+        return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(answer, to_ms(hour + HOUR)), names)
+
+    def _look_at_devices(
+        self, table: DeviceTable, exporters: dict[Instance, Scrapes], passing: set[tuple[str, str]], hour: datetime
+    ) -> None:
+        densest = table.densest()
+        window = Interval(to_ms(hour), to_ms(hour + HOUR))
+        beat = self._beat_of_devices(table.rank)
+        exporters.update(self._scrapes(densest, beat, hour - EDGE, min(hour + HOUR + EDGE, self._clock())))
+        for label, samples in table.uncertain(exporters, window, passing).items():
+            for names in batches(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
+                query = self._queries.some_devices(table.rank, label, names)
+                table.look_closer(self._client.raw_samples(query, hour - EDGE, hour + HOUR), window)
 
     def _scrapes(
         self,
-        series: Sequence[Series],
-        beat: Callable[[Sequence[Series]], str],
+        densest: Mapping[Instance, tables.Labels],
+        beat: Callable[[Mapping[Instance, tables.Labels]], str],
         start: datetime,
         end: datetime,
-    ) -> dict[Instance, tuple[int, ...]]:
-        """Scrape times of the instances that series are from: `up` where it is kept, else their densest series."""
-        by_instance: dict[Instance, list[Series]] = {}
-        for one in series:
-            by_instance.setdefault(tables.instance(one.labels), []).append(one)
-        named = [runs[0].labels for runs in by_instance.values() if runs[0].labels.get("instance")]
-        found: dict[Instance, tuple[int, ...]] = {}
-        if named:
+    ) -> dict[Instance, Scrapes]:
+        """Scrapes of some instances: `up` where it is kept, else of each its densest series."""
+        found: dict[Instance, Scrapes] = {}
+        for some in _chunks([who for who, labels in densest.items() if labels.get("instance")], INSTANCES_PER_QUERY):
+            named = [densest[who] for who in some]
             up = self._queries.up({labels.get("job", "") for labels in named}, {labels["instance"] for labels in named})
             answer = self._client.raw_samples(up, start, end)
-            found = heartbeats.merge(
+            found |= heartbeats.merge(
                 (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
             )
-        for who, runs in by_instance.items():
-            if who not in found:
-                answer = self._client.raw_samples(beat(runs), start, end)
-                own = [one for one in answer if tables.instance(one.labels) == who]
-                found |= heartbeats.merge((who, [at for at, _ in one.samples]) for one in own)
-        return {who: times for who, times in found.items() if who in by_instance}
+        silent = [who for who in densest if who not in found]
+        for some in _chunks(silent):
+            answer = self._client.raw_samples(beat({who: densest[who] for who in some}), start, end)
+            found |= heartbeats.merge(
+                (tables.instance(one.labels), [at for at, _ in one.samples])
+                for one in answer
+                if tables.instance(one.labels) in some
+            )
+        return {who: run for who, run in found.items() if who in densest}
 
-    def _beat_of_allocation(self, series: Sequence[Series]) -> str:
-        densest = _densest(series)[0].labels
-        metric = {"info": INFO, "advertised": CAPACITY}.get(densest.get(STAT, ""))
+    def _beat_of_allocation(self, densest: Mapping[Instance, tables.Labels]) -> str:
+        labels = next(iter(densest.values()))
+        metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STAT, ""))
         if metric:
-            label = tables.label_of([densest], "node")
-            return self._queries.nodes_of([densest.get(label, "")], metric, label)
-        uid = densest.get("uid")
-        return self._queries.one_pod(
-            PodNames("uid", (uid,)) if uid else PodNames("pod", (tables.told(densest, "pod"),))
-        )
+            label = tables.label_of([labels], "node")
+            return self._queries.nodes_of({one.get(label, "") for one in densest.values()}, [metric], label)
+        uids = tuple(sorted({one["uid"] for one in densest.values() if one.get("uid")}))
+        names = tuple(sorted({tables.told(one, "pod") for one in densest.values()}))
+        return self._queries.one_pod(PodNames("uid", uids) if uids else PodNames("pod", names))
 
-    def _beat_of_device(self, series: Sequence[Series]) -> str:
-        labels = _densest(series)[0].labels
-        return self._queries.one_device({name: value for name, value in labels.items() if name != STAT})
+    def _beat_of_devices(self, rank: int) -> Callable[[Mapping[Instance, tables.Labels]], str]:
+        def beat(densest: Mapping[Instance, tables.Labels]) -> str:
+            for label in ("UUID", "uuid", "instance"):
+                if all(labels.get(label) for labels in densest.values()):
+                    return self._queries.some_devices(rank, label, {labels[label] for labels in densest.values()})
+            return self._queries.some_devices(rank, "instance", {""})
+
+        return beat
 
     def _raw(self, selector: str, hour: datetime) -> list[Series]:
         return self._client.raw_samples(selector, hour - LOOK_AROUND, self._look_end(hour))
@@ -182,16 +264,37 @@ class PrometheusReader:
         return max(hour + HOUR, min(hour + HOUR + LOOK_AROUND, self._clock()))
 
 
-def _densest(series: Iterable[Series]) -> list[Series]:
-    """The series that counts most samples, as a list of at most one."""
-    counted = [one for one in series if one.labels.get(STAT, "") in {"count", "init-count", "info", "advertised"}]
-    best = max(counted, key=lambda one: sum(float(value) for _, value in one.samples), default=None)
-    return [] if best is None else [best]
+def _densest(series: Iterable[Series]) -> dict[Instance, tables.Labels]:
+    """The series that counts most samples, of each instance; of requests where there are any."""
+    best: dict[Instance, tuple[float, tables.Labels]] = {}
+    for one in series:
+        if one.labels.get(STAT, "") in {"count", "init-count", "info", "capacity-sum"}:
+            who = tables.instance(one.labels)
+            weight = sum(float(value) for _, value in one.samples if one.labels[STAT] != "capacity-sum")
+            if who not in best or weight > best[who][0]:
+                best[who] = (weight, one.labels)
+    return {who: labels for who, (_, labels) in best.items()}
 
 
-def _as_rows(series: Iterable[Series]) -> tables.Rows:
-    return [(one.labels, tables.number(one.samples[-1][1])) for one in series]
+def _nodes_named(devices: Rows, requests: Rows) -> set[str]:
+    """Nodes that exporters saw GPUs on, or on which pods request some."""
+    named = {labels.get("Hostname") or labels.get("hostname", "") for labels, _ in _any(devices)}
+    return named | {tables.told(labels, "node") for labels, _ in _any(requests)}
 
 
-def _chunks(names: Sequence[str]) -> Iterable[list[str]]:
-    return (list(names[at : at + NAMES_PER_QUERY]) for at in range(0, len(names), NAMES_PER_QUERY))
+def _any(rows: Rows) -> Iterable[tuple[tables.Labels, object]]:
+    return (row for some in rows.values() for row in some)
+
+
+def _mixed(rows: Rows) -> list[str]:
+    """A warning where several clusters' series came in answer."""
+    for label in ("cluster", "cluster_name", "k8s_cluster", "eks_cluster"):
+        names = sorted({labels[label] for labels, _ in _any(rows) if labels.get(label)})
+        if len(names) > 1:
+            shown = ", ".join(names[:3])
+            return [f"series of several clusters ({label}: {shown}) are taken for one: set selector to tell them apart"]
+    return []
+
+
+def _chunks(names: Sequence[str], most: int = NAMES_PER_QUERY) -> Iterable[list[str]]:
+    return (list(names[at : at + most]) for at in range(0, len(names), most))

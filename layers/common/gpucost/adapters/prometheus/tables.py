@@ -50,20 +50,15 @@ def label_of(rows: Iterable[Labels], name: str) -> str:
     return f"exported_{name}" if any(f"exported_{name}" in labels for labels in rows) else name
 
 
+def label_named(rows: Iterable[Labels], names: Iterable[str]) -> str:
+    """The first of some label names that every series carries; "" where none is."""
+    series = list(rows)
+    return next((name for name in names if series and all(labels.get(name) for labels in series)), "")
+
+
 def own_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
     """The object's labels that kube-state-metrics carries (`label_…`)."""
     return {name: value for name, value in labels.items() if name.startswith(prefix)}
-
-
-def whole_number(value: Decimal, what: str) -> Decimal:
-    """A count of units.
-
-    Raises:
-        ValueError: not a finite number that is not negative.
-    """
-    if not value.is_finite() or value < 0:
-        raise ValueError(f"{what} is {value}")
-    return value
 
 
 @dataclass(slots=True)

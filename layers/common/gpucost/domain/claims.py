@@ -1,0 +1,118 @@
+"""Which devices a pod's GPUs are: what exporters label, and what follows from it."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from gpucost.domain.device_use import DeviceHour, DeviceKey, Label
+from gpucost.domain.shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, SHARED_SUFFIX, is_neuron
+from gpucost.domain.usage import Holding
+
+
+@dataclass(slots=True)
+class Claims:
+    """Devices by holding, and holdings by device."""
+
+    devices_of: dict[int, list[DeviceHour]] = field(default_factory=dict)
+    """By the place of the holding."""
+    holders_of: dict[DeviceKey, list[int]] = field(default_factory=dict)
+    """Places of holdings, by device."""
+
+    def add(self, place: int, device: DeviceHour) -> None:
+        """A holding's units include this device, or replicas of it."""
+        self.devices_of.setdefault(place, []).append(device)
+        self.holders_of.setdefault(device.key, []).append(place)
+
+
+def find_claims(holdings: Sequence[Holding], devices: Iterable[DeviceHour]) -> Claims:
+    """Join holdings and devices by the pods that devices are labelled with while these run.
+
+    A label outside of a pod's running time says nothing: it may linger after the finish, come before the start, or be
+    of a namesake. Where a node has one device only, whoever holds a unit of it is on that device, labelled or not.
+    """
+    by_name: dict[tuple[str, str], list[int]] = {}
+    for place, one in enumerate(holdings):
+        by_name.setdefault((one.pod.namespace, one.pod.pod), []).append(place)
+    labelled: dict[int, list[tuple[int, DeviceHour]]] = {}
+    on_node: dict[str, list[DeviceHour]] = {}
+    for device in devices:
+        on_node.setdefault(device.node, []).append(device)
+        times: dict[int, int] = {}
+        for label in device.labels:
+            for place in by_name.get(label[:2], ()):
+                one = holdings[place]
+                if (not label[2] or label[2] == one.pod.uid) and fits(one, device):
+                    times[place] = times.get(place, 0) + device.labelled_ms(label, one.running)
+        for place, time in times.items():
+            if time:
+                labelled.setdefault(place, []).append((time, device))
+    claims = Claims()
+    for place, one in enumerate(holdings):
+        found = labelled.get(place, [])
+        if len(found) > devices_expected(one, [device for _, device in found]) and len(
+            by_name[one.pod.namespace, one.pod.pod]
+        ) > len({holdings[other].resource for other in by_name[one.pod.namespace, one.pod.pod]}):
+            # A namesake's label lingers on its device: the pod's own are those that were its for longest.
+            most = devices_expected(one, [device for _, device in found])
+            found = sorted(found, key=lambda item: (-item[0], item[1].key))[:most]
+        for _, device in found:
+            claims.add(place, device)
+        if not found and is_shared_resource(one):
+            only = [device for device in on_node.get(one.node.name, []) if fits(one, device)]
+            if len(only) == 1 and one.node.physical == 1:
+                claims.add(place, only[0])
+    return claims
+
+
+def fits(holding: Holding, device: DeviceHour) -> bool:
+    """Whether a device can be of the kind that a holding asks for: slices of its profile, whole GPUs, NeuronCores."""
+    resource = holding.resource
+    if is_neuron(resource) != device.is_neuron:
+        return False
+    if resource.startswith(MIG_PREFIX):
+        wanted = resource.removeprefix(MIG_PREFIX).removesuffix(SHARED_SUFFIX)
+        profiles = {one.mig_profile for one in device.series}
+        return device.is_part and (not any(profiles) or wanted in {_sanitised(profile) for profile in profiles})
+    if resource in {GPU, GPU_SHARED} and any(name.startswith(MIG_PREFIX) for name in holding.node.capacity):
+        return not device.is_part
+    return True
+
+
+def is_shared_resource(holding: Holding) -> bool:
+    """Whether units are replicas of devices (time-slicing, MPS)."""
+    return holding.share.replicas > 1
+
+
+def replicas(holding: Holding, device: DeviceHour) -> int:
+    """Units that one device is handed out as; a slice whose share follows from counting slices is no replica."""
+    return 1 if holding.share.source == "capacity" and device.is_part else holding.share.replicas
+
+
+def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
+    """Physical GPUs that a device is."""
+    if device.is_neuron and holding.resource != NEURON_CORE:
+        return holding.share.of_gpu / holding.node.cores_per_device()
+    return holding.share.of_gpu * replicas(holding, device)
+
+
+def devices_expected(holding: Holding, devices: Sequence[DeviceHour]) -> int:
+    """How many devices an exclusive holding is."""
+    per_unit = holding.node.cores_per_device() if is_neuron(holding.resource) else 1
+    return holding.units * (1 if holding.resource == NEURON_CORE else per_unit)
+
+
+def replicas_held(holding: Holding, device: DeviceHour, devices: int) -> Fraction:
+    """Replicas that a holding has of one of its devices: told by slots, else spread evenly over its devices."""
+    told = max((device.slots(label) for label in own_labels(holding, device)), default=0)
+    return Fraction(min(told, holding.units)) if told else Fraction(holding.units, max(1, devices))
+
+
+def own_labels(holding: Holding, device: DeviceHour) -> list[Label]:
+    """The labels on a device that are the holding's pod."""
+    names = (holding.pod.namespace, holding.pod.pod)
+    return [label for label in device.labels if label[:2] == names and label[2] in {"", holding.pod.uid}]
+
+
+def _sanitised(profile: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", profile.lower())

@@ -1,0 +1,136 @@
+"""Who held which units of which GPU resource, and when: pods' requests over their spans, on their nodes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from gpucost.domain.capacity import overcommitted, pieces
+from gpucost.domain.intervals import Interval
+from gpucost.domain.nodes import NodeLife
+from gpucost.domain.observations import ContainerRequest, PodObservation
+from gpucost.domain.shares import GpuNode, Share, kubernetes_resource
+from gpucost.domain.spans import Span, SpanReader
+from gpucost.domain.usage import Holding
+
+NodeKey = tuple[str, str]
+"""A node's name and provider id."""
+
+
+@dataclass(slots=True)
+class HoldingReader:
+    """Reads holdings off pods.
+
+    Args:
+        spans: reads spans off sightings.
+        lives: the nodes of the hour, by name, those that replaced each other in order.
+        slices_per_gpu: the settings' word for nodes that say nothing.
+        notes: takes what a reader of the hour should know.
+    """
+
+    spans: SpanReader
+    lives: Mapping[str, Sequence[NodeLife]]
+    slices_per_gpu: int | None
+    notes: list[str] = field(default_factory=list)
+    _shares: dict[tuple[int, str], Share] = field(default_factory=dict)
+
+    def read(self, pods: Sequence[PodObservation]) -> list[Holding]:
+        """All holdings of the hour, in the order of namespaces, pods and uids."""
+        found: list[Holding] = []
+        for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.pod, pod.uid, pod.node)):
+            found.extend(self._of_pod(pod))
+        return _hand_over(found)
+
+    def _of_pod(self, pod: PodObservation) -> list[Holding]:
+        span = self.spans.held(pod)
+        if not span.time.length:
+            return []
+        life = _life(self.lives.get(pod.node, ()), span.time)
+        node = GpuNode(pod.node)
+        if life is not None:
+            # A spot node that is gone leaves its pod objects behind for a while: they hold nothing any more.
+            span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end))
+            node = life.at(span.time)
+        elif pod.node in self.lives:
+            return []
+        if not span.time.length:
+            return []
+        running = self.spans.running(pod, span)
+        return [
+            Holding(pod, node, resource, units, self._share(pod, node, resource), span.time, running, span.sure_until)
+            for resource, units in self._effective_requests(pod).items()
+        ]
+
+    def _share(self, pod: PodObservation, node: GpuNode, resource: str) -> Share:
+        key = (id(node), resource) if node.labels or node.capacity else (0, resource)
+        share = self._shares.get(key)
+        if share is None:
+            share = self._shares[key] = node.share(resource, self.slices_per_gpu)
+        if share.is_estimate:
+            name, model = kubernetes_resource(resource), node.gpu_model or "an unknown GPU model"
+            how = "its compute slices" if share.source == "mig-compute-slices" else "what its node advertises"
+            self.notes.append(f"the share of {name} on {model} is in no table; estimated from {how}")
+        return share
+
+    def _effective_requests(self, pod: PodObservation) -> dict[str, int]:
+        """Units per resource as the scheduler counts them: `max(Σ containers and sidecars, largest init container)`.
+
+        Source: Kubernetes, "Init containers" and "Sidecar containers", resource sharing within containers.
+        """
+        together: dict[str, Decimal] = {}
+        largest_init: dict[str, Decimal] = {}
+        for request in pod.requests:
+            if not self._is_units(pod, request):
+                continue
+            if request.kind == "init":
+                largest_init[request.resource] = max(largest_init.get(request.resource, Decimal(0)), request.units)
+            else:
+                together[request.resource] = together.get(request.resource, Decimal(0)) + request.units
+        zero = Decimal(0)
+        resources = sorted(together.keys() | largest_init.keys())
+        units_of = {name: int(max(together.get(name, zero), largest_init.get(name, zero))) for name in resources}
+        return {name: units for name, units in units_of.items() if units > 0}
+
+    def _is_units(self, pod: PodObservation, request: ContainerRequest) -> bool:
+        """Whether a request is a count of units; Kubernetes takes whole numbers only for such resources."""
+        units = request.units
+        if units.is_finite() and units >= 0 and units == units.to_integral_value():
+            return True
+        what = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
+        self.notes.append(f"{what} requests {units} of {kubernetes_resource(request.resource)}; left out")
+        return False
+
+
+def _life(lives: Sequence[NodeLife], time: Interval) -> NodeLife | None:
+    """Which of the nodes of one name a pod was on: the one on which it began; it does not move on to a successor."""
+    return next((life for life in lives if life.present.overlap(time).length), None)
+
+
+def _hand_over(holdings: list[Holding]) -> list[Holding]:
+    """Where a GPU passes from one pod to the next between two scrapes, let the first end as the second begins.
+
+    After its last sample a pod is given one interval more, in which it may have ended at any moment; where the next
+    one was there already (another instance saw it first, or scrapes jitter), that moment is known.
+    """
+    on_node: dict[NodeKey, list[int]] = {}
+    for place, one in enumerate(holdings):
+        on_node.setdefault((one.node.name, one.node.provider_id), []).append(place)
+    for places in on_node.values():
+        if any(holdings[place].sure_until < holdings[place].held.end for place in places):
+            _settle(holdings, places)
+    return [one for one in holdings if one.held.length]
+
+
+def _settle(holdings: list[Holding], places: Sequence[int]) -> None:
+    guessed = [place for place in places if holdings[place].sure_until < holdings[place].held.end]
+    first = min(holdings[place].sure_until for place in guessed)
+    last = max(holdings[place].held.end for place in guessed)
+    for piece in pieces(Interval(first, last), [holdings[place].held for place in places]):
+        there = [place for place in places if holdings[place].held.holds(piece.start)]
+        for place in sorted(there, key=lambda place: holdings[place].sure_until):
+            if not there or not overcommitted(holdings[place].node, [holdings[one] for one in there]):
+                break
+            if holdings[place].sure_until <= piece.start:
+                one = holdings[place]
+                cut = Interval(one.held.start, piece.start)
+                holdings[place] = replace(one, held=cut, running=one.running.overlap(cut))
+                there.remove(place)

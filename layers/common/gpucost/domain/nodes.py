@@ -1,0 +1,134 @@
+"""GPU nodes over an hour: their life, and what they were at each time of it."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from gpucost.domain.devices import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.domain.intervals import Interval
+from gpucost.domain.observations import DeviceSeries, NodeObservation
+from gpucost.domain.shares import MIG_PREFIX, GpuNode, is_neuron
+
+_INSTANCE_TYPE = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
+_ZONE = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
+_ZONE_ID = ("label_topology_k8s_aws_zone_id",)
+_NODE_POOL = (
+    "label_karpenter_sh_nodepool",
+    "label_karpenter_sh_provisioner_name",
+    "label_eks_amazonaws_com_nodegroup",
+    "label_alpha_eksctl_io_nodegroup_name",
+)
+_CAPACITY_TYPE = (
+    "label_karpenter_sh_capacity_type",
+    "label_eks_amazonaws_com_capacity_type",
+    "label_node_lifecycle",
+    "label_lifecycle",
+)
+_CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLife:
+    """A node's hour: when it was there, and what it was while it advertised GPUs."""
+
+    node: GpuNode
+    """What it is in general: its labels, and what it advertised last."""
+    present: Interval
+    states: tuple[tuple[Interval, GpuNode], ...]
+    """When it advertised GPUs, and as what; disjoint, in order."""
+
+    def at(self, time: Interval) -> GpuNode:
+        """What it was for most of a time; what it is in general where it advertised nothing then."""
+        best = max(self.states, key=lambda state: state[0].overlap(time).length, default=None)
+        return best[1] if best is not None and best[0].overlap(time).length else self.node
+
+
+def describe(
+    seen: NodeObservation,
+    labels: Mapping[str, str],
+    devices: Sequence[DeviceSeries],
+    capacity: Mapping[str, Decimal],
+    allocatable: Mapping[str, Decimal],
+) -> GpuNode:
+    """Read a node's facts off its labels, capacity and devices, at one time.
+
+    How many physical GPUs: the instance type's catalogue entry, else the distinct DCGM UUIDs at one instant, else the
+    label `nvidia.com/gpu.count` unless slices are advertised as GPUs (there it counts slices). Exporters leave idle
+    GPUs out at times, so UUIDs count only where GPUs are sliced or shared, or no capacity is known.
+    """
+    product = labels.get("label_nvidia_com_gpu_product", "")
+    shared = product.endswith("-SHARED")
+    base, _, profile = product.removesuffix("-SHARED").partition("-MIG-")
+    profile = "" if profile == "INVALID" else profile
+    instance_type = _first(labels, _INSTANCE_TYPE)
+    replicas = labels.get("label_nvidia_com_gpu_replicas", "")
+    sharing = labels.get("label_nvidia_com_gpu_sharing_strategy", "time-slicing" if shared else "")
+    count = labels.get("label_nvidia_com_gpu_count", "")
+    sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
+    sliced = sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
+    uuids = most_at_once(devices) if sliced or not capacity else 0
+    counted = int(count) if count.isdigit() and not profile else 0
+    neuron, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
+    return GpuNode(
+        name=seen.name,
+        provider_id=seen.provider_id,
+        instance_type=instance_type,
+        zone=_first(labels, _ZONE),
+        zone_id=_first(labels, _ZONE_ID),
+        capacity_type=_capacity_type(_first(labels, _CAPACITY_TYPE)),
+        node_pool=_first(labels, _NODE_POOL),
+        gpu_model=base or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
+        mig_profile=profile,
+        replicas=int(replicas) if replicas.isdigit() and int(replicas) > 1 and sharing != "none" else 1,
+        physical=GPUS_OF_INSTANCE.get(instance_type) or neuron or uuids or counted or _neuron_devices(capacity),
+        capacity=capacity,
+        allocatable={**capacity, **allocatable},
+        labels=labels,
+    )
+
+
+def most_at_once(devices: Iterable[DeviceSeries]) -> int:
+    """The most distinct UUIDs at one instant: a GPU that was replaced within the hour is not one more."""
+    whole: set[str] = set()
+    times: dict[str, tuple[int, int]] = {}
+    for device in devices:
+        if not device.uuid:
+            continue
+        if device.values is None:
+            whole.add(device.uuid)
+        elif device.values:
+            first, last = device.values[0][0], device.values[-1][0]
+            before = times.get(device.uuid, (first, last))
+            times[device.uuid] = (min(first, before[0]), max(last, before[1]))
+    passing = [span for uuid, span in times.items() if uuid not in whole]
+    at_once = (sum(start <= moment <= end for start, end in passing) for moment, _ in passing)
+    return len(whole) + max(at_once, default=0)
+
+
+def is_gpu_node(life: NodeLife) -> bool:
+    """By instance type or devices, not only by what it advertises: a node that boots costs money too."""
+    return bool(life.node.physical) or bool(life.states)
+
+
+def physical_gpus(node: GpuNode, slices_per_gpu: int | None) -> Fraction:
+    """Physical GPUs; what it advertises where nothing else tells."""
+    if node.physical is not None:
+        return Fraction(node.physical)
+    return node.advertised(node.capacity, slices_per_gpu)
+
+
+def _neuron_devices(capacity: Mapping[str, Decimal]) -> int | None:
+    units = [int(count) for name, count in capacity.items() if is_neuron(name)]
+    # Devices and cores of the same hardware: there are at most as many devices as the smaller number.
+    return min(units) if units else None
+
+
+def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def _capacity_type(value: str) -> str:
+    plain = value.lower().replace("_", "-")
+    return _CAPACITY_TYPES.get(plain, plain)
