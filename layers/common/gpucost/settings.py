@@ -5,6 +5,7 @@ names of Secrets Manager secrets.
 """
 
 import re
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
+from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 
@@ -116,7 +118,7 @@ class UtilizationSettings(_Section):
 class CoverageSettings(_Section):
     """Least share of scrapes that must have been seen for an hour to count as complete."""
 
-    allocation: Share = Decimal("0.5")
+    allocation: Share = Decimal("0.25")
     utilization: Share = Decimal(0)
     """0: use that nobody saw makes lines unmeasured, not hours incomplete."""
 
@@ -129,6 +131,24 @@ class BusinessUnitSettings(_Section):
     """Patterns as in a shell: `team-*`."""
     namespace_labels: dict[Name, str] = Field(default_factory=dict)
     pod_labels: dict[Name, str] = Field(default_factory=dict)
+    since: Annotated[datetime | None, Field(alias="from", default=None)]
+    """The UTC hour or day from which on this entry is in force, in place of an earlier one of the same name."""
+    distribute: Literal["proportional", "even"] | None = None
+    """How its cost is passed on to the other units: by what theirs cost in the hour, or evenly."""
+
+    @field_validator("since", mode="before")
+    @classmethod
+    def _is_a_day_or_hour(cls, since: object) -> object:
+        if isinstance(since, date) and not isinstance(since, datetime):
+            return datetime(since.year, since.month, since.day, tzinfo=UTC)
+        return f"{since}T00:00:00Z" if isinstance(since, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", since) else since
+
+    @field_validator("since")
+    @classmethod
+    def _is_an_hour(cls, since: datetime | None) -> datetime | None:
+        if since is not None and (since.tzinfo is None or floor_hour(since) != since):
+            raise ValueError("must be a UTC day or full hour like 2026-11-19 or 2026-11-19T10:00:00Z")
+        return since if since is None else since.astimezone(UTC)
 
     @model_validator(mode="after")
     def _matches_something(self) -> "BusinessUnitSettings":
@@ -202,11 +222,12 @@ class Settings(_Section):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Settings":
-        for what, names in (
-            ("clusters", [cluster.name for cluster in self.clusters]),
-            ("business_units", [unit.name for unit in self.business_units]),
+        names = [cluster.name for cluster in self.clusters]
+        units = [(unit.name, unit.since) for unit in self.business_units]
+        for what, twice in (
+            ("clusters", sorted({name for name in names if names.count(name) > 1})),
+            ("business_units", sorted({name for name, since in units if units.count((name, since)) > 1})),
         ):
-            twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"{what}: {twice[0]!r} is named twice")
         return self

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from fractions import Fraction
 
+from gpucost.domain.distribution import Policy, distribute
+from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.model import Costs, HourRecord, Line, Totals
 from gpucost.domain.money import quantize
 from gpucost.domain.observations import PodObservation
@@ -23,6 +27,10 @@ class BusinessUnit:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     """All of them must be there, under their names as kube-state-metrics writes them (`label_team`)."""
     pod_labels: Mapping[str, str] = field(default_factory=dict)
+    since: datetime | None = None
+    """The first hour of this entry; it stands in place of earlier ones of the same name. None: from the beginning."""
+    distribute: Policy | None = None
+    """How its cost is passed on to the other units; None where it pays itself."""
 
     def owns_namespace(self, namespace: str) -> bool:
         """Whether a whole namespace is this unit's by name."""
@@ -56,6 +64,17 @@ class Owners:
         return self._by_name[namespace]
 
 
+def units_in_force(units: Sequence[BusinessUnit], hour: datetime) -> list[BusinessUnit]:
+    """The entries that count in an hour, in their order: of each name the latest that has begun."""
+    begun = [unit for unit in units if unit.since is None or unit.since <= hour]
+    latest: dict[str, BusinessUnit] = {}
+    for unit in begun:
+        before = latest.get(unit.name)
+        if before is None or before.since is None or (unit.since is not None and unit.since > before.since):
+            latest[unit.name] = unit
+    return [unit for unit in begun if latest[unit.name] is unit]
+
+
 @dataclass(frozen=True, slots=True)
 class AttributionRules:
     """What settings say about who pays."""
@@ -75,8 +94,10 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
     rated, capacity = rate_usage(usage, rules.rate)
-    owners = Owners(rules.business_units)
-    lines = tuple(_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated)
+    units = units_in_force(rules.business_units, usage.hour)
+    owners = Owners(units)
+    own = [_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated]
+    lines = tuple(distribute(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
     totals = Totals(Costs.total(line.costs() for line in lines), capacity)
     return HourRecord(usage.cluster, usage.hour, "complete", usage.coverage, totals, lines, usage.notes)
 
@@ -131,6 +152,7 @@ def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
         effective_usd=None if unknown else rated.effective_usd,
         waste_usd=None if unknown and not rated.waste_usd else rated.waste_usd,
         unmeasured_usd=rated.unmeasured_usd,
+        used_beyond_allocation_gpu_hours=quantize(Fraction(measured.beyond_gpu_ms, HOUR_MS)),
     )
 
 

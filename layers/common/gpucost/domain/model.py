@@ -103,7 +103,8 @@ class Line:
     gpu_share: Decimal
     """Physical GPUs per unit."""
     gpu_share_source: str
-    """Which way the share was found: `product-label`, `mig-profile`, `sharing`, `capacity`, `settings`, `whole`."""
+    """Which way the share was found: `product-label`, `mig-profile`, `sharing`, `capacity`, `settings`, `whole`,
+    `neuron`; `mig-compute-slices` and `node-average` are estimates."""
     labels: dict[str, str]
     split_policy: str
     allocated_gpu_hours: Decimal
@@ -118,6 +119,10 @@ class Line:
     effective_usd: Decimal | None
     waste_usd: Decimal | None
     unmeasured_usd: Decimal
+    used_beyond_allocation_gpu_hours: Decimal = ZERO
+    """Use of a shared device beyond the pod's part: a memo, in no sum."""
+    shared_from: str = ""
+    """The shared unit whose cost this is a part of; "" for a unit's own."""
 
     def costs(self) -> Costs:
         """The line's part of a sum; a use nobody observed adds nothing to effective (it is in unmeasured)."""

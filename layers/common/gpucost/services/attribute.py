@@ -182,6 +182,8 @@ def _attribution_rules(settings: Settings) -> AttributionRules:
                 unit.namespaces,
                 {_exported(name): value for name, value in unit.namespace_labels.items()},
                 {_exported(name): value for name, value in unit.pod_labels.items()},
+                since=unit.since,
+                distribute=unit.distribute,
             )
             for unit in settings.business_units
         ),
