@@ -47,8 +47,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     start = to_ms(observation.hour)
     window = window or Interval(start, start + HOUR_MS)
     notes = list(observation.notes)
-    scrapes = {**observation.utilization, **observation.allocation}
-    spans = SpanReader(scrapes, window)
+    spans = SpanReader(observation.allocation, window)
     covered = union(
         piece for run in observation.allocation.values() for piece in run.coverage(window, DEFAULT_INTERVAL_MS)
     )

@@ -1,0 +1,65 @@
+"""Who answers for what, and clusters that contradict themselves."""
+
+from collections.abc import Iterator
+
+from local.fleet.builders import node, whole
+from local.fleet.scenario import GPU, Pod, Scenario
+from local.fleet.scenarios.sharing import asks, flat
+
+
+def scenarios() -> Iterator[Scenario]:
+    """All of this room."""
+    yield from _units()
+    yield from _owners()
+    n = node("n1", "a10g-one", whole("a10g-one"))
+    # Three hold the one GPU that there is: the metrics contradict each other, and the residual says so.
+    yield Scenario(
+        "more-than-there-is",
+        [n],
+        [Pod(f"p{i}", n, [0] if i == 0 else [], flat("0.5"), requests=asks(GPU)) for i in range(3)],
+        residual=True,
+        sources={"p1": "none", "p2": "none"},
+    )
+
+
+def _units() -> Iterator[Scenario]:
+    n = node("n1", "h100", whole("h100"))
+    pods = [
+        Pod("by-name", n, [0], flat("0.5"), namespace="research-nlp"),
+        Pod("by-namespace-label", n, [1], flat("0.5"), namespace="chat"),
+        Pod("by-pod-label", n, [2], flat("0.5"), namespace="common", labels={"label_team": "vision"}),
+        Pod("by-pod-label-gone", n, [3], flat("0.5"), namespace="common", labels={"label_team": "vision"}, deleted=20),
+        Pod("nobodys", n, [4], flat("0.5"), namespace="alone"),
+    ]
+    yield Scenario(
+        "business-units",
+        [n],
+        pods,
+        namespace_labels={"chat": {"label_cost_center": "cc-7"}},
+        settings=(
+            "business_units:\n"
+            "  - {name: research, namespaces: ['research-*']}\n"
+            "  - {name: assistant, namespace_labels: {cost-center: cc-7}}\n"
+            "  - {name: vision, pod_labels: {team: vision}}\n"
+        ),
+        units={"by-name": "research", "by-namespace-label": "assistant", "by-pod-label": "vision",
+               "by-pod-label-gone": "vision", "nobodys": "alone"},
+    )  # fmt: skip
+
+
+def _owners() -> Iterator[Scenario]:
+    n = node("n1", "h100", whole("h100"))
+    owned = {
+        "deployment": (("ReplicaSet", "web-6f7d"), ("Deployment", "web")),
+        "cron": (("Job", "nightly-1"), ("CronJob", "nightly")),
+        "stateful": (("StatefulSet", "db"),),
+        "torch": (("PyTorchJob", "train"),),
+        "ray": (("RayCluster", "ray"),),
+        "job": (("Job", "once"),),
+    }
+    pods = [Pod(name, n, [i], flat("0.5"), owners=owners) for i, (name, owners) in enumerate(owned.items())]
+    pods += [
+        Pod("gone", n, [6], flat("0.5"), owners=(("ReplicaSet", "old-55"), ("Deployment", "old")), start=5, deleted=25),
+        Pod("bare", n, [7], flat("0.5")),
+    ]
+    yield Scenario("owners", [n], pods)
