@@ -4,133 +4,148 @@
 - `inference`: two nodes of four whole GPUs; a service that is busy by day, notebooks that hold two GPUs and do nothing
 - `batch`: spot nodes that come and go with their work, one taken back in the middle of an hour
 - a nightly job that ends and is left lying, and a pod that pulls its image for a quarter of an hour
+
+Minutes count from the first of the three days' hours.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
 
-from local.fleet.scenario import Node, Pod, Scenario, Use
+from local.fleet.builders import mig_single, node, whole
+from local.fleet.scenario import GPU, Life, Minutes, Node, Pod, Scenario, Use
 
 CLUSTER = "demo"
 DAYS = 3
-GPU_HOURLY_USD = Decimal(12)
+HOURS = 24 * DAYS
+END = 60 * HOURS
+GPU_HOURLY_USD = 12
+DAY_BEGINS, DAY_ENDS = 7, 19
+"""UTC hours between which people work."""
+Owners = Sequence[tuple[str, str]]
+
+
+def starts(end: datetime) -> datetime:
+    """When the three days begin that end at a full hour."""
+    return end - timedelta(hours=HOURS)
 
 
 def scenario(end: datetime) -> Scenario:
-    """Three days that end at a full hour."""
-    start = end - timedelta(days=DAYS)
-    mig = _node("mig-1", "p5.4xlarge", 1, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "mig", start, end, slices=7)
-    whole = [_node(f"inference-{i}", "g5.12xlarge", 4, "NVIDIA-A10G", "inference", start, end) for i in (1, 2)]
-    spot = _spot_nodes(start, end)
-    pods = [
-        *_slices(mig, start, end),
-        *_service(whole, start, end),
-        *_notebooks(whole[1], start, end),
-        *_nightly_jobs(whole[1], start, end),
-        *(_batch(node) for node in spot),
+    """Three days that end at a full hour; nothing is known of the time before and after."""
+    clock = _Clock(starts(end))
+    always = (0, END)
+    mig = _node("mig-1", "h100-one", "mig", always, slices=7)
+    inference = [_node(f"inference-{i}", "a10g", "inference", always) for i in (1, 2)]
+    spot = [
+        _node(f"spot-{day}{number}", "a10g-one", "batch", life, capacity_type="spot")
+        for day, number, life in _spot_lives(clock)
     ]
-    return Scenario(CLUSTER, start, end, (mig, *whole, *spot), tuple(pods))
+    pods = [
+        *_slices(mig, clock),
+        *_service(inference[0], clock),
+        *_notebooks(inference[1]),
+        *_nightly_jobs(inference[1], clock),
+        *(_batch(one) for one in spot),
+    ]
+    return Scenario(CLUSTER, [mig, *inference, *spot], pods, start=0, end=END, hours=range(HOURS))
 
 
-def _slices(node: Node, start: datetime, end: datetime) -> list[Pod]:
-    pods: list[Pod] = []
+class _Clock:
+    """Which time of the day the scenario's minutes are."""
+
+    def __init__(self, start: datetime) -> None:
+        self._start = start
+
+    def minute(self, day: int, hour: float) -> Minutes:
+        """The minute of a time of the day; day 0 is the one on which the scenario begins."""
+        midnight = self._start.replace(hour=0)
+        return (midnight + timedelta(days=day, hours=hour) - self._start) / timedelta(minutes=1)
+
+    def by_day(self, day: str, night: str) -> Use:
+        """Use that is one by day and another by night."""
+        curve: list[tuple[Minutes, str]] = []
+        for number in range(-1, DAYS + 1):
+            curve += [(self.minute(number, DAY_BEGINS), day), (self.minute(number, DAY_ENDS), night)]
+        return curve
+
+
+def _slices(on: Node, clock: _Clock) -> Iterator[Pod]:
+    place = 0
     for namespace, units, use in (
         ("bu-a", 3, _flat("0.62")),
-        ("bu-b", 2, _by_hour("0.45", "0.12")),
+        ("bu-b", 2, clock.by_day("0.45", "0.12")),
         ("bu-c", 2, _flat("0.045")),
     ):
+        owners = (("ReplicaSet", f"{namespace}-app-6f7d"), ("Deployment", f"{namespace}-app"))
         for i in range(units):
-            owners = (("ReplicaSet", f"{namespace}-app-6f7d"), ("Deployment", f"{namespace}-app"))
-            pods.append(_pod(namespace, f"{namespace}-app-6f7d-{i}", node, 1, len(pods), start, end, use, owners))
-    return pods
+            yield _pod(namespace, f"{namespace}-app-6f7d-{i}", on, [place], (0, END), use, owners)
+            place += 1
 
 
-def _service(nodes: list[Node], start: datetime, end: datetime) -> list[Pod]:
+def _service(on: Node, clock: _Clock) -> Iterator[Pod]:
     owners = (("ReplicaSet", "chat-5c9b"), ("Deployment", "chat"))
-    pods = [
-        _pod("chat", f"chat-5c9b-{i}", nodes[0], 1, i, start, end, _by_hour("0.71", "0.08"), owners) for i in range(3)
-    ]
+    use = clock.by_day("0.71", "0.08")
+    for i in range(3):
+        yield _pod("chat", f"chat-5c9b-{i}", on, [i], (0, END), use, owners)
     # Scaled up on the second day; its image takes a quarter of an hour to arrive.
-    later = start + timedelta(hours=30)
-    slow = timedelta(minutes=15)
-    pods.append(_pod("chat", "chat-5c9b-3", nodes[0], 1, 3, later, end, _by_hour("0.71", "0.08"), owners, pull=slow))
-    return pods
+    later = 60 * 30
+    yield _pod("chat", "chat-5c9b-3", on, [3], (later, END), use, owners, running=later + 15)
 
 
-def _notebooks(node: Node, start: datetime, end: datetime) -> list[Pod]:
-    owners = (("StatefulSet", "notebook"),)
-    return [_pod("notebooks", f"notebook-{i}", node, 1, i, start, end, _flat("0.003"), owners) for i in range(2)]
+def _notebooks(on: Node) -> Iterator[Pod]:
+    for i in range(2):
+        yield _pod("notebooks", f"notebook-{i}", on, [i], (0, END), _flat("0.003"), (("StatefulSet", "notebook"),))
 
 
-def _nightly_jobs(node: Node, start: datetime, end: datetime) -> list[Pod]:
-    pods = []
-    day = start.replace(hour=1)
-    while day < end:
-        if day > start:
-            name = f"train-{day:%d}"
-            owners = (("Job", name), ("CronJob", "train"))
-            ends = day + timedelta(hours=4, minutes=20)
-            pod = _pod("training", name, node, 2, 2, day, min(end, ends + timedelta(hours=6)), _flat("0.93"), owners)
-            pods.append(replace(pod, finished=ends))
-        day += timedelta(days=1)
-    return pods
+def _nightly_jobs(on: Node, clock: _Clock) -> Iterator[Pod]:
+    for day in range(DAYS + 1):
+        begins = clock.minute(day, 1)
+        if 0 < begins < END:
+            owners = (("Job", f"train-{day}"), ("CronJob", "train"))
+            ends = begins + 4 * 60 + 20
+            life = (begins, min(END, ends + 6 * 60))
+            yield _pod("training", f"train-{day}", on, [2, 3], life, _flat("0.93"), owners, finished=ends)
 
 
-def _spot_nodes(start: datetime, end: datetime) -> list[Node]:
-    nodes = []
-    for day in range(DAYS):
+def _spot_lives(clock: _Clock) -> Iterator[tuple[int, int, Life]]:
+    for day in range(DAYS + 1):
         for number, (comes, stays) in enumerate(((9, 5.5), (10, 3.25), (14, 6))):
-            begin = start.replace(hour=0) + timedelta(days=day, hours=comes)
-            finish = min(end, begin + timedelta(hours=stays))
-            if start <= begin < finish:
-                nodes.append(
-                    _node(f"spot-{day}{number}", "g5.xlarge", 1, "NVIDIA-A10G", "batch", begin, finish, spot=True)
-                )
-    return nodes
+            joins = clock.minute(day, comes)
+            if 0 <= joins < END:
+                yield day, number, (joins, min(END, joins + 60 * stays))
 
 
-def _batch(node: Node) -> Pod:
+def _batch(on: Node) -> Pod:
     """Work on a spot node from soon after it joins; its pod object outlives the node by some minutes."""
-    begin = node.start + timedelta(minutes=4)
-    owners = (("Job", f"render-{node.name}"),)
-    gone = node.end + timedelta(minutes=5)
-    return _pod(
-        "render", f"render-{node.name}", node, 1, 0, begin, gone, _flat("0.88"), owners, pull=timedelta(minutes=2)
-    )
+    begins, gone = on.life[0] + 4, on.life[1] + 5
+    name = f"render-{on.name}"
+    return _pod("render", name, on, [0], (begins, gone), _flat("0.88"), (("Job", name),), running=begins + 2)
 
 
-def _node(
-    name: str, kind: str, gpus: int, product: str, pool: str, start: datetime, end: datetime,
-    *, slices: int = 1, spot: bool = False,
-) -> Node:  # fmt: skip
-    return Node(
-        name=name,
-        instance_type=kind,
-        gpus=gpus,
-        product=product,
-        model=product.split("-MIG-", maxsplit=1)[0].replace("-", " "),
-        node_pool=pool,
-        start=start,
-        end=end,
-        slices_per_gpu=slices,
-        mig_profile=product.partition("-MIG-")[2],
-        capacity_type="spot" if spot else "on-demand",
-    )
+def _node(name: str, model: str, pool: str, life: Life, *, slices: int = 1, capacity_type: str = "on-demand") -> Node:
+    geometry = mig_single(model, "1g.10gb", slices) if slices > 1 else whole(model)
+    labels = {
+        "karpenter_sh_nodepool": pool,
+        "karpenter_sh_capacity_type": capacity_type,
+        "topology_kubernetes_io_zone": "eu-central-1a",
+    }
+    return node(name, model, geometry, life=life, labels=labels)
 
 
 def _pod(
-    namespace: str, name: str, node: Node, units: int, device: int, start: datetime, end: datetime, use: Use,
-    owners: tuple[tuple[str, str], ...], *, pull: timedelta = timedelta(0),
+    namespace: str, name: str, on: Node, places: Sequence[int], life: Life, use: Use, owners: Owners,
+    *, running: Minutes | None = None, finished: Minutes | None = None,
 ) -> Pod:  # fmt: skip
-    uid = f"uid-{namespace}-{name}"
-    return Pod(namespace, name, uid, node, units, device, start, start + pull, end, use, owners=owners)
+    return Pod(
+        name, on, places, use,
+        requests={"main": {GPU: len(places)}},
+        namespace=namespace,
+        start=life[0],
+        running=running,
+        finished=finished,
+        deleted=life[1],
+        owners=owners,
+    )  # fmt: skip
 
 
 def _flat(use: str) -> Use:
-    return lambda _: Decimal(use)
-
-
-def _by_hour(day: str, night: str) -> Use:
-    """Busy from 07:00 to 19:00 UTC."""
-    return lambda hour: Decimal(day if 7 <= hour.hour < 19 else night)
+    return ((0, use),)

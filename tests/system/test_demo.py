@@ -23,6 +23,7 @@ from local.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 ANSWERS = "the API answers at "
+PRICE = Fraction(demo.GPU_HOURLY_USD)
 UNITS = {"training": "research", "notebooks": "research", "chat": "assistant"}
 
 
@@ -81,15 +82,25 @@ def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subp
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
 
 
-def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
-    """(allocated, effective) USD by business unit, from the scenario alone."""
+def true_hours(running: Demo) -> list[truth.TrueHour]:
+    """All hours, from the scenario alone."""
+    scenario = demo.scenario(running.end)
+    return [truth.hour(scenario, number) for number in scenario.hours]
+
+
+def by_unit(hours: Sequence[truth.TrueHour]) -> dict[str, tuple[Fraction, Fraction]]:
+    """(allocated, effective) USD by business unit."""
     units: dict[str, tuple[Fraction, Fraction]] = {}
-    for namespace, (held, used) in truth.by_namespace(
-        demo.scenario(running.end), running.hours, demo.GPU_HOURLY_USD
-    ).items():
-        before = units.get(UNITS.get(namespace, namespace), (Fraction(0), Fraction(0)))
-        units[UNITS.get(namespace, namespace)] = (before[0] + held, before[1] + used)
+    for line in (line for hour in hours for line in hour.lines):
+        unit = UNITS.get(line.pod.namespace, line.pod.namespace)
+        held, used = units.get(unit, (Fraction(0), Fraction(0)))
+        effective = line.effective.value if line.effective else Fraction(0)
+        units[unit] = (held + line.allocated.value * PRICE, used + effective * PRICE)
     return units
+
+
+def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
+    return by_unit(true_hours(running))
 
 
 def test_the_ledger_says_what_the_scenario_says(running: Demo) -> None:
@@ -106,9 +117,8 @@ def test_the_identity_holds_to_the_last_digit(running: Demo) -> None:
     totals = running.ask(f"/v1/costs?{running.period}&granularity=hour&group_by=business_unit")["totals"]
     parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
     assert sum(totals[f"{part}_usd"] for part in parts) == totals["node_cost_usd"]
-    scenario = demo.scenario(running.end)
-    capacity = sum((truth.capacity(scenario, hour) for hour in running.hours), Fraction(0))
-    assert float(totals["node_cost_usd"]) == pytest.approx(float(capacity * Fraction(demo.GPU_HOURLY_USD)), rel=1e-9)
+    capacity = sum((hour.capacity.value for hour in true_hours(running)), Fraction(0))
+    assert float(totals["node_cost_usd"]) == pytest.approx(float(capacity * PRICE), rel=1e-9)
     assert totals["residual_usd"] == 0
 
 
@@ -126,18 +136,13 @@ def test_alerts_are_those_that_the_scenario_calls_for(running: Demo) -> None:
 
     The schedule runs for the last 24 hours; the first of them looks at the two before it, from the ledger.
     """
-    end = running.end
-    scenario = demo.scenario(end)
+    hours = true_hours(running)[-26:]
     fired = resolved = 0
-    for unit in expected(running):
+    for unit in by_unit(hours):
         limit = 30 if unit == "assistant" else 3
         run, firing = 0, False
-        for hour in (end - timedelta(hours=26 - i) for i in range(26)):
-            held = used = Fraction(0)
-            for pod in scenario.pods:
-                if UNITS.get(pod.namespace, pod.namespace) == unit:
-                    held += truth.allocated(pod, hour) * Fraction(demo.GPU_HOURLY_USD)
-                    used += truth.effective(pod, hour) * Fraction(demo.GPU_HOURLY_USD)
+        for hour in hours:
+            held, used = by_unit([hour]).get(unit, (Fraction(0), Fraction(0)))
             wasted = held - used
             run = run + 1 if held and wasted >= limit and wasted >= held * Fraction(60, 100) else 0
             if firing and run == 0:
