@@ -43,7 +43,8 @@ class Sight:
         start, end = self.window
         unseen = ZERO
         if not told:
-            around = (gap for gap in self.gaps if gap[0] - interval <= at <= gap[1])
+            # The scrapes that saw the last of before and the first of after are up to an interval away from the gap.
+            around = (gap for gap in self.gaps if gap[0] - interval <= at <= gap[1] + interval)
             unseen = sum((length(overlap(gap, self.window)) for gap in around), ZERO)
         return unseen + (interval if start - interval < at < end + interval else ZERO)
 
