@@ -115,16 +115,14 @@ class _Hour:
             return TrueLine(pod, resource, units, share, "none", allocated, None, unmeasured)
         observed = _total(seen)
         gpus = share * units
-        effective = ZERO
+        used_minutes = ZERO
         for place in own:
             of_device = _gpus_of(geometry, place)
-            effective += sum((self._use(pod, geometry, place, piece) for piece in seen), ZERO) * of_device
-        effective = min(effective, gpus * observed) / 60
-        unmeasured = gpus * (running - observed) / 60
+            used_minutes += sum((self._use(pod, geometry, place, piece) for piece in seen), ZERO) * of_device
         slack = self._slack(pod, gpus)
-        return TrueLine(
-            pod, resource, units, share, source, allocated, Amount(effective, slack), Amount(unmeasured, slack)
-        )
+        effective = Amount(min(used_minutes, gpus * observed) / 60, slack)
+        unseen = Amount(gpus * (running - observed) / 60, slack)
+        return TrueLine(pod, resource, units, share, source, allocated, effective, unseen)
 
     def _use(self, pod: Pod, geometry: Geometry, place: int, piece: Life) -> Fraction:
         """A pod's part of what a device did in a piece of time, in device-minutes."""
