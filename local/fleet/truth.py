@@ -294,7 +294,7 @@ def _gpus_of(geometry: Geometry, place: int) -> Fraction:
         return Fraction(1)
     profile = geometry.devices[place].profile
     resource = "nvidia_com_mig_" + profile.replace(".", "_").replace("+", "_")
-    return geometry.share[resource if resource in geometry.share else "nvidia_com_gpu"]
+    return geometry.share.get(resource) or geometry.share.get("nvidia_com_gpu", Fraction(1))
 
 
 def _common_gaps(targets: Sequence[Scraping]) -> list[Life]:

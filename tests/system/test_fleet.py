@@ -53,7 +53,8 @@ def settings(scenarios: Sequence[Scenario], url: str) -> str:
         for one in scenarios
     )
     price = f"pricing: {{source: constant, gpu_hourly_usd: {PRICE}}}\n"
-    return f"clusters:\n{clusters}{price}{scenarios[0].settings}"
+    own = scenarios[0].settings.replace("{base}", f"{BASE:%Y-%m-%dT%H:00:00Z}")
+    return f"clusters:\n{clusters}{price}{own}"
 
 
 def attribute(path: Path, hours: Sequence[int]) -> list[Any]:

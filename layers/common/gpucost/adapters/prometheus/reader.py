@@ -6,6 +6,7 @@ from typing import Literal
 
 from gpucost.adapters.prometheus import beats as heartbeats
 from gpucost.adapters.prometheus import tables
+from gpucost.adapters.prometheus.claims import claiming_pods, untold_claims
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
 from gpucost.adapters.prometheus.devices import DeviceTable, batches
 from gpucost.adapters.prometheus.nodes import METRICS, NodeTable
@@ -110,14 +111,17 @@ class PrometheusReader:
         pods.add_labels(rows.get("labels", {}))
         passing = self._look_at_pods(pods, allocation)
         devices, exporters, device_notes = self._devices(rows["devices"], nodes, pods.names(passing), hour)
+        claiming = claiming_pods(devices)
+        device_notes += untold_claims(rows["owners"].get("claim", []), claiming)
         return Observation(
             cluster=self._cluster,
             hour=hour,
             allocation=allocation.scrapes,
-            pods=pods.pods(),
+            pods=(*pods.pods(), *claiming),
             nodes=nodes.nodes(),
             devices=devices,
             utilization=exporters,
+            capacity_is_kept=bool(rows["nodes"].get("kept")),
             notes=tuple(dict.fromkeys([*nodes.notes, *_mixed(rows["nodes"]), *device_notes])),
         )
 
