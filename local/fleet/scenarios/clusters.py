@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from local.fleet.builders import node, whole
-from local.fleet.scenario import GPU, Geometry, Pod, Scenario
+from local.fleet.scenario import GPU, Exporter, Geometry, Pod, Scenario
 from local.fleet.scenarios.sharing import asks, flat
+from local.fleet.scraping import Scraping
 
 
 def scenarios() -> Iterator[Scenario]:
     """All of this room."""
+    yield worked_example()
     yield from _units()
     yield from _owners()
     yield from _moved()
@@ -23,6 +25,16 @@ def scenarios() -> Iterator[Scenario]:
         residual=True,
         sources={"p1": "none", "p2": "none"},
     )
+
+
+def worked_example() -> Scenario:
+    """The cluster of `docs/cost-model.md`."""
+    n = node("n1", "a10g", whole("a10g"))
+    train = Pod("train", n, [0, 1], uses=[flat("0.8"), flat("0.2")], requests=asks(GPU, 2))
+    chat = Pod("chat", n, [2], flat("0.5"), start=30, running=36)
+    batch = Pod("batch", n, [3], flat("0.9"), start=-30, finished=20)
+    silent = Exporter(Scraping("dcgm-exporter", "", gaps=[(10, 20)]))
+    return Scenario("worked-example", [n], [train, chat, batch], dcgm=silent)
 
 
 def _units() -> Iterator[Scenario]:
