@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup demo test check build deploy lock openapi bench clean
+.PHONY: help setup demo test check faults build deploy lock openapi bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,10 @@ test: check ## everything that CI runs
 bench: ## benchmarks, as ratios to a floor measured in the same run
 	@scripts/setup.sh demo
 	$(BIN)/python -m benchmarks.hour
+
+faults: ## plant faults in the metering one at a time; each must be caught
+	@scripts/setup.sh demo
+	$(BIN)/python -m tests.faults
 
 build: ## build for AWS
 	@scripts/setup.sh build

@@ -44,7 +44,7 @@ def run(*, once: bool, port: int) -> None:
     end = floor_hour(datetime.now(UTC))
     with ExitStack() as running:
         steps = running.enter_context(_progress())
-        start, scenario = fleet.starts(end), fleet.scenario(end)
+        start, scenario = fleet.base(end), fleet.scenario(end)
         path = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-"))) / "metrics.om"
         task = steps.add_task("simulating three days of a cluster", total=1.0)
         openmetrics.write([scenario], start, path, lambda done: steps.update(task, completed=done))
@@ -110,7 +110,7 @@ def settings_text(prometheus_url: str) -> str:
                     "selector": {"cluster": fleet.CLUSTER},
                 }
             ],
-            "pricing": {"source": "constant", "gpu_hourly_usd": fleet.GPU_HOURLY_USD, "split": "gpu-bears-all"},
+            "pricing": {"source": "constant", "gpu_hourly_usd": int(fleet.GPU_HOURLY_USD), "split": "gpu-bears-all"},
             "business_units": [
                 {"name": "research", "namespaces": ["training", "notebooks"]},
                 {"name": "assistant", "namespaces": ["chat"]},

@@ -35,7 +35,8 @@ def series(scenario: Scenario) -> Iterator[Series]:
                 continue
             for place, device in enumerate(geometry.devices):
                 holders = [pod for pod in scenario.pods if pod.node is node and _holds(pod, place, minute, exporter)]
-                use = used(scenario, node, place, minute) * Fraction(exporter.peaks)
+                use = demanded(scenario, node, place, minute)
+                use = min(use, Fraction(1)) if exporter.clamps else use
                 is_nan = any(a <= minute < b for a, b in exporter.nan)
                 for labels in _copies(exporter, node, device, holders, scraping, turn):
                     for signal, full in exporter.signals.items():
@@ -48,12 +49,17 @@ def series(scenario: Scenario) -> Iterator[Series]:
 
 def used(scenario: Scenario, node: Node, place: int, minute: Fraction) -> Fraction:
     """What a device does at a time: what those who run on it make it do, at most all."""
+    return min(demanded(scenario, node, place, minute), Fraction(1))
+
+
+def demanded(scenario: Scenario, node: Node, place: int, minute: Fraction) -> Fraction:
+    """What those who run on a device want of it."""
     total = Fraction(scenario.ghosts.get((node.name, place), "0"))
     for pod in scenario.pods:
         if pod.node is node and place in pod.devices and pod.runs[0] <= minute < pod.runs[1]:
             curve = pod.use_of(list(pod.devices).index(place))
             total += next((Fraction(value) for since, value in reversed(curve) if since <= minute), Fraction(0))
-    return min(total, Fraction(1))
+    return total
 
 
 def _holds(pod: Pod, place: int, minute: Fraction, exporter: Exporter) -> bool:
@@ -124,6 +130,8 @@ def _workload(exporter: Exporter, node: Node, pod: Pod) -> Labels:
             told = {f"exported_{name}": value for name, value in told.items()} | _own(node)
         case "old":
             told = {_OLD[name]: value for name, value in told.items()}
+    if pod.claims and exporter.tells_claims:
+        told |= {"dra_claim_name": pod.claims[0], "dra_driver_name": "gpu.nvidia.com", "dra_pool_name": node.name}
     return told | ({"pod_uid": pod.id} if exporter.pod_uid else {})
 
 

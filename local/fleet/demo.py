@@ -4,148 +4,122 @@
 - `inference`: two nodes of four whole GPUs; a service that is busy by day, notebooks that hold two GPUs and do nothing
 - `batch`: spot nodes that come and go with their work, one taken back in the middle of an hour
 - a nightly job that ends and is left lying, and a pod that pulls its image for a quarter of an hour
-
-Minutes count from the first of the three days' hours.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from local.fleet.builders import mig_single, node, whole
-from local.fleet.scenario import GPU, Life, Minutes, Node, Pod, Scenario, Use
+from local.fleet.scenario import GPU, Life, Node, Pod, Scenario, Use
 
 CLUSTER = "demo"
 DAYS = 3
 HOURS = 24 * DAYS
+GPU_HOURLY_USD = Decimal(12)
 END = 60 * HOURS
-GPU_HOURLY_USD = 12
-DAY_BEGINS, DAY_ENDS = 7, 19
-"""UTC hours between which people work."""
-Owners = Sequence[tuple[str, str]]
+ALL: Life = (0, END)
 
 
-def starts(end: datetime) -> datetime:
-    """When the three days begin that end at a full hour."""
-    return end - timedelta(hours=HOURS)
+def base(end: datetime) -> datetime:
+    """The full hour at which the three days begin that end at a time."""
+    return end - timedelta(days=DAYS)
 
 
 def scenario(end: datetime) -> Scenario:
-    """Three days that end at a full hour; nothing is known of the time before and after."""
-    clock = _Clock(starts(end))
-    always = (0, END)
-    mig = _node("mig-1", "h100-one", "mig", always, slices=7)
-    inference = [_node(f"inference-{i}", "a10g", "inference", always) for i in (1, 2)]
-    spot = [
-        _node(f"spot-{day}{number}", "a10g-one", "batch", life, capacity_type="spot")
-        for day, number, life in _spot_lives(clock)
+    """Three days that end at a full hour."""
+    first_hour = base(end).hour
+    mig = node("mig-1", "h100-one", mig_single("h100-one", "1g.10gb", 7, ALL), life=ALL, labels=_labels("mig"))
+    inference = [
+        node(f"inference-{i}", "a10g", whole("a10g", ALL), life=ALL, labels=_labels("inference")) for i in (1, 2)
     ]
+    spot = list(_spot_nodes(first_hour))
     pods = [
-        *_slices(mig, clock),
-        *_service(inference[0], clock),
+        *_slices(mig, first_hour),
+        *_service(inference[0], first_hour),
         *_notebooks(inference[1]),
-        *_nightly_jobs(inference[1], clock),
+        *_nightly_jobs(inference[1], end),
         *(_batch(one) for one in spot),
     ]
-    return Scenario(CLUSTER, [mig, *inference, *spot], pods, start=0, end=END, hours=range(HOURS))
+    return Scenario(CLUSTER, (mig, *inference, *spot), pods, start=0, end=END, hours=range(HOURS))
 
 
-class _Clock:
-    """Which time of the day the scenario's minutes are."""
-
-    def __init__(self, start: datetime) -> None:
-        self._start = start
-
-    def minute(self, day: int, hour: float) -> Minutes:
-        """The minute of a time of the day; day 0 is the one on which the scenario begins."""
-        midnight = self._start.replace(hour=0)
-        return (midnight + timedelta(days=day, hours=hour) - self._start) / timedelta(minutes=1)
-
-    def by_day(self, day: str, night: str) -> Use:
-        """Use that is one by day and another by night."""
-        curve: list[tuple[Minutes, str]] = []
-        for number in range(-1, DAYS + 1):
-            curve += [(self.minute(number, DAY_BEGINS), day), (self.minute(number, DAY_ENDS), night)]
-        return curve
-
-
-def _slices(on: Node, clock: _Clock) -> Iterator[Pod]:
+def _slices(mig: Node, first_hour: int) -> Iterator[Pod]:
     place = 0
     for namespace, units, use in (
         ("bu-a", 3, _flat("0.62")),
-        ("bu-b", 2, clock.by_day("0.45", "0.12")),
+        ("bu-b", 2, _by_hour("0.45", "0.12", first_hour)),
         ("bu-c", 2, _flat("0.045")),
     ):
-        owners = (("ReplicaSet", f"{namespace}-app-6f7d"), ("Deployment", f"{namespace}-app"))
         for i in range(units):
-            yield _pod(namespace, f"{namespace}-app-6f7d-{i}", on, [place], (0, END), use, owners)
+            owners = (("ReplicaSet", f"{namespace}-app-6f7d"), ("Deployment", f"{namespace}-app"))
+            name = f"{namespace}-app-6f7d-{i}"
+            yield Pod(name, mig, [place], use, namespace=namespace, start=0, deleted=END, owners=owners)
             place += 1
 
 
-def _service(on: Node, clock: _Clock) -> Iterator[Pod]:
+def _service(on: Node, first_hour: int) -> Iterator[Pod]:
     owners = (("ReplicaSet", "chat-5c9b"), ("Deployment", "chat"))
-    use = clock.by_day("0.71", "0.08")
-    for i in range(3):
-        yield _pod("chat", f"chat-5c9b-{i}", on, [i], (0, END), use, owners)
-    # Scaled up on the second day; its image takes a quarter of an hour to arrive.
-    later = 60 * 30
-    yield _pod("chat", "chat-5c9b-3", on, [3], (later, END), use, owners, running=later + 15)
+    use = _by_hour("0.71", "0.08", first_hour)
+    for i in range(4):
+        # The fourth was scaled up on the second day; its image takes a quarter of an hour to arrive.
+        start, pull = (30 * 60, 15) if i == 3 else (0, 0)
+        yield Pod(
+            f"chat-5c9b-{i}", on, [i], use, namespace="chat", owners=owners, start=start, running=start + pull,
+            deleted=END,
+        )  # fmt: skip
 
 
 def _notebooks(on: Node) -> Iterator[Pod]:
     for i in range(2):
-        yield _pod("notebooks", f"notebook-{i}", on, [i], (0, END), _flat("0.003"), (("StatefulSet", "notebook"),))
+        owners = (("StatefulSet", "notebook"),)
+        use = _flat("0.003")
+        yield Pod(f"notebook-{i}", on, [i], use, namespace="notebooks", owners=owners, start=0, deleted=END)
 
 
-def _nightly_jobs(on: Node, clock: _Clock) -> Iterator[Pod]:
-    for day in range(DAYS + 1):
-        begins = clock.minute(day, 1)
-        if 0 < begins < END:
-            owners = (("Job", f"train-{day}"), ("CronJob", "train"))
-            ends = begins + 4 * 60 + 20
-            life = (begins, min(END, ends + 6 * 60))
-            yield _pod("training", f"train-{day}", on, [2, 3], life, _flat("0.93"), owners, finished=ends)
+def _nightly_jobs(on: Node, end: datetime) -> Iterator[Pod]:
+    for minute in range(0, END, 60):
+        at = base(end) + timedelta(minutes=minute)
+        if at.hour == 1 and minute:
+            name = f"train-{at:%d}"
+            yield Pod(
+                name, on, [2, 3], _flat("0.93"), namespace="training", owners=(("Job", name), ("CronJob", "train")),
+                requests={"main": {GPU: 2}}, start=minute, finished=minute + 260, deleted=min(END, minute + 620),
+            )  # fmt: skip
 
 
-def _spot_lives(clock: _Clock) -> Iterator[tuple[int, int, Life]]:
+def _spot_nodes(first_hour: int) -> Iterator[Node]:
     for day in range(DAYS + 1):
         for number, (comes, stays) in enumerate(((9, 5.5), (10, 3.25), (14, 6))):
-            joins = clock.minute(day, comes)
-            if 0 <= joins < END:
-                yield day, number, (joins, min(END, joins + 60 * stays))
+            begin = day * 1440 + (comes - first_hour) * 60
+            life = (begin, min(END, begin + stays * 60))
+            if 0 <= life[0] < life[1]:
+                labels = _labels("batch", "spot")
+                yield node(f"spot-{day}{number}", "a10g-one", whole("a10g-one", life), life=life, labels=labels)
 
 
 def _batch(on: Node) -> Pod:
     """Work on a spot node from soon after it joins; its pod object outlives the node by some minutes."""
-    begins, gone = on.life[0] + 4, on.life[1] + 5
+    start = on.life[0] + 4
     name = f"render-{on.name}"
-    return _pod("render", name, on, [0], (begins, gone), _flat("0.88"), (("Job", name),), running=begins + 2)
+    return Pod(
+        name, on, [0], _flat("0.88"), namespace="render", owners=(("Job", name),), start=start, running=start + 2,
+        deleted=min(END, on.life[1] + 5),
+    )  # fmt: skip
 
 
-def _node(name: str, model: str, pool: str, life: Life, *, slices: int = 1, capacity_type: str = "on-demand") -> Node:
-    geometry = mig_single(model, "1g.10gb", slices) if slices > 1 else whole(model)
-    labels = {
+def _labels(pool: str, capacity_type: str = "on-demand") -> dict[str, str]:
+    return {
+        "topology_kubernetes_io_zone": "eu-central-1a",
         "karpenter_sh_nodepool": pool,
         "karpenter_sh_capacity_type": capacity_type,
-        "topology_kubernetes_io_zone": "eu-central-1a",
     }
-    return node(name, model, geometry, life=life, labels=labels)
-
-
-def _pod(
-    namespace: str, name: str, on: Node, places: Sequence[int], life: Life, use: Use, owners: Owners,
-    *, running: Minutes | None = None, finished: Minutes | None = None,
-) -> Pod:  # fmt: skip
-    return Pod(
-        name, on, places, use,
-        requests={"main": {GPU: len(places)}},
-        namespace=namespace,
-        start=life[0],
-        running=running,
-        finished=finished,
-        deleted=life[1],
-        owners=owners,
-    )  # fmt: skip
 
 
 def _flat(use: str) -> Use:
     return ((0, use),)
+
+
+def _by_hour(day: str, night: str, first_hour: int) -> Use:
+    """Busy from 07:00 to 19:00 UTC."""
+    return [(60 * i, day if 7 <= (first_hour + i) % 24 < 19 else night) for i in range(HOURS)]

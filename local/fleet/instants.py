@@ -184,7 +184,7 @@ def gpus_of_device(geometry: Geometry, place: int) -> Fraction:
     if not profile:
         return ONE
     mixed = geometry.share.get(_resource_of(profile))
-    return mixed if mixed is not None else geometry.share["nvidia_com_gpu"]
+    return mixed if mixed is not None else geometry.share.get("nvidia_com_gpu", ONE)
 
 
 def value_at(curve: Use, at: Minutes) -> Fraction:

@@ -55,6 +55,8 @@ class _Exposed:
             yield from self._node_labels(node)
         if not self._instance.capacity:
             return
+        processors = {**named, "resource": "cpu", "unit": "core"}
+        yield self._series("kube_node_status_capacity", processors, start, end, 8)
         for geometry in node.geometries:
             begin, stop = max(start, geometry.life[0]), min(end, geometry.life[1])
             healthy = {**geometry.units, **(geometry.allocatable or {})}
@@ -88,7 +90,7 @@ class _Exposed:
         named = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.id}
         node = pod.node.name if pod.node else ""
         for metric, containers in (
-            ("kube_pod_container_resource_requests", pod.requests),
+            ("kube_pod_container_resource_requests", {} if pod.claims else pod.requests),
             ("kube_pod_init_container_resource_requests", {**pod.init, **pod.sidecars}),
         ):
             for container, units in containers.items():
@@ -106,6 +108,9 @@ class _Exposed:
                 yield self._flag("kube_pod_status_phase", {**named, "phase": phase}, pod, life)
         if self._instance.times:
             yield from self._own_times(pod, named)
+        for claim in pod.claims:
+            told = {"claim_name": "gpu", "resourceclaim": claim, "resourceclaim_template_name": ""}
+            yield self._series("kube_pod_resourceclaim_info", {**named, **told}, pod.start, pod.deleted)
         if pod.owners:
             kind, name = pod.owners[0]
             owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}

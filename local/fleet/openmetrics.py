@@ -21,19 +21,28 @@ def write(
         path: the file.
         progress: is told the part that is done, 0 to 1.
     """
+    found: list[tuple[str, Series]] = []
+    for done, scenario in enumerate(scenarios):
+        found += [(scenario.name, one) for one in series(scenario)]
+        progress((done + 1) / len(scenarios) / 2)
+    write_series(found, base, path, lambda done: progress(0.5 + done / 2))
+
+
+def write_series(
+    found: Iterable[tuple[str, Series]], base: datetime, path: Path, progress: Callable[[float], None] = lambda _: None
+) -> None:
+    """Write series, each with the cluster that it is of."""
     zero = int(base.timestamp()) * 1000
     families: dict[str, list[tuple[str, Series]]] = {}
-    for done, scenario in enumerate(scenarios):
-        for one in series(scenario):
-            families.setdefault(one.metric, []).append((scenario.name, one))
-        progress((done + 1) / len(scenarios) / 2)
+    for cluster, one in found:
+        families.setdefault(one.metric, []).append((cluster, one))
     with path.open("w", encoding="utf-8") as file:
         for done, metric in enumerate(sorted(families)):
             file.write(f"# TYPE {metric} gauge\n")
             for cluster, one in families[metric]:
                 name = f"{metric}{{{_inside({'cluster': cluster, **one.labels})}}}"
                 file.writelines(f"{name} {_value(value, zero)} {_seconds(zero + at)}\n" for at, value in one.samples)
-            progress(0.5 + (done + 1) / len(families) / 2)
+            progress((done + 1) / len(families))
         file.write("# EOF\n")
 
 

@@ -93,6 +93,8 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     """As kube-state-metrics writes them."""
     never_runs: bool = False
+    claims: Sequence[str] = ()
+    """ResourceClaims by which it holds what it requests: kube-state-metrics then tells of no request."""
 
     @property
     def id(self) -> str:
@@ -156,8 +158,10 @@ class Exporter:
     blank: Sequence[Life] = ()
     """When devices tell nothing although the exporter answers."""
     nan: Sequence[Life] = ()
-    peaks: str = "1"
-    """Factor on values, to go beyond full use."""
+    clamps: bool = True
+    """Whether values stay within full use."""
+    tells_claims: bool = True
+    """Whether it labels devices with ResourceClaims."""
 
 
 @dataclass(frozen=True)

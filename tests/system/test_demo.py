@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from local.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 ANSWERS = "the API answers at "
-PRICE = Fraction(demo.GPU_HOURLY_USD)
 UNITS = {"training": "research", "notebooks": "research", "chat": "assistant"}
 
 
@@ -82,25 +82,30 @@ def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subp
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
 
 
-def true_hours(running: Demo) -> list[truth.TrueHour]:
-    """All hours, from the scenario alone."""
-    scenario = demo.scenario(running.end)
-    return [truth.hour(scenario, number) for number in scenario.hours]
-
-
-def by_unit(hours: Sequence[truth.TrueHour]) -> dict[str, tuple[Fraction, Fraction]]:
-    """(allocated, effective) USD by business unit."""
+def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
+    """(allocated, effective) USD by business unit, from the scenario alone."""
     units: dict[str, tuple[Fraction, Fraction]] = {}
-    for line in (line for hour in hours for line in hour.lines):
-        unit = UNITS.get(line.pod.namespace, line.pod.namespace)
-        held, used = units.get(unit, (Fraction(0), Fraction(0)))
-        effective = line.effective.value if line.effective else Fraction(0)
-        units[unit] = (held + line.allocated.value * PRICE, used + effective * PRICE)
+    for hour in by_hour(running.end):
+        for unit, (held, used) in hour.items():
+            before = units.get(unit, (Fraction(0), Fraction(0)))
+            units[unit] = (before[0] + held, before[1] + used)
     return units
 
 
-def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
-    return by_unit(true_hours(running))
+@cache
+def by_hour(end: datetime) -> list[dict[str, tuple[Fraction, Fraction]]]:
+    """(allocated, effective) USD by business unit, hour by hour, from the scenario alone."""
+    found = []
+    for number in range(demo.HOURS):
+        units: dict[str, tuple[Fraction, Fraction]] = {}
+        for line in truth.hour(demo.scenario(end), number).lines:
+            unit = UNITS.get(line.pod.namespace, line.pod.namespace)
+            held, used = units.get(unit, (Fraction(0), Fraction(0)))
+            effective = line.effective.value if line.effective else Fraction(0)
+            price = Fraction(demo.GPU_HOURLY_USD)
+            units[unit] = (held + line.allocated.value * price, used + effective * price)
+        found.append(units)
+    return found
 
 
 def test_the_ledger_says_what_the_scenario_says(running: Demo) -> None:
@@ -117,8 +122,9 @@ def test_the_identity_holds_to_the_last_digit(running: Demo) -> None:
     totals = running.ask(f"/v1/costs?{running.period}&granularity=hour&group_by=business_unit")["totals"]
     parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
     assert sum(totals[f"{part}_usd"] for part in parts) == totals["node_cost_usd"]
-    capacity = sum((hour.capacity.value for hour in true_hours(running)), Fraction(0))
-    assert float(totals["node_cost_usd"]) == pytest.approx(float(capacity * PRICE), rel=1e-9)
+    scenario = demo.scenario(running.end)
+    capacity = sum((truth.hour(scenario, number).capacity.value for number in range(demo.HOURS)), Fraction(0))
+    assert float(totals["node_cost_usd"]) == pytest.approx(float(capacity * Fraction(demo.GPU_HOURLY_USD)), rel=1e-9)
     assert totals["residual_usd"] == 0
 
 
@@ -136,13 +142,12 @@ def test_alerts_are_those_that_the_scenario_calls_for(running: Demo) -> None:
 
     The schedule runs for the last 24 hours; the first of them looks at the two before it, from the ledger.
     """
-    hours = true_hours(running)[-26:]
     fired = resolved = 0
-    for unit in by_unit(hours):
+    for unit in expected(running):
         limit = 30 if unit == "assistant" else 3
         run, firing = 0, False
-        for hour in hours:
-            held, used = by_unit([hour]).get(unit, (Fraction(0), Fraction(0)))
+        for hour in by_hour(running.end)[-26:]:
+            held, used = hour.get(unit, (Fraction(0), Fraction(0)))
             wasted = held - used
             run = run + 1 if held and wasted >= limit and wasted >= held * Fraction(60, 100) else 0
             if firing and run == 0:

@@ -1,133 +1,43 @@
 """Every scenario of the simulated fleet through the real Prometheus and the real command, against its own truth."""
 
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
-import simplejson
 
-from local.fleet import openmetrics, truth
-from local.fleet.scenario import Scenario
+from local.fleet import dcgm_exporter, openmetrics
 from local.fleet.scenarios import all_scenarios
-from local.fleet.truth import Amount, TrueLine
+from local.fleet.scenarios.lives import some_lives
+from local.fleet.series import Series
 from local.prometheus import running_prometheus
-from local.template import REPOSITORY
+from tests.system import remote_write
+from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, attribute
 
-GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
-PRICE = 10
-EXACT = Fraction(1, 10**9)
-PARTS = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
-Hours = dict[tuple[str, int], Any]
+CASES = [(name, hour) for name, scenario in SCENARIOS.items() for hour in scenario.hours]
 
 
 @pytest.fixture(scope="module")
 def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
-    """What the command says of every scenario's hours; one Prometheus holds all clusters."""
+    """One Prometheus holds all clusters."""
     folder = tmp_path_factory.mktemp("fleet")
     metrics = folder / "metrics.om"
     openmetrics.write(list(SCENARIOS.values()), BASE, metrics)
-    groups: dict[tuple[str, tuple[int, ...]], list[Scenario]] = {}
-    for scenario in SCENARIOS.values():
-        groups.setdefault((scenario.settings, tuple(scenario.hours)), []).append(scenario)
     with running_prometheus(metrics) as url:
-        found: Hours = {}
-        for place, ((_, hours), scenarios) in enumerate(groups.items()):
-            path = folder / f"settings-{place}.yaml"
-            path.write_text(settings(scenarios, url))
-            for hour in attribute(path, hours):
-                number = round((datetime.fromisoformat(hour["hour"]) - BASE) / timedelta(hours=1))
-                found[hour["cluster"], number] = hour
-        yield found
-
-
-def settings(scenarios: Sequence[Scenario], url: str) -> str:
-    clusters = "".join(
-        f'  - {{name: {one.name}, prometheus: {{url: "{url}"}}, selector: {{cluster: {one.name}}}}}\n'
-        for one in scenarios
-    )
-    price = f"pricing: {{source: constant, gpu_hourly_usd: {PRICE}}}\n"
-    return f"clusters:\n{clusters}{price}{scenarios[0].settings}"
-
-
-def attribute(path: Path, hours: Sequence[int]) -> list[Any]:
-    first = (BASE + timedelta(hours=min(hours))).strftime("%Y-%m-%dT%H:00:00Z")
-    command = [str(GPUCOST), "attribute", "--settings", str(path), "--hour", first, "--format", "json"]
-    done = subprocess.run([*command, "--hours", str(len(hours))], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    answer: list[Any] = simplejson.loads(done.stdout, parse_float=Decimal, parse_int=Decimal)["hours"]
-    return answer
-
-
-CASES = [(name, hour) for name, scenario in SCENARIOS.items() for hour in scenario.hours]
-
-
-def near(said: Any, amount: Amount, what: str) -> None:
-    assert said is not None, f"{what} is unknown; it is {float(amount.value)}"
-    off = abs(Fraction(said) - amount.value)
-    assert off <= amount.tolerance + EXACT, (
-        f"{what}: said {said}, truth {float(amount.value)}, off by {float(off)}, allowed {float(amount.tolerance)}"
-    )
+        yield ask(list(SCENARIOS.values()), url, BASE, folder)
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_every_line_is_true(attributed: Hours, name: str, number: int) -> None:
-    scenario, hour = SCENARIOS[name], attributed[name, number]
-    assert hour["status"] == "complete", hour["notes"]
-    expected = {(one.pod.id, one.resource): one for one in truth.hour(scenario, number).lines}
-    said = {(line["uid"], in_metrics(line["resource"])): line for line in hour["lines"]}
-    assert len(said) == len(hour["lines"])
-    may_be_missing = {key for key, one in expected.items() if one.may_be_missing}
-    assert said.keys() <= expected.keys()
-    assert expected.keys() - said.keys() <= may_be_missing
-    for key, line in said.items():
-        compare(scenario, line, expected[key])
-
-
-def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
-    pod = true.pod
-    assert (line["namespace"], line["pod"], line["units"]) == (pod.namespace, pod.name, true.units)
-    assert line["business_unit"] == scenario.units.get(pod.name, pod.namespace)
-    workload = pod.owners[-1] if pod.owners else ("Pod", pod.name)
-    assert (line["workload_kind"], line["workload"]) == workload
-    near(line["gpu_share"], Amount(true.gpu_share, Fraction(1, 10**12)), f"{pod.name} gpu_share")
-    near(line["allocated_gpu_hours"], true.allocated, f"{pod.name} allocated")
-    if true.effective is None:
-        assert line["utilization_source"] == "none"
-        near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod.name} unmeasured")
-        return
-    if (
-        true.effective.value + true.unmeasured.value <= true.effective.tolerance
-        and line["utilization_source"] == "none"
-    ):
-        return  # too short for its use to be seen for sure
-    assert line["utilization_source"] == true.source
-    near(line["effective_gpu_hours"], true.effective, f"{pod.name} effective")
-    near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod.name} unmeasured")
+    assert_lines(SCENARIOS[name], number, attributed[name, number])
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_every_part_of_the_identity_is_true(attributed: Hours, name: str, number: int) -> None:
-    scenario, hour = SCENARIOS[name], attributed[name, number]
-    totals, true = hour["totals"], truth.hour(scenario, number)
-    assert sum(totals[f"{part}_usd"] for part in PARTS) == totals["node_cost_usd"]
-    assert totals["allocated_usd"] == totals["effective_usd"] + totals["waste_usd"] + totals["unmeasured_usd"]
-    for part in ("capacity", "unallocated", "stranded", "unobserved"):
-        near(totals[f"{part}_gpu_hours"], getattr(true, part), part)
-    if scenario.residual:
-        near(-totals["residual_usd"] / PRICE, true.excess, "residual")
-        assert totals["residual_usd"] < 0
-    else:
-        assert totals["residual_usd"] == 0
-    for line in hour["lines"]:
-        parts = (line["effective_usd"] or 0, line["waste_usd"] or 0, line["unmeasured_usd"])
-        assert sum(parts) == line["allocated_usd"]
+    assert_identity(SCENARIOS[name], number, attributed[name, number])
 
 
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.notes])
@@ -136,6 +46,63 @@ def test_what_should_be_said_is_said(attributed: Hours, name: str) -> None:
         assert any(note in said for said in attributed[name, SCENARIOS[name].hours[0]]["notes"])
 
 
-def in_metrics(resource: str) -> str:
-    """A resource's name as kube-state-metrics writes it."""
-    return "".join(letter if letter.isalnum() else "_" for letter in resource)
+def test_a_life_over_hours_adds_up(attributed: Hours) -> None:
+    """Within an interval at either end, and nothing at the hours between."""
+    hours = [attributed["life-over-hours", number] for number in SCENARIOS["life-over-hours"].hours]
+    held = sum(line["allocated_gpu_hours"] for hour in hours for line in hour["lines"])
+    assert float(held) == pytest.approx(165 / 60, abs=2 / 60)
+
+
+MARKED = ["lives", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-pair-one-restarts", "labels-linger",
+          "gap-10-inside-both", "gap-40-last-edge-both", "mig-single-changed", "sharer-labels-flip"]  # fmt: skip
+
+
+def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
+    """As a Prometheus that scrapes leaves them: a marker at the very scrape that no longer has a series."""
+    scenarios = [SCENARIOS[name] for name in MARKED]
+    with running_prometheus(None, "--web.enable-remote-write-receiver") as url:
+        sent: list[Series] = []
+        scrapes: dict[str, list[int]] = {}
+        for one in scenarios:
+            for series in openmetrics.series(one):
+                own = {**series.labels, "cluster": one.name, "instance": f"{one.name}/{series.labels['instance']}"}
+                sent.append(Series(series.metric, own, series.samples))
+            targets = [ksm.scraping for ksm in one.ksm] + [target for _, target in dcgm_exporter.targets(one)]
+            for target in targets:
+                own_times = scrapes.setdefault(f"{one.name}/{target.instance}", [])
+                own_times += target.times(one.start, one.end)
+        in_order = {instance: sorted(set(times)) for instance, times in scrapes.items()}
+        remote_write.send(url, sent, int(BASE.timestamp()) * 1000, in_order)
+        found = ask(scenarios, url, BASE, tmp_path)
+    for one in scenarios:
+        for number in one.hours:
+            assert_lines(one, number, found[one.name, number])
+            assert_identity(one, number, found[one.name, number])
+
+
+def test_two_equal_prometheus_servers_double_nothing(tmp_path: Path) -> None:
+    """Their samples differ by the replica label and by the moment of the scrape."""
+    one = some_lives("replicas", hours=(0,))
+    sent: list[Series] = []
+    for replica, phase in (("a", 0), ("b", 21)):
+        for series in openmetrics.series(one.with_scraping(phase=phase)):
+            sent.append(Series(series.metric, {**series.labels, "prometheus_replica": replica}, series.samples))
+    metrics = tmp_path / "metrics.om"
+    openmetrics.write_series([("replicas", series) for series in sent], BASE, metrics)
+    with running_prometheus(metrics) as url:
+        found = ask([one], url, BASE, tmp_path)
+    assert_lines(one, 0, found["replicas", 0])
+    assert_identity(one, 0, found["replicas", 0])
+
+
+def test_clusters_taken_for_one_are_named(attributed: Hours, tmp_path: Path) -> None:
+    """Without a selector, two clusters of one workspace are one; the hour says so."""
+    both = [replace(some_lives(name, hours=(0,))) for name in ("first", "second")]
+    metrics = tmp_path / "metrics.om"
+    openmetrics.write(both, BASE, metrics)
+    with running_prometheus(metrics) as url:
+        path = tmp_path / "settings.yaml"
+        price = "pricing: {source: constant, gpu_hourly_usd: 1}"
+        path.write_text(f'clusters: [{{name: all, prometheus: {{url: "{url}"}}}}]\n{price}\n')
+        (hour,) = attribute(path, BASE, 1)
+    assert any("several clusters" in note and "selector" in note for note in hour["notes"])

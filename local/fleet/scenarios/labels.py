@@ -57,8 +57,8 @@ def _signals() -> Iterator[Scenario]:
 
 def _oddities() -> Iterator[Scenario]:
     n = node("n1", "a10g", whole("a10g"))
-    half = ((-1e6, "0.25"), (30, "1"))
-    yield Scenario("above-one", [n], [Pod("p", n, [0], half)], dcgm=Exporter(peaks="1"))
+    peaks = ((-1e6, "0.25"), (30, "1.5"))
+    yield Scenario("above-one", [n], [Pod("p", n, [0], peaks)], dcgm=Exporter(clamps=False))
     yield Scenario(
         "nan", [n], [Pod("p", n, [0], flat("0.5")), Pod("q", n, [1], flat("0.5"))], dcgm=Exporter(nan=[(20, 26)])
     )
