@@ -25,7 +25,11 @@ class Sight:
         self.window = window
         self._exporter = scenario.dcgm
         self.interval = max((one.scraping.longest for one in scenario.ksm), default=Fraction(1))
-        self.gaps = common_gaps([one.scraping for one in scenario.ksm if one.shard == (0, 1)])
+        # A shard that is silent alone may have known of pods on any node: its gap is everybody's.
+        shards: dict[tuple[int, int], list[Scraping]] = {}
+        for one in scenario.ksm:
+            shards.setdefault(one.shard, []).append(one.scraping)
+        self.gaps = union(gap for targets in shards.values() for gap in common_gaps(targets))
         self._tells_times = any(one.times for one in scenario.ksm)
 
     @property
@@ -41,12 +45,12 @@ class Sight:
         """How far off an observer may be about a time at which something began or ended, within the hour."""
         interval = max(interval, self.interval)
         start, end = self.window
-        unseen = ZERO
-        if not told:
-            # The scrapes that saw the last of before and the first of after are up to an interval away from the gap.
-            around = (gap for gap in self.gaps if gap[0] - interval <= at <= gap[1] + interval)
-            unseen = sum((length(overlap(gap, self.window)) for gap in around), ZERO)
-        return unseen + (interval if start - interval < at < end + interval else ZERO)
+        near = interval if start - interval < at < end + interval else ZERO
+        if told:
+            return near
+        # The scrapes that saw the last of before and the first of after are up to an interval away from the gap.
+        wide = ((gap[0] - interval, gap[1] + interval) for gap in self.gaps)
+        return max((length(overlap(gap, self.window)) for gap in wide if gap[0] <= at <= gap[1]), default=near) or near
 
     def begin(self, of: Holding) -> Fraction:
         """The edge at which a pod begins to hold."""
@@ -122,6 +126,17 @@ def common_gaps(targets: Sequence[Scraping]) -> list[Span]:
         if all(_is_silent(one, start) for one in targets):
             begun = found.pop()[0] if found and found[-1][1] == start else start
             found.append((begun, end))
+    return found
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """Times that are in any of some, each once."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
     return found
 
 

@@ -65,8 +65,9 @@ def assert_lines(scenario: Scenario, number: int, hour: Any) -> None:
     said = {(line["uid"], in_metrics(line["resource"])): line for line in hour["lines"]}
     assert len(said) == len(hour["lines"])
     may_be_missing = {key for key, one in expected.items() if one.may_be_missing}
-    assert said.keys() <= expected.keys()
-    assert expected.keys() - said.keys() <= may_be_missing
+    assert said.keys() <= expected.keys(), f"lines too many: {sorted(said.keys() - expected.keys())}"
+    missing = expected.keys() - said.keys() - may_be_missing
+    assert not missing, f"lines missing: {sorted(missing)}"
     for key, line in said.items():
         compare(scenario, line, expected[key])
 
@@ -80,7 +81,7 @@ def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
     near(line["gpu_share"], Amount(true.gpu_share, Fraction(1, 10**12)), f"{pod.name} gpu_share")
     near(line["allocated_gpu_hours"], true.allocated, f"{pod.name} allocated")
     if true.effective is None:
-        assert line["utilization_source"] == "none"
+        assert line["utilization_source"] == "none", f"{pod.name} is measured by {line['utilization_source']}"
         near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod.name} unmeasured")
         return
     if (
@@ -88,7 +89,8 @@ def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
         and line["utilization_source"] == "none"
     ):
         return  # too short for its use to be seen for sure
-    assert line["utilization_source"] == true.source
+    by = line["utilization_source"]
+    assert by == true.source, f"{pod.name} is measured by {by}, not by {true.source}"
     near(line["effective_gpu_hours"], true.effective, f"{pod.name} effective")
     near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod.name} unmeasured")
 
@@ -96,6 +98,7 @@ def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
 def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
     """Every part of the identity is true, and they sum up to the last digit."""
     totals, true = hour["totals"], truth.hour(scenario, number)
+    assert totals["node_cost_usd"] is not None, f"the totals are unknown: {hour['notes']}"
     assert sum(totals[f"{part}_usd"] for part in PARTS) == totals["node_cost_usd"]
     assert totals["allocated_usd"] == totals["effective_usd"] + totals["waste_usd"] + totals["unmeasured_usd"]
     for part in ("capacity", "unallocated", "stranded", "unobserved"):

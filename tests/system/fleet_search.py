@@ -1,0 +1,48 @@
+"""Search more clusters put together by chance than the tests have time for.
+
+`python -m tests.system.fleet_search 100 200` looks at the seeds from 100 to 199, prints every hour whose figures are
+not true, and exits with 1 where there was one.
+"""
+
+import sys
+import tempfile
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+from local.fleet import openmetrics
+from local.fleet.scenarios.mixes import mix
+from local.prometheus import running_prometheus
+from tests.system.fleet_truth import ask, assert_identity, assert_lines
+
+AT_ONCE = 20
+"""Clusters in one Prometheus."""
+
+
+def main(first: int, after: int) -> int:
+    """How many hours are not true, of seeds `first` to `after`."""
+    base = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
+    wrong = count()
+    for seed in range(first, after, AT_ONCE):
+        scenarios = [mix(one) for one in range(seed, min(after, seed + AT_ONCE))]
+        with tempfile.TemporaryDirectory(prefix="gpucost-fleet-") as name:
+            folder = Path(name)
+            openmetrics.write(scenarios, base, folder / "metrics.om")
+            with running_prometheus(folder / "metrics.om") as url:
+                found = ask(scenarios, url, base, folder)
+        for scenario in scenarios:
+            for number in scenario.hours:
+                for check in (assert_lines, assert_identity):
+                    try:
+                        check(scenario, number, found[scenario.name, number])
+                    except AssertionError as error:
+                        next(wrong)
+                        print(
+                            f"{scenario.name} hour {number}: {(str(error) or 'is not true').splitlines()[0]}",
+                            flush=True,
+                        )
+    return next(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(int(sys.argv[1]), int(sys.argv[2])) else 0)
