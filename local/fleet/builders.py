@@ -39,6 +39,7 @@ def mig_mixed(model: str, layouts: Sequence[Sequence[str]], life: Life = FOREVER
     devices: list[Device] = []
     units: dict[str, int] = {}
     share: dict[str, Fraction] = {}
+    shrunk: dict[int, Fraction] = {}
     for gpu, layout in enumerate(layouts):
         if not layout:
             devices.append(Device(gpu))
@@ -48,11 +49,10 @@ def mig_mixed(model: str, layouts: Sequence[Sequence[str]], life: Life = FOREVER
             resource = resource_of(profile)
             units[resource] = units.get(resource, 0) + 1
             share[resource] = slice_of_gpu(model, profile)
-    together = sum((share[resource] * count for resource, count in units.items()), Fraction(0))
-    if together > len(layouts):  # what is advertised cannot be more than there is
-        share = {resource: part * len(layouts) / together for resource, part in share.items()}
+        # What a GPU advertises cannot be more than the GPU: where dominant shares add up to more, each shrinks.
+        shrunk[gpu] = 1 / max(ONE, sum((slice_of_gpu(model, profile) for profile in layout), Fraction(0)))
     labels = _labels(product, len(layouts), replicas=0 if all(layouts) else 1, strategy="mixed")
-    return Geometry(units, share, devices, labels, life)
+    return Geometry(units, share, devices, labels, life, shrunk=shrunk)
 
 
 def time_sliced(model: str, replicas: int, *, renamed: bool = False, strategy: str = "time-slicing") -> Geometry:

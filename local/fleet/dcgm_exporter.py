@@ -2,7 +2,7 @@
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,16 +11,25 @@ from local.fleet.scraping import MINUTE_MS, Scraping
 from local.fleet.series import Series
 
 Labels = dict[str, str]
+_WHOLE_GPUS_ONLY = {
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_GPU_UTIL_RATIO",
+    "dcgm_fi_dev_gpu_util",
+    "dcgm_gpu_utilization",
+}
 _OLD = {"pod": "pod_name", "namespace": "pod_namespace", "container": "container_name"}
 
 
 def targets(scenario: Scenario) -> Iterator[tuple[Node, Scraping]]:
-    """The exporter of each node with NVIDIA GPUs."""
+    """The exporters of each node with NVIDIA GPUs, one after the other."""
     for node in scenario.nodes:
         if scenario.dcgm is not None and node.model:
             own = scenario.dcgm.by_node.get(node.name, scenario.dcgm.scraping)
-            life = (max(own.life[0], node.life[0]), min(own.life[1], node.life[1]))
-            yield node, replace(own, instance=own.instance or f"{node.name}:9400", life=life)
+            first, last = max(own.life[0], node.life[0]), min(own.life[1], node.life[1])
+            pauses = [(first, first), *scenario.dcgm.restarts, (last, last)]
+            for number, ((_, begins), (ends, _)) in enumerate(itertools.pairwise(pauses)):
+                instance = own.instance or f"{node.name}{f'-{number}' * (number > 0)}:9400"
+                yield node, replace(own, instance=instance, life=(max(first, begins), min(last, ends)))
 
 
 def series(scenario: Scenario) -> Iterator[Series]:
@@ -42,7 +51,8 @@ def series(scenario: Scenario) -> Iterator[Series]:
                 holders = [pod for pod in pods if _holds(pod, place, minute, exporter)]
                 use = demanded(scenario, node, place, minute)
                 use = min(use, Fraction(1)) if exporter.clamps else use
-                values = {signal: "NaN" if is_nan else _text(use * full) for signal, full in exporter.signals.items()}
+                told = _told(exporter, node, device, minute).items()
+                values = {signal: "NaN" if is_nan else _text(use * full) for signal, full in told}
                 for some, copies in _copies(exporter, node, device, holders, scraping, turns):
                     for labels in copies:
                         for signal, value in values.items():
@@ -53,10 +63,22 @@ def series(scenario: Scenario) -> Iterator[Series]:
             yield Series(labels.pop("__name__"), labels, samples)
 
 
+def _told(exporter: Exporter, node: Node, device: Device, minute: Fraction) -> Mapping[str, int]:
+    """The signals that an exporter tells of a device, and the value that means full use."""
+    signals = exporter.signals_by_node.get(node.name, exporter.signals)
+    if exporter.upgraded is not None and minute >= exporter.upgraded[0]:
+        signals = exporter.upgraded[1]
+    if not device.profile:
+        return signals
+    of_gpu = {signal: 0 for signal in signals if signal in _WHOLE_GPUS_ONLY and exporter.mig_gpu_util == "zero"}
+    return {signal: full for signal, full in signals.items() if signal not in _WHOLE_GPUS_ONLY} | of_gpu
+
+
 def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minutes]:
     """Times at which anything that a node's exporter tells may change."""
     yield from (edge for life in (*exporter.blank, *exporter.nan) for edge in life)
     yield from (edge for one in node.geometries for edge in one.life)
+    yield from () if exporter.upgraded is None else (exporter.upgraded[0],)
     for pod in pods:
         yield from (pod.start, *pod.runs, pod.runs[1] + exporter.lingers)
         yield from (since for curve in (pod.uses or [pod.use]) for since, _ in curve)
@@ -123,7 +145,7 @@ def _device(exporter: Exporter, node: Node, device: Device, scraping: Scraping) 
         "uuid" if old else "UUID": f"GPU-{node.provider_id}{node.name}-{device.gpu}",
         "device": f"nvidia{device.gpu}",
         "modelName": node.model,
-        exporter.hostname: node.name,
+        exporter.hostname: _own(node)["pod"] if exporter.hostname_is_pod else node.name,
         "job": scraping.job,
         "instance": scraping.instance,
     }

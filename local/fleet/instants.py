@@ -26,8 +26,9 @@ class Holding:
 
     @property
     def share(self) -> Fraction:
-        """Physical GPUs in one unit."""
-        return self.geometry.share[self.resource]
+        """Physical GPUs in one unit: slices of one profile may be of more than one size, on GPUs that had to shrink."""
+        sizes = [shrinking(self.geometry, place) for place in self.places] or [ONE]
+        return self.geometry.share[self.resource] * sum(sizes, ZERO) / len(sizes)
 
     @property
     def gpus(self) -> Fraction:
@@ -169,6 +170,8 @@ def parts(node: Node, at: Minutes, held: Fraction, *, is_dark: bool, tells_capac
 
 def offer(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
     """Physical GPUs in what is advertised; Neuron devices and their cores are the same hardware, told twice."""
+    if geometry.shrunk:
+        return sum((gpus_of_device(geometry, place) for place in range(len(geometry.devices))), ZERO)
     amounts = {resource: geometry.share[resource] * count for resource, count in units.items()}
     neuron = {resource: amount for resource, amount in amounts.items() if "neuron" in resource}
     others = sum((amount for resource, amount in amounts.items() if resource not in neuron), ZERO)
@@ -184,7 +187,14 @@ def gpus_of_device(geometry: Geometry, place: int) -> Fraction:
     if not profile:
         return ONE
     mixed = geometry.share.get(_resource_of(profile))
-    return mixed if mixed is not None else geometry.share.get("nvidia_com_gpu", ONE)
+    if mixed is None:
+        return geometry.share.get("nvidia_com_gpu", ONE)
+    return mixed * shrinking(geometry, place)
+
+
+def shrinking(geometry: Geometry, place: int) -> Fraction:
+    """The factor on a slice's share where its GPU's slices add up to more than the GPU."""
+    return geometry.shrunk.get(geometry.devices[place].gpu, ONE)
 
 
 def value_at(curve: Use, at: Minutes) -> Fraction:

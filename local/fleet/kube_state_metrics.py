@@ -109,7 +109,7 @@ class _Exposed:
         if self._instance.times:
             yield from self._own_times(pod, named)
         for claim in pod.claims:
-            told = {"claim_name": "gpu", "resourceclaim": claim, "resourceclaim_template_name": ""}
+            told = {"claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
             yield self._series("kube_pod_resourceclaim_info", {**named, **told}, pod.start, pod.deleted)
         if pod.owners:
             kind, name = pod.owners[0]

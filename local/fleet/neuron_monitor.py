@@ -30,11 +30,11 @@ def series(scenario: Scenario) -> Iterator[Series]:
                 "instance_id": f"i-{node.name}",
                 "instance_type": node.instance_type,
                 "runtime_tag": "367",
-                "pod": pods[uid].name,
-                "namespace": pods[uid].namespace,
                 "job": scraping.job,
                 "instance": scraping.instance,
             }
+            if scenario.neuron_labels:
+                labels |= {"pod": pods[uid].name, "namespace": pods[uid].namespace}
             yield Series("neuroncore_utilization_ratio", labels, samples)
         times = scraping.answered(scenario.start, scenario.end)
         yield Series("up", {"job": scraping.job, "instance": scraping.instance}, [(at, "1") for at in times])

@@ -42,6 +42,8 @@ class Geometry:
     allocatable: Mapping[str, int] | None = None
     replicas: int = 1
     """Units per device, under time-slicing or MPS."""
+    shrunk: Mapping[int, Fraction] = field(default_factory=dict)
+    """The truth: factor on the shares of a GPU's slices, by GPU, where they add up to more than the GPU."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,16 @@ class Exporter:
     """Where a node's is scraped in another way."""
     signals: Mapping[str, int] = field(default_factory=lambda: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1})
     """Metrics, with the value that means full use."""
+    signals_by_node: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Where a node's exporter is of another version."""
+    upgraded: tuple[Minutes, Mapping[str, int]] | None = None
+    """From a time on, other metrics: the exporter is another version then."""
+    mig_gpu_util: str = "absent"
+    """What GPU_UTIL, which is not made for MIG, says there: `absent` (mostly), or `zero` (dcgm-exporter#216)."""
+    restarts: Sequence[Life] = ()
+    """When the exporter's pods are replaced: silent, and another instance from then on."""
+    hostname_is_pod: bool = False
+    """Whether it calls itself, not its node, the host (NODE_NAME is not set)."""
     dialect: str = "exported"
     """`exported` (honorLabels false), `plain`, `honor` (idle GPUs carry the exporter's own pod), `blank`, `old`."""
     hostname: str = "Hostname"
@@ -173,6 +185,8 @@ class Scenario:
     pods: Sequence[Pod] = ()
     ksm: Sequence[KubeStateMetrics] = (KubeStateMetrics(),)
     dcgm: Exporter | None = field(default_factory=Exporter)
+    neuron_labels: bool = True
+    """Whether neuron-monitor's series carry their pod (its Kubernetes integration is off unless it is asked for)."""
     start: Minutes = -70
     end: Minutes = 130
     hours: Sequence[int] = (0,)

@@ -77,9 +77,14 @@ def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
     assert (line["namespace"], line["pod"], line["units"]) == (pod.namespace, pod.name, true.units)
     assert line["business_unit"] == scenario.units.get(pod.name, pod.namespace)
     workload = pod.owners[-1] if pod.owners else ("Pod", pod.name)
-    assert (line["workload_kind"], line["workload"]) == workload
+    owner = (line["workload_kind"], line["workload"])
+    assert owner == workload, f"{pod.name} is of {owner}, not of {workload}"
     near(line["gpu_share"], Amount(true.gpu_share, Fraction(1, 10**12)), f"{pod.name} gpu_share")
     near(line["allocated_gpu_hours"], true.allocated, f"{pod.name} allocated")
+    if true.effective is None and not true.unmeasured.value:  # it did not run in the hour, or only just
+        near(line["effective_gpu_hours"] or 0, true.unmeasured, f"{pod.name} effective")
+        near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod.name} unmeasured")
+        return
     if true.effective is None:
         assert line["utilization_source"] == "none", f"{pod.name} is measured by {line['utilization_source']}"
         near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod.name} unmeasured")
@@ -107,7 +112,7 @@ def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
         near(-totals["residual_usd"] / PRICE, true.excess, "residual")
         assert totals["residual_usd"] < 0
     else:
-        assert totals["residual_usd"] == 0
+        assert totals["residual_usd"] == 0, f"a residual of {totals['residual_usd']}"
     for line in hour["lines"]:
         parts = (line["effective_usd"] or 0, line["waste_usd"] or 0, line["unmeasured_usd"])
         assert sum(parts) == line["allocated_usd"]
