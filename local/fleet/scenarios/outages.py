@@ -1,10 +1,10 @@
 """Sources that restart, are doubled, sharded, silent for a while, or scraped at odd intervals."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from local.fleet.builders import node, whole
-from local.fleet.scenario import Exporter, KubeStateMetrics, Pod, Scenario
+from local.fleet.scenario import Exporter, KubeStateMetrics, Life, Pod, Scenario
 from local.fleet.scenarios.lives import some_lives
 from local.fleet.scenarios.sharing import flat
 from local.fleet.scraping import Scraping
@@ -49,12 +49,12 @@ def _gaps() -> Iterator[Scenario]:
             for source in ("both", "allocation", "utilization"):
                 gap = [(start, start + minutes)]
                 lives = some_lives(f"gap-{minutes}-{place}-{source}", hours=(0,))
-                yield _silent(lives, source, gap)
+                yield silent(lives, source, gap)
     for up in ("absent in gaps", "dropped"):
         lives = some_lives(f"gap-up-{up.replace(' ', '-')}", hours=(0,))
-        yield _silent(lives, "both", [(18, 28)], up=up)
+        yield silent(lives, "both", [(18, 28)], up=up)
     told = some_lives("gap-with-times", hours=(0,))
-    told = _silent(told, "allocation", [(10, 45)])
+    told = silent(told, "allocation", [(10, 45)])
     yield replace(told, name="gap-with-times", ksm=[replace(told.ksm[0], times=True)])
     n = node("n1", "a10g", whole("a10g"))
     inside = [
@@ -63,24 +63,23 @@ def _gaps() -> Iterator[Scenario]:
         Pod("found-finished", n, [2], flat("0.5"), start=21, finished=33),
     ]
     life = Scenario("life-in-a-gap", [n], inside)
-    yield _silent(life, "allocation", [(20, 40)])
-    told = _silent(replace(life, name="life-in-a-gap-with-times"), "allocation", [(20, 40)])
+    yield silent(life, "allocation", [(20, 40)])
+    told = silent(replace(life, name="life-in-a-gap-with-times"), "allocation", [(20, 40)])
     yield replace(told, ksm=[replace(told.ksm[0], times=True)])
     yield Scenario("dcgm-gone-half-way", [n], inside[:1], dcgm=Exporter(Scraping("dcgm-exporter", "", life=(-1e6, 31))))
     yield Scenario("signal-blank", [n], inside[:1], dcgm=Exporter(blank=[(10, 30)]))
     yield Scenario("no-dcgm", [n], inside[:1], dcgm=None, sources={"always": "none"})
 
 
-def _silent(scenario: Scenario, source: str, gap: list[tuple[float, float]], up: str = "kept") -> Scenario:
-    silent = replace(scenario)
+def silent(scenario: Scenario, source: str, gap: Sequence[Life], up: str = "kept") -> Scenario:
+    """The same cluster, of which one source (`allocation`, `utilization`) or `both` tell nothing for a time."""
     if source in {"both", "allocation"}:
-        silent = replace(
-            silent, ksm=[replace(one, scraping=replace(one.scraping, gaps=gap, up=up)) for one in silent.ksm]
-        )
-    if source in {"both", "utilization"} and silent.dcgm is not None:
-        scraping = replace(silent.dcgm.scraping, gaps=gap, up=up)
-        silent = replace(silent, dcgm=replace(silent.dcgm, scraping=scraping))
-    return silent
+        instances = [replace(one, scraping=replace(one.scraping, gaps=gap, up=up)) for one in scenario.ksm]
+        scenario = replace(scenario, ksm=instances)
+    if source in {"both", "utilization"} and scenario.dcgm is not None:
+        scraping = replace(scenario.dcgm.scraping, gaps=gap, up=up)
+        scenario = replace(scenario, dcgm=replace(scenario.dcgm, scraping=scraping))
+    return scenario
 
 
 def _intervals() -> Iterator[Scenario]:
