@@ -40,6 +40,8 @@ class TrueLine:
     effective: Amount | None
     """None where nobody could see any use."""
     unmeasured: Amount
+    observed: Fraction = ZERO
+    """GPU-hours of the time in which its use could be seen."""
 
     @property
     def may_be_missing(self) -> bool:

@@ -43,7 +43,7 @@ def _short() -> Iterator[Scenario]:
     yield Scenario("node-within-the-hour", [stays, within], [Pod("p", within, [0], flat("0.5"), start=16, deleted=39)])
     brief = _one("n1", (20.3, 22.8))
     yield Scenario("node-for-two-minutes", [stays, brief])
-    many = [_one(f"n{i}", (5 * i, 5 * i + 30), ready=5 * i + 2) for i in range(6)]
+    many = [_one(f"wave{i}", (5 * i, 5 * i + 30), ready=5 * i + 2) for i in range(6)]
     pods = [Pod(f"p{i}", one, [0], flat("0.5"), start=5 * i + 3, deleted=5 * i + 35) for i, one in enumerate(many)]
     yield Scenario("nodes-in-waves", [stays, *many], pods)
     thrice = [

@@ -17,6 +17,7 @@ NEW = {"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}
 def scenarios() -> Iterator[Scenario]:
     """All of this room."""
     yield from _several_gaps()
+    yield from _times_told()
     yield from _instances()
     yield from _who_is_told_at_the_end()
     yield from _exporters()
@@ -40,6 +41,23 @@ def _several_gaps() -> Iterator[Scenario]:
     ]
     yield Scenario("on-the-hour", [n], on_the_hour, hours=(-1, 0, 1))
     yield Scenario("on-the-hour-15", [n], on_the_hour, hours=(-1, 0, 1)).with_scraping(seconds=15)
+
+
+def _times_told() -> Iterator[Scenario]:
+    """Starts and ends in gaps that kube_pod_status_scheduled_time and kube_pod_completion_time tell exactly."""
+    n = node("n1", "a10g", whole("a10g"))
+    pods = [
+        # Just after the last scrape, before the next one failed: the gap has begun all the same.
+        Pod("bound-at-once", n, [0], flat("0.5"), start=20.4),
+        Pod("bound-late", n, [1], flat("0.5"), start=33.8),
+        Pod("ends-at-once", n, [2], flat("0.5"), finished=20.4),
+        Pod("ends-late", n, [3], flat("0.5"), finished=33.8),
+    ]
+    told = silent(Scenario("times-told-in-a-gap", [n], pods), "allocation", [(20.2, 34)])
+    yield replace(told, ksm=[replace(one, times=True) for one in told.ksm])
+    across = silent(replace(told, name="times-told-in-a-gap-over-the-hour", hours=(0, 1)), "allocation", [(20.2, 66)])
+    late = [replace(one, start=one.start + 34) if one.start > 0 else replace(one, finished=62) for one in pods]
+    yield replace(across, pods=late, ksm=[replace(one, times=True) for one in across.ksm])
 
 
 def _instances() -> Iterator[Scenario]:
