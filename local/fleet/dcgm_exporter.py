@@ -1,10 +1,12 @@
 """What dcgm-exporter exposes of a scenario: a series per device and pod that it is mapped to."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from local.fleet.scenario import Device, Exporter, Node, Pod, Scenario
+from local.fleet.scenario import Device, Exporter, Minutes, Node, Pod, Scenario
 from local.fleet.scraping import MINUTE_MS, Scraping
 from local.fleet.series import Series
 
@@ -27,24 +29,43 @@ def series(scenario: Scenario) -> Iterator[Series]:
         exporter = scenario.dcgm
         if exporter is None:
             continue
+        pods = [pod for pod in scenario.pods if pod.node is node]
         found: dict[tuple[tuple[str, str], ...], list[tuple[int, str]]] = {}
-        for turn, at in enumerate(scraping.answered(scenario.start, scenario.end)):
-            minute = Fraction(at, MINUTE_MS)
+        times = scraping.answered(scenario.start, scenario.end)
+        for turns in _still(times, _edges(exporter, node, pods)):
+            minute = Fraction(times[turns[0]], MINUTE_MS)
             geometry = node.at(minute)
             if geometry is None or any(a <= minute < b for a, b in exporter.blank):
                 continue
+            is_nan = any(a <= minute < b for a, b in exporter.nan)
             for place, device in enumerate(geometry.devices):
-                holders = [pod for pod in scenario.pods if pod.node is node and _holds(pod, place, minute, exporter)]
+                holders = [pod for pod in pods if _holds(pod, place, minute, exporter)]
                 use = demanded(scenario, node, place, minute)
                 use = min(use, Fraction(1)) if exporter.clamps else use
-                is_nan = any(a <= minute < b for a, b in exporter.nan)
-                for labels in _copies(exporter, node, device, holders, scraping, turn):
-                    for signal, full in exporter.signals.items():
-                        key = (("__name__", signal), *sorted(labels.items()))
-                        found.setdefault(key, []).append((at, "NaN" if is_nan else _text(use * full)))
+                values = {signal: "NaN" if is_nan else _text(use * full) for signal, full in exporter.signals.items()}
+                for some, copies in _copies(exporter, node, device, holders, scraping, turns):
+                    for labels in copies:
+                        for signal, value in values.items():
+                            key = (("__name__", signal), *sorted(labels.items()))
+                            found.setdefault(key, []).extend((times[turn], value) for turn in some)
         for key, samples in found.items():
             labels = dict(key)
             yield Series(labels.pop("__name__"), labels, samples)
+
+
+def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minutes]:
+    """Times at which anything that a node's exporter tells may change."""
+    yield from (edge for life in (*exporter.blank, *exporter.nan) for edge in life)
+    yield from (edge for one in node.geometries for edge in one.life)
+    for pod in pods:
+        yield from (pod.start, *pod.runs, pod.runs[1] + exporter.lingers)
+        yield from (since for curve in (pod.uses or [pod.use]) for since, _ in curve)
+
+
+def _still(times: Sequence[int], edges: Iterable[Minutes]) -> Iterator[range]:
+    """Runs of scrapes between which nothing changes, by their numbers."""
+    cuts = sorted({0, len(times), *(bisect_left(times, Fraction(edge) * MINUTE_MS) for edge in edges)})
+    yield from (range(first, after) for first, after in itertools.pairwise(cuts))
 
 
 def used(scenario: Scenario, node: Node, place: int, minute: Fraction) -> Fraction:
@@ -69,23 +90,26 @@ def _holds(pod: Pod, place: int, minute: Fraction, exporter: Exporter) -> bool:
 
 
 def _copies(
-    exporter: Exporter, node: Node, device: Device, holders: Sequence[Pod], scraping: Scraping, turn: int
-) -> Iterator[Labels]:
+    exporter: Exporter, node: Node, device: Device, holders: Sequence[Pod], scraping: Scraping, turns: range
+) -> Iterator[tuple[range, list[Labels]]]:
+    """The label sets under which a device's value is told, and at which of some scrapes."""
     base = _device(exporter, node, device, scraping)
+    idle = {**base, **_idle(exporter, node)}
     mapped = list(holders) if exporter.mapping else []
     if not mapped:
-        yield {**base, **_idle(exporter, node)}
+        yield turns, [idle]
         return
-    if exporter.sharers == "first":
-        mapped = mapped[:1]
-    elif exporter.sharers == "flip":
-        mapped = [mapped[turn % len(mapped)]]
-    for pod in mapped:
+    if exporter.sharers == "flip":
+        for number, pod in enumerate(mapped):
+            first = turns.start + (number - turns.start) % len(mapped)
+            yield range(first, turns.stop, len(mapped)), [{**base, **_workload(exporter, node, pod)}]
+        return
+    found = [idle] if exporter.sharers == "copies+device" else []
+    for pod in mapped[:1] if exporter.sharers == "first" else mapped:
         slots = [{"vgpu": str(slot)} for slot in range(pod.devices.count(_place(node, device)))]
         for slot in slots if len(holders) > 1 and exporter.sharers.startswith("copies") else [{}]:
-            yield {**base, **_workload(exporter, node, pod), **slot}
-    if exporter.sharers == "copies+device":
-        yield {**base, **_idle(exporter, node)}
+            found.append({**base, **_workload(exporter, node, pod), **slot})
+    yield turns, found
 
 
 def _place(node: Node, device: Device) -> int:

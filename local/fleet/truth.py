@@ -1,21 +1,16 @@
-"""The truth about a scenario, computed from it alone: no series is read, no code is shared with `gpucost`.
+"""The truth about a scenario's hours, computed from it alone: no series is read, no code is shared with `gpucost`.
 
-Amounts are GPU-hours of physical GPUs, exact. With each comes how far an observer may be off who sees scrapes only: one
-interval for every start, stop and edge of a gap that lies in the hour, and nothing where there is none.
+Amounts are GPU-hours of physical GPUs, exact, as the sum of what is true at each instant (`instants`). With each comes
+how far off an observer may be who sees scrapes only (`sight`).
 """
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
-from local.fleet.dcgm_exporter import targets, used
-from local.fleet.scenario import Geometry, Life, Node, Pod, Scenario
-from local.fleet.scraping import Scraping
-
-ZERO = Fraction(0)
-SHORT_GAP = 5
-"""Minutes: free capacity of longer gaps is unobserved."""
+from local.fleet.instants import ZERO, Devices, Holding, Parts, holdings, parts
+from local.fleet.scenario import Minutes, Node, Pod, Scenario
+from local.fleet.sight import Sight, Span, length, overlap, pieces, without
 
 
 @dataclass(frozen=True)
@@ -46,6 +41,11 @@ class TrueLine:
     """None where nobody could see any use."""
     unmeasured: Amount
 
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether it was so short that scrapes may have missed it."""
+        return self.allocated.value <= self.allocated.tolerance
+
 
 @dataclass
 class TrueHour:
@@ -67,281 +67,125 @@ def hour(scenario: Scenario, number: int) -> TrueHour:
 
 class _Hour:
     def __init__(self, scenario: Scenario, number: int) -> None:
-        self.scenario = scenario
-        self.window: Life = (Fraction(60 * number), Fraction(60 * number + 60))
-        self.interval = max((one.scraping.longest for one in scenario.ksm), default=Fraction(1))
-        self.gaps = _common_gaps([one.scraping for one in scenario.ksm])
-        self.knows_times = any(one.times for one in scenario.ksm)
-        self.exporters = {id(node): scraping for node, scraping in targets(scenario)}
+        self._scenario = scenario
+        self._window: Span = (Fraction(60 * number), Fraction(60 * number + 60))
+        self._sight = Sight(scenario, self._window)
+        held = holdings(scenario)
+        self._devices = Devices(scenario, held)
+        self._held = [one for one in held if not self._sight.is_invisible(one)]
+        self._tells_capacity = any(one.capacity for one in scenario.ksm)
 
     def all(self) -> TrueHour:
-        found = TrueHour()
-        for pod in self.scenario.pods:
-            found.lines += self._lines(pod)
-        for node in self.scenario.nodes:
-            self._node(node, found)
+        found = TrueHour(lines=[line for line in map(self._line, self._held) if line is not None])
+        for node in self._scenario.nodes:
+            self._add(node, found)
         return found
 
     # Pods
 
-    def held(self, pod: Pod) -> Life:
-        """When a pod held its GPUs, within the hour and its node's life."""
-        if pod.node is None:
-            return (ZERO, ZERO)
-        return _overlap((pod.start, pod.stops), pod.node.life, self.window)
+    def _line(self, of: Holding) -> TrueLine | None:
+        held = overlap((of.begins, of.ends), self._window)
+        off = of.gpus * (self._sight.begin(of) + self._sight.end(of)) / 60
+        if not length(held) and (not off or of.begins >= of.ends):
+            return None
+        allocated = Amount(of.gpus * length(held) / 60, off)
+        runs = overlap((of.runs, of.ends), self._window)
+        source = self._source(of)
+        off = of.gpus * self._use_edges(of) / 60
+        seen = without(runs, self._sight.blind_to(of.node)) if source != "none" else []
+        if not seen:
+            unmeasured = Amount(of.gpus * length(runs) / 60, off)
+            return TrueLine(of.pod, of.resource, of.units, of.share, "none", allocated, None, unmeasured)
+        observed = sum(map(length, seen), ZERO)
+        used = sum((self._used(of, place, seen, observed) for place in of.places), ZERO)
+        unmeasured = Amount(of.gpus * (length(runs) - observed) / 60, off)
+        return TrueLine(of.pod, of.resource, of.units, of.share, source, allocated, Amount(used / 60, off), unmeasured)
 
-    def _lines(self, pod: Pod) -> Iterable[TrueLine]:
-        held = self.held(pod)
-        if pod.node is None or _length(held) <= 0 or self._is_invisible(pod):
-            return
-        geometry = pod.node.at(max(pod.start, held[0])) or pod.node.at(held[0]) or pod.node.geometries[0]
-        for resource, units in _requested(pod).items():
-            share = geometry.share[resource]
-            gpus = share * units
-            allocated = Amount(gpus * _length(held) / 60, gpus * self._edges(pod.start, pod.stops, pod.node, pod) / 60)
-            yield self._measured(pod, geometry, resource, units, allocated)
+    def _source(self, of: Holding) -> str:
+        told = self._scenario.sources.get(of.pod.name)
+        nobody = self._scenario.dcgm is None and bool(of.node.model)
+        if told or nobody or not of.places:
+            return told or "none"
+        return "shared" if of.geometry.replicas > 1 else "pod"
 
-    def _measured(self, pod: Pod, geometry: Geometry, resource: str, units: int, allocated: Amount) -> TrueLine:
-        share = geometry.share[resource]
-        runs = _overlap(self.held(pod), pod.runs)
-        shared = geometry.replicas > 1
-        source = self.scenario.sources.get(pod.name, "shared" if shared else "pod")
-        own = [place for place in dict.fromkeys(pod.devices) if _is_of(geometry, place, resource)]
-        dark = self._dark(pod)
-        seen = [piece for piece in _without(runs, dark) if _length(piece) > 0]
-        running = _total([runs])
-        if not own or source == "none" or self.scenario.dcgm is None or not seen:
-            unmeasured = Amount(share * units * running / 60, self._slack(pod, share * units))
-            return TrueLine(pod, resource, units, share, "none", allocated, None, unmeasured)
-        observed = _total(seen)
-        gpus = share * units
-        used_minutes = ZERO
-        for place in own:
-            of_device = _gpus_of(geometry, place)
-            used_minutes += sum((self._use(pod, geometry, place, piece) for piece in seen), ZERO) * of_device
-        slack = self._slack(pod, gpus)
-        effective = Amount(min(used_minutes, gpus * observed) / 60, slack)
-        unseen = Amount(gpus * (running - observed) / 60, slack)
-        return TrueLine(pod, resource, units, share, source, allocated, effective, unseen)
+    def _used(self, of: Holding, place: int, seen: Iterable[Span], observed: Fraction) -> Fraction:
+        """GPU-minutes used of one device in the time in which it was seen; never above what was allotted of it."""
+        edges = self._changes(of)
+        cut = [one for span in seen for one in pieces(span, edges)]
+        used = sum((self._devices.part(of, place, start) * (end - start) for start, end in cut), ZERO)
+        return min(used, self._devices.allotted(of, place) * observed)
 
-    def _use(self, pod: Pod, geometry: Geometry, place: int, piece: Life) -> Fraction:
-        """A pod's part of what a device did in a piece of time, in device-minutes."""
-        total = ZERO
-        for start, end in _pieces(piece, self._changes(pod)):
-            use = used(self.scenario, pod.node, place, start) if pod.node else ZERO
-            if geometry.replicas > 1:
-                there = [one for one in self.scenario.pods if one.node is pod.node and place in one.devices]
-                running = [one for one in there if one.runs[0] <= start < one.runs[1]]
-                use = use * pod.devices.count(place) / sum(one.devices.count(place) for one in running)
-            total += use * (end - start)
-        return total
-
-    def _changes(self, pod: Pod) -> set[Fraction]:
-        """Times at which the use of a pod's devices may change."""
-        found: set[Fraction] = set()
-        for other in self.scenario.pods:
-            if other.node is pod.node and set(other.devices) & set(pod.devices):
-                found |= {Fraction(edge) for edge in other.runs}
-                curves = other.uses or [other.use]
-                found |= {Fraction(since) for curve in curves for since, _ in curve}
+    def _changes(self, of: Holding) -> set[Minutes]:
+        """When the use of a pod's devices may change."""
+        found: set[Minutes] = set()
+        for other in {id(one): one for place in of.places for one in self._devices.sharers(of.node, place)}.values():
+            found |= {other.runs, other.ends}
+            found |= {since for curve in (other.pod.uses or [other.pod.use]) for since, _ in curve}
         return found
 
-    def _dark(self, pod: Pod) -> list[Life]:
-        """Times in which nobody saw the use of a pod's devices."""
-        exporter = self.scenario.dcgm
-        scraping = self.exporters.get(id(pod.node)) if pod.node else None
-        if exporter is None or scraping is None:
-            return []
-        gaps = [*scraping.gaps, *exporter.blank, *exporter.nan]
-        gaps += [(-1e6, scraping.life[0]), (scraping.life[1], 1e6)]
-        return [(Fraction(a), Fraction(b)) for a, b in gaps]
-
-    def _slack(self, pod: Pod, gpus: Fraction) -> Fraction:
-        """How far off a pod's use may be: for its edges, for gaps, and for curves that bend between scrapes."""
-        scraping = self.exporters.get(id(pod.node)) if pod.node else None
-        interval = max(self.interval, scraping.longest if scraping else ZERO)
-        edges = self._edges(*pod.runs, pod.node, pod) + self._edges(pod.start, pod.stops, pod.node, pod)
-        inside = [edge for edge in self._changes(pod) if self.window[0] < edge < self.window[1]]
-        lit = _overlap(self.held(pod), pod.runs)
-        for gap in self._dark(pod):
-            inside += [edge for edge in _overlap(gap, lit) if _length(_overlap(gap, lit)) > 0]
-        return gpus * (edges + len(inside) * interval) / 60
-
-    def _edges(
-        self, start: float | Fraction, end: float | Fraction, node: Node | None, pod: Pod | None = None
-    ) -> Fraction:
-        """Minutes that a time's start and end may be off in the hour."""
-        life = _overlap((start, end), node.life) if node else (Fraction(start), Fraction(end))
-        return self._edge(life[0], told=pod is not None) + self._edge(life[1], told=pod is not None and self._told(pod))
-
-    def _told(self, pod: Pod) -> bool:
-        """Whether a pod's end is told after a gap: it finished, and its object was left lying until then."""
-        gap = self._gap_at(Fraction(pod.stops))
-        return pod.finished is not None and (gap is None or pod.deleted > gap[1])
-
-    def _edge(self, edge: Fraction, *, told: bool) -> Fraction:
-        near = 2 * self.interval
-        gap = None if told and self.knows_times else self._gap_at(edge)
-        unseen = _length(_overlap(gap, self.window)) if gap else ZERO
-        if not self.window[0] - near < edge < self.window[1] + near:
-            return unseen
-        return unseen + self.interval
-
-    def _gap_at(self, edge: Fraction) -> Life | None:
-        return next((gap for gap in self.gaps if gap[0] - self.interval <= edge <= gap[1]), None)
-
-    def _is_invisible(self, pod: Pod) -> bool:
-        """Whether a pod came and went while nobody looked."""
-        inside = any(gap[0] <= pod.start and pod.stops <= gap[1] for gap in self.gaps)
-        return inside and not (self.knows_times and self._told(pod))
+    def _use_edges(self, of: Holding) -> Fraction:
+        """Minutes by which an observer may be off about a pod's use: every edge once, and outages of the exporter."""
+        interval = self._sight.device_interval(of.node)
+        runs = overlap((of.runs, of.ends), self._window)
+        near = (self._window[0] - interval, self._window[1] + interval)
+        off = self._sight.run(of, interval) + self._sight.end(of, interval)
+        for at in self._changes(of) - {of.runs, of.ends}:
+            if near[0] < at < near[1] and of.runs < at < of.ends:
+                off += self._sight.edge(at, interval=interval)
+        return off + self._sight.outages(of.node, runs)
 
     # Nodes
 
-    def _node(self, node: Node, found: TrueHour) -> None:
-        life = _overlap(node.life, self.window)
-        if _length(life) <= 0:
-            return
-        pods = [pod for pod in self.scenario.pods if pod.node is node and not self._is_invisible(pod)]
-        holders = [(self.held(pod), self._gpus(pod)) for pod in pods]
-        long_gaps = [gap for gap in self.gaps if _length(gap) > SHORT_GAP]
-        edges = {Fraction(edge) for held, _ in holders for edge in held}
-        edges |= {Fraction(edge) for gap in long_gaps for edge in gap}
-        edges |= {Fraction(edge) for one in node.geometries for edge in one.life}
-        parts = {"unallocated": ZERO, "stranded": ZERO, "unobserved": ZERO, "excess": ZERO}
-        for start, end in _pieces(life, edges):
-            held = sum((gpus for span, gpus in holders if span[0] <= start < span[1]), ZERO)
-            for part, gpus in self._parts(node, start, held, long_gaps):
-                parts[part] += gpus * (end - start) / 60
-        slack = self._node_slack(node, pods, long_gaps)
-        whole = node.gpus * self._edges(*node.life, None) / 60
-        found.capacity += Amount(node.gpus * _length(life) / 60, whole)
-        found.unallocated += Amount(parts["unallocated"], slack)
-        found.stranded += Amount(parts["stranded"], slack)
-        found.unobserved += Amount(parts["unobserved"], slack)
-        found.excess += Amount(parts["excess"], slack if parts["excess"] else ZERO)
+    def _add(self, node: Node, found: TrueHour) -> None:
+        life = overlap(node.life, self._window)
+        own = [one for one in self._held if one.node is node]
+        changes = sorted({Fraction(at) for at in self._node_edges(node, own)})
+        amounts = dict.fromkeys(_PARTS, ZERO)
+        for start, end in pieces(life, changes):
+            now = self._at(node, own, start)
+            for part in _PARTS:
+                amounts[part] += getattr(now, part) * (end - start) / 60
+        off = self._off(node, own, changes)
+        if not amounts["excess"]:
+            off["excess"] = ZERO  # where nothing contradicts itself there is no residual, however short a hand-over
+        for part in _PARTS:
+            if part != "held":
+                setattr(found, part, getattr(found, part) + Amount(amounts[part], off[part] / 60))
+        edges = sum((self._sight.edge(at) for at in node.life), ZERO) if node.gpus else ZERO
+        found.capacity += Amount(node.gpus * length(life) / 60, node.gpus * edges / 60)
 
-    def _parts(
-        self, node: Node, at: Fraction, held: Fraction, long_gaps: Sequence[Life]
-    ) -> Iterable[tuple[str, Fraction]]:
-        if held > node.gpus:
-            return [("excess", held - node.gpus)]
-        geometry = node.at(at) if any(one.capacity for one in self.scenario.ksm) else _everything(node)
-        dark = any(gap[0] <= at < gap[1] for gap in long_gaps)
-        if geometry is None:
-            return [("unobserved" if dark else "stranded", node.gpus - held)]
-        offered = min(Fraction(node.gpus), _offered(geometry, geometry.units))
-        free = max(ZERO, offered - held)
-        beyond = node.gpus - held - free
-        if dark:
-            return [("unobserved", free), ("stranded", beyond)]
-        healthy = _offered(geometry, {**geometry.units, **(geometry.allocatable or {})})
-        sick = min(free, max(ZERO, offered - healthy))
-        return [("unallocated", free - sick), ("stranded", beyond + sick)]
+    def _node_edges(self, node: Node, own: Sequence[Holding]) -> Iterator[Minutes]:
+        yield from (edge for one in own for edge in (one.begins, one.ends))
+        yield from (edge for gap in self._sight.long_gaps for edge in gap)
+        yield from (edge for one in node.geometries for edge in one.life)
+        yield from node.life
 
-    def _node_slack(self, node: Node, pods: Sequence[Pod], long_gaps: Sequence[Life]) -> Fraction:
-        slack = sum((self._gpus(pod) * self._edges(pod.start, pod.stops, node, pod) for pod in pods), ZERO)
-        slack += node.gpus * self._edges(*node.life, None)
-        for one in node.geometries:
-            slack += node.gpus * self._edges(*one.life, None)
-        for gap in long_gaps:
-            slack += node.gpus * self._edges(*gap, None)
-        return slack / 60
+    def _at(self, node: Node, own: Iterable[Holding], at: Fraction, *, toggled: Holding | None = None) -> Parts:
+        """A node's parts at an instant; with `toggled`, as if one pod held when it did not, or the other way round."""
+        if not node.life[0] <= at < node.life[1]:
+            return Parts()
+        held = sum((one.gpus for one in own if one.is_held(at) != (one is toggled)), ZERO)
+        return parts(node, at, held, is_dark=self._sight.is_dark(at), tells_capacity=self._tells_capacity)
 
-    def _gpus(self, pod: Pod) -> Fraction:
-        if pod.node is None:
-            return ZERO
-        geometry = pod.node.at(pod.start) or pod.node.at(self.held(pod)[0]) or pod.node.geometries[0]
-        return sum((geometry.share[resource] * units for resource, units in _requested(pod).items()), ZERO)
+    def _off(self, node: Node, own: Sequence[Holding], changes: Sequence[Fraction]) -> dict[str, Fraction]:
+        """GPU-minutes by which each part may be off: the height of every step, times how far off its time may be."""
+        off = dict.fromkeys(_PARTS, ZERO)
+        instant = Fraction(1, 10**6)
+        for at in changes:
+            before, after = (self._at(node, own, side) for side in (at - instant, at))
+            steps = {id(one): one for one in own if at in (one.begins, one.ends)}
+            for one in steps.values():
+                minutes = self._sight.begin(one) if at == one.begins else self._sight.end(one)
+                for part in _PARTS:
+                    heights = (
+                        abs(getattr(self._at(node, own, side, toggled=one), part) - getattr(now, part))
+                        for side, now in ((at - instant, before), (at, after))
+                    )
+                    off[part] += max(heights) * minutes
+            if not steps or at in {Fraction(edge) for edge in self._node_edges(node, ())}:
+                for part in _PARTS:
+                    off[part] += abs(getattr(after, part) - getattr(before, part)) * self._sight.edge(at)
+        return off
 
 
-def _requested(pod: Pod) -> Mapping[str, int]:
-    """Units as the scheduler counts them."""
-    together: dict[str, int] = {}
-    for units in (*pod.requests.values(), *pod.sidecars.values()):
-        for resource, count in units.items():
-            together[resource] = together.get(resource, 0) + count
-    for units in pod.init.values():
-        for resource, count in units.items():
-            together[resource] = max(together.get(resource, 0), count)
-    return {resource: count for resource, count in together.items() if count}
-
-
-def _offered(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
-    amounts = {resource: geometry.share[resource] * count for resource, count in units.items()}
-    neuron = [amount for resource, amount in amounts.items() if "neuron" in resource]
-    return sum(amounts.values(), ZERO) - sum(neuron, ZERO) + max(neuron, default=ZERO)
-
-
-def _everything(node: Node) -> Geometry:
-    whole = node.geometries[0]
-    return Geometry(units={"all": node.gpus}, share={"all": Fraction(1)}, devices=whole.devices)
-
-
-def _is_of(geometry: Geometry, place: int, resource: str) -> bool:
-    if "neuron" in resource:
-        return True
-    device = geometry.devices[place]
-    sliced = resource.startswith("nvidia_com_mig_")
-    profile = "nvidia_com_mig_" + device.profile.replace(".", "_").replace("+", "_")
-    return profile == resource if sliced else not (device.profile and any("mig" in name for name in geometry.units))
-
-
-def _gpus_of(geometry: Geometry, place: int) -> Fraction:
-    """Physical GPUs that one device is."""
-    if "aws_amazon_com_neuroncore" in geometry.share:
-        return geometry.share["aws_amazon_com_neuroncore"]
-    if geometry.replicas > 1:
-        return Fraction(1)
-    profile = geometry.devices[place].profile
-    resource = "nvidia_com_mig_" + profile.replace(".", "_").replace("+", "_")
-    return geometry.share.get(resource) or geometry.share.get("nvidia_com_gpu", Fraction(1))
-
-
-def _common_gaps(targets: Sequence[Scraping]) -> list[Life]:
-    """Times in which no instance was scraped."""
-    edges = {Fraction(edge) for one in targets for gap in one.gaps for edge in gap}
-    edges |= {Fraction(edge) for one in targets for edge in one.life}
-    found: list[Life] = []
-    ordered = sorted(edges)
-    for start, end in itertools.pairwise(ordered):
-        if all(_is_away(one, start) for one in targets):
-            if found and found[-1][1] == start:
-                found[-1] = (found[-1][0], end)
-            else:
-                found.append((start, end))
-    return found
-
-
-def _is_away(target: Scraping, minute: Fraction) -> bool:
-    return not target.life[0] <= minute < target.life[1] or any(a <= minute < b for a, b in target.gaps)
-
-
-def _overlap(*lives: Life) -> tuple[Fraction, Fraction]:
-    return Fraction(max(start for start, _ in lives)), Fraction(min(end for _, end in lives))
-
-
-def _length(life: Life) -> Fraction:
-    return max(ZERO, Fraction(life[1]) - Fraction(life[0]))
-
-
-def _total(lives: Iterable[Life]) -> Fraction:
-    return sum((_length(life) for life in lives), ZERO)
-
-
-def _pieces(life: Life, edges: Iterable[Fraction]) -> list[tuple[Fraction, Fraction]]:
-    start, end = Fraction(life[0]), Fraction(life[1])
-    inside = sorted({start, end, *(edge for edge in edges if start < edge < end)})
-    return list(itertools.pairwise(inside))
-
-
-def _without(life: Life, holes: Iterable[Life]) -> list[Life]:
-    """A time without some others."""
-    left = [life]
-    for hole in holes:
-        left = [
-            piece
-            for start, end in left
-            for piece in ((start, min(end, hole[0])), (max(start, hole[1]), end))
-            if piece[1] > piece[0]
-        ]
-    return left
+_PARTS = tuple(one.name for one in fields(Parts))
