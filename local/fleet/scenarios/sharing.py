@@ -1,6 +1,7 @@
 """Every way in which GPUs are handed out: whole, MIG, time-slicing, MPS, Neuron, several containers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from local.fleet.builders import mig_mixed, mig_single, neuron, node, time_sliced, whole
@@ -136,6 +137,11 @@ def _containers() -> Iterator[Scenario]:
             Pod("sidecar", n, [4, 5], flat("0.5"), requests=asks(GPU), sidecars={"cache": {GPU: 1}}),
         ],
     )
+    sliced = replace(
+        mig_single("h100", "1g.10gb", 7), labels={}, allocatable={GPU: 49}
+    )  # without product labels, slices are told by physical GPUs ÷ capacity, however many of them are healthy
+    sick = node("n1", "h100", sliced)
+    yield Scenario("unhealthy-slices", [sick], [Pod("p", sick, [0], flat("0.5")), Pod("q", sick, [9], flat("0.25"))])
     partly = Node("n1", "", 4, "NVIDIA A10G", (Geometry({GPU: 4}, {GPU: Fraction(1)}, whole("a10g").devices),))
     ksm = KubeStateMetrics(node_labels=False)
     yield Scenario("no-node-labels", [partly], [Pod("p", partly, [0], flat("0.5"))], ksm=[ksm])

@@ -24,12 +24,14 @@ class HoldingReader:
         spans: reads spans off sightings.
         lives: the nodes of the hour, by name, those that replaced each other in order.
         slices_per_gpu: the settings' word for nodes that say nothing.
+        nodes_are_kept: whether a node that is not among them is not there.
         notes: takes what a reader of the hour should know.
     """
 
     spans: SpanReader
     lives: Mapping[str, Sequence[NodeLife]]
     slices_per_gpu: int | None
+    nodes_are_kept: bool = False
     notes: list[str] = field(default_factory=list)
     _shares: dict[tuple[int, str], Share] = field(default_factory=dict)
 
@@ -50,7 +52,8 @@ class HoldingReader:
             # A spot node that is gone leaves its pod objects behind for a while: they hold nothing any more.
             span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end))
             node = life.at(span.time)
-        elif pod.node in self.lives:
+        elif self.nodes_are_kept or pod.node in self.lives:
+            self.notes.append(f"node {pod.node!r} is not there: pods that are still listed on it hold nothing")
             return []
         if not span.time.length:
             return []

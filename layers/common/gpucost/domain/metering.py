@@ -55,7 +55,9 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     notes += [_says(gap, window) for gap in blind]
     devices = device_hours(observation.devices, observation.utilization, window)
     lives = _lives(observation, spans)
-    holdings = HoldingReader(spans, lives, rules.slices_per_gpu, notes).read(observation.pods)
+    holdings = HoldingReader(spans, lives, rules.slices_per_gpu, observation.nodes_are_kept, notes).read(
+        observation.pods
+    )
     ladder = Ladder(holdings, devices, rules.ladder, window)
     measured = ladder.measure()
     notes += _utilization_notes(observation, ladder)

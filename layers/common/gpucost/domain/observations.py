@@ -125,6 +125,8 @@ class Observation:
     devices: tuple[DeviceSeries, ...]
     utilization: Mapping[Instance, Scrapes] = field(default_factory=dict)
     """Scrapes of the exporters of utilization."""
+    nodes_are_kept: bool = False
+    """Whether nodes themselves are among the metrics, so that one that is not seen is not there."""
     capacity_is_kept: bool = False
     """Whether nodes' capacity is among the metrics even if none advertises GPUs."""
     notes: tuple[str, ...] = ()

@@ -76,7 +76,8 @@ class SpanReader:
         if pod.running is None:
             return held.time
         if not any(pod.running.values()):
-            return Interval(held.time.end, held.time.end)
+            # Nobody saw it run; but one that was found finished after a gap did, all that time for all we know.
+            return held.time if not any((pod.held or {}).values()) else Interval(held.time.end, held.time.end)
         first = min(times[0] for times in pod.running.values() if times)
         # It holds no longer than it runs: between the last Running sample and the finish there is no other phase.
         start = held.time.start if self._is_first_sight(pod, first) else first

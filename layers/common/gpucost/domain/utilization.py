@@ -103,8 +103,6 @@ class Ladder:
         devices = self._claims.devices_of.get(place)
         if not devices or self._is_shared(place, devices) != (rung == "shared"):
             return None
-        if rung == "shared" and self._has_unknown_sharers(place, devices):
-            return None
         found = self._shared(place, devices) if rung == "shared" else self._own(place, devices)
         # Told by labels, but not in the time in which the pod ran: a lower rung may know more.
         return found if found.observed_ms or not one.running.length else None
@@ -142,14 +140,16 @@ class Ladder:
         used, observed = ZERO, 0
         credited, beyond = ZERO, ZERO
         for device in devices:
-            seen = device.seen(one.running)
-            time = self._observed(one, seen.observed_ms, device, whole=True)
-            mean = seen.used_ms / seen.observed_ms if seen.observed_ms else ZERO
+            told = self._told(place, device)
+            each = [device.seen(piece) for piece in told]
+            seen_ms = sum(seen.observed_ms for seen in each)
+            time = self._observed(one, seen_ms, device, whole=sum(piece.length for piece in told) == one.running.length)
+            mean = sum((seen.used_ms for seen in each), ZERO) / seen_ms if seen_ms else ZERO
             used += mean * time
             observed += time
-            part = self._part(place, device) * gpus_of_device(one, device)
-            if seen.observed_ms:
-                part = part * time / seen.observed_ms
+            part = sum((self._part(place, device, piece) for piece in told), ZERO) * gpus_of_device(one, device)
+            if seen_ms:
+                part = part * time / seen_ms
             # Never more than was allocated in the time in which it was seen: others may leave the device idle.
             most = time * one.gpus / len(devices)
             credited += min(part, most)
@@ -162,31 +162,31 @@ class Ladder:
             beyond_gpu_ms=beyond,
         )
 
-    def _part(self, place: int, device: DeviceHour) -> Fraction:
+    def _part(self, place: int, device: DeviceHour, time: Interval) -> Fraction:
         """A sharer's part of a device's use × time, piece by piece of time in which the sharers are the same."""
         one = self._holdings[place]
         if device.is_told_per_pod and own_labels(one, device):
-            return max(device.seen(one.running, of=label).used_ms for label in own_labels(one, device))
+            return max(device.seen(time, of=label).used_ms for label in own_labels(one, device))
         sharers = self._claims.holders_of[device.key]
         held = {
             other: replicas_held(self._holdings[other], device, len(self._claims.devices_of[other]))
             for other in sharers
         }
         total = ZERO
-        for piece in pieces(one.running, [self._holdings[other].running for other in sharers]):
+        for piece in pieces(time, [self._holdings[other].running for other in sharers]):
             there = sum((held[other] for other in sharers if self._holdings[other].running.holds(piece.start)), ZERO)
             total += device.seen(piece).used_ms * held[place] / there
         return total
 
-    def _has_unknown_sharers(self, place: int, devices: Sequence[DeviceHour]) -> bool:
-        """Whether somebody on the node shares one of its devices, and nothing tells which: no split is known then."""
+    def _told(self, place: int, device: DeviceHour) -> list[Interval]:
+        """The time in which it is known who shared a device: while somebody shares the node's GPUs of whom nothing
+        tells on which one, no split is."""
         one = self._holdings[place]
-        if all(device.is_told_per_pod for device in devices):
-            return False
-        return any(
-            other.resource == one.resource and other.running.overlap(one.running).length
-            for other in self._unlabelled.get(one.node.name, ())
-        )
+        if device.is_told_per_pod:
+            return [one.running]
+        others = self._unlabelled.get(one.node.name, ())
+        unknown = union(other.running.overlap(one.running) for other in others if other.resource == one.resource)
+        return gaps(unknown, one.running)
 
     def _is_shared(self, place: int, devices: Sequence[DeviceHour]) -> bool:
         """Whether others may hold a device at the same time; one after the other is not sharing."""

@@ -124,6 +124,7 @@ class PrometheusReader:
             nodes=nodes.nodes(),
             devices=devices,
             utilization=scrapes,
+            nodes_are_kept=bool(rows["nodes"].get("info")),
             capacity_is_kept=bool(rows["nodes"].get("kept")),
             notes=tuple(dict.fromkeys([*nodes.notes, *_mixed(rows["nodes"]), *device_notes])),
         )
