@@ -85,13 +85,9 @@ class Sight:
         if not node.model or self._exporter is None:
             return []
         target = self._target(node, self._exporter)
-        times = [
-            *target.gaps,
-            *self._exporter.blank,
-            *self._exporter.nan,
-            (-1e6, target.life[0]),
-            (target.life[1], 1e6),
-        ]
+        exporter = self._exporter
+        times = [*target.gaps, *exporter.blank, *exporter.nan, *exporter.restarts]
+        times += [(-1e6, target.life[0]), (target.life[1], 1e6)]
         return [(Fraction(start), Fraction(end)) for start, end in times if start < end]
 
     def device_interval(self, node: Node) -> Fraction:
