@@ -30,6 +30,11 @@ def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
         yield ask(list(SCENARIOS.values()), url, BASE, folder)
 
 
+def test_every_scenario_has_a_name_of_its_own() -> None:
+    names = [scenario.name for scenario in all_scenarios()]
+    assert len(names) == len(set(names))
+
+
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_every_line_is_true(attributed: Hours, name: str, number: int) -> None:
     assert_lines(SCENARIOS[name], number, attributed[name, number])

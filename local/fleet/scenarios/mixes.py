@@ -45,7 +45,8 @@ def _node(chance: random.Random, name: str) -> Node:
         life = chance.choice([(-1e6, _minute(chance, 5, 90)), (_minute(chance, -30, 55), 1e6)])
     ready = life[0] + (_minute(chance, 1, 6) if life[0] > FOREVER[0] else 0)
     geometry = _geometry(chance.choice(_WAYS))
-    model = "h100" if any(device.profile for device in geometry.devices) else "a10g"
+    slices = sum(bool(device.profile) for device in geometry.devices)
+    model = {0: "a10g", 7: "h100-one"}.get(slices, "h100")
     geometry = replace(geometry, life=(ready, 1e6))
     if "nvidia_com_gpu" in geometry.units and geometry.replicas == 1 and model == "a10g" and chance.random() < 0.2:
         geometry = replace(geometry, allocatable={GPU: geometry.units[GPU] - 1})
@@ -57,7 +58,7 @@ def _geometry(way: str) -> Geometry:
         case "whole":
             return whole("a10g")
         case "single":
-            return mig_single("h100", "1g.10gb", 7)
+            return mig_single("h100-one", "1g.10gb", 7)
         case "mixed":
             return mig_mixed("h100", _MIXED)
         case "mps":
@@ -158,8 +159,10 @@ def _exporter(chance: random.Random) -> Exporter:
     scraping = Scraping("dcgm-exporter", "", chance.choice([15, 30, 60]), chance.randint(0, 59))
     if chance.random() < 0.4:
         scraping = replace(scraping, gaps=[_life(chance, -10, 60, chance.choice([3, 10, 25]))])
+    restart = _minute(chance, 5, 55)
     return Exporter(
         scraping,
+        restarts=[(restart, restart + chance.choice([0.5, 3]))] if chance.random() < 0.25 else [],
         signals=signals,
         dialect=dialect,
         hostname=chance.choice(["Hostname", "hostname"]),

@@ -1,0 +1,86 @@
+"""Shared units of the simulated fleet, and hours of which too little was seen, through the real Prometheus."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from local.fleet import openmetrics, truth
+from local.fleet.scenarios.lives import some_lives
+from local.fleet.scenarios.outages import silent
+from local.fleet.scenarios.units import shared_units
+from local.prometheus import running_prometheus
+from tests.system.fleet_truth import PRICE, Hours, ask, assert_identity, near
+
+BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
+SHARED = {one.scenario.name: one for one in shared_units()}
+UNSEEN = {
+    "nothing-seen": silent(some_lives("nothing-seen", hours=(0,)), "allocation", [(-10, 70)]),
+    "hardly-seen": silent(some_lives("hardly-seen", hours=(0,)), "allocation", [(3, 70)]),
+}
+UNITS = {"gpu-operator": "platform", "monitoring": "platform", "research-nlp": "research"}
+AMOUNTS = ("allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours", "allocated_usd", "effective_usd",
+           "waste_usd", "unmeasured_usd")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
+    folder = tmp_path_factory.mktemp("fleet-units")
+    scenarios = [*(one.scenario for one in SHARED.values()), *UNSEEN.values()]
+    openmetrics.write(scenarios, BASE, folder / "metrics.om")
+    with running_prometheus(folder / "metrics.om") as url:
+        yield ask(scenarios, url, BASE, folder)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_a_shared_unit_costs_is_paid_by_the_others(attributed: Hours, name: str) -> None:
+    shared, hour = SHARED[name], attributed[name, 0]
+    assert_identity(shared.scenario, 0, hour)
+    for true in truth.hour(shared.scenario, 0).lines:
+        own = [line for line in hour["lines"] if line["uid"] == true.pod.id]
+        unit = UNITS.get(true.pod.namespace, true.pod.namespace)
+        passed_on = unit == "platform" and bool(shared.parts)
+        payers = shared.parts if passed_on else {unit: Fraction(1)}
+        assert sorted(line["business_unit"] for line in own) == sorted(payers)
+        for line in own:
+            assert (line.get("shared_from") or "") == ("platform" if passed_on else "")
+            part = payers[line["business_unit"]]
+            assert_part(line, true, part)
+        if not shared.parts:
+            continue
+        (whole,) = [line for line in attributed["shared-not", 0]["lines"] if line["uid"] == true.pod.id]
+        for amount in AMOUNTS:
+            assert sum(line[amount] for line in own) == whole[amount], f"{true.pod.name} {amount} is not split exactly"
+
+
+def assert_part(line: Any, true: truth.TrueLine, part: Fraction) -> None:
+    """A payer's part of every amount, to within the last stored digit of a split."""
+    assert true.effective is not None
+    used, held, unseen = true.effective.value, true.allocated.value, true.unmeasured.value
+    expected = dict(zip(AMOUNTS, (held, used, unseen, held, used, held - used - unseen, unseen), strict=True))
+    for name, amount in expected.items():
+        price = PRICE if name.endswith("_usd") else 1
+        near(line[name], truth.Amount(amount * price * part), f"{true.pod.name} {name}")
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_units_add_up_to_all(attributed: Hours, name: str) -> None:
+    hour = attributed[name, 0]
+    for amount in AMOUNTS:
+        total = sum(unit[amount] for unit in hour["business_units"])
+        assert total == hour["totals"][amount]
+        assert total == sum(line[amount] or 0 for line in hour["lines"])
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_an_hour_of_which_too_little_was_seen_says_nothing(attributed: Hours, name: str) -> None:
+    """Null, not zero: coverage is under its threshold."""
+    hour = attributed[name, 0]
+    assert hour["status"] == "incomplete"
+    assert hour["lines"] == []
+    assert set(hour["totals"].values()) == {None}
+    seen = hour["coverage"]["allocation"]
+    assert seen is None or seen < Decimal("0.1")
