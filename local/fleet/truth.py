@@ -129,12 +129,23 @@ class _Hour:
         """Minutes by which an observer may be off about a pod's use: every edge once, and outages of the exporter."""
         interval = self._sight.device_interval(of.node)
         runs = overlap((of.runs, of.ends), self._window)
-        near = (self._window[0] - interval, self._window[1] + interval)
         off = self._sight.run(of, interval) + self._sight.end(of, interval)
         for at in self._changes(of) - {of.runs, of.ends}:
-            if near[0] < at < near[1] and of.runs < at < of.ends:
+            if of.runs < at < of.ends:
                 off += self._sight.edge(at, interval=interval)
+        off += sum((self._unplaced(of, other) for other in self._held if other is not of), ZERO)
         return off + self._sight.outages(of.node, runs)
+
+    def _unplaced(self, of: Holding, other: Holding) -> Fraction:
+        """Minutes in which a sharer ran so shortly that no scrape need have seen on which device."""
+        if of.geometry.replicas == 1 or other.node is not of.node or not length((other.runs, other.ends)):
+            return ZERO
+        interval = self._sight.device_interval(of.node)
+        seen = without((Fraction(other.runs), Fraction(other.ends)), self._sight.blind_to(of.node))
+        lit = [overlap(one, self._window) for one in seen]
+        if sum(map(length, seen), ZERO) > interval or not any(map(length, lit)):
+            return ZERO
+        return sum(map(length, lit), ZERO) + self._sight.edge(other.runs) + self._sight.edge(other.ends)
 
     # Nodes
 

@@ -97,6 +97,16 @@ def _exporters() -> Iterator[Scenario]:
     lives = some_lives("exporter-replaced")
     yield replace(lives, dcgm=Exporter(restarts=[(30, 32)]))
     yield replace(lives, name="exporter-replaced-twice", dcgm=Exporter(restarts=[(10, 11), (40, 41)], pod_uid=True))
+    bent = ((-1e6, "0.9"), (15, "0.1"), (50, "0.5"))
+    one, shared = node("n1", "a10g", whole("a10g")), node("n2", "a10g", time_sliced("a10g", 4))
+    changing = [
+        Pod("whole", one, [0], bent),
+        Pod("shared", shared, [0], bent),
+        Pod("beside", shared, [0], flat("0.05")),
+    ]
+    for pause in (0.4, 1, 4):
+        name = f"exporter-replaced-under-changing-use-{pause}"
+        yield Scenario(name, [one, shared], changing, dcgm=Exporter(restarts=[(30, 30 + pause)]))
     yield replace(lives, name="exporter-upgraded", dcgm=Exporter(signals=OLD, upgraded=(33, NEW), restarts=[(32, 33)]))
     yield replace(lives, name="exporter-names-itself", dcgm=Exporter(hostname_is_pod=True))
     n1, n2 = node("n1", "a10g", whole("a10g")), node("n2", "a10g", whole("a10g"))
