@@ -137,15 +137,14 @@ class _Hour:
         return off + self._sight.outages(of.node, runs)
 
     def _unplaced(self, of: Holding, other: Holding) -> Fraction:
-        """Minutes in which a sharer ran so shortly that no scrape need have seen on which device."""
+        """Minutes in which a sharer ran so shortly in the hour that no scrape need have seen on which device."""
         if of.geometry.replicas == 1 or other.node is not of.node or not length((other.runs, other.ends)):
             return ZERO
-        interval = self._sight.device_interval(of.node)
-        seen = without((Fraction(other.runs), Fraction(other.ends)), self._sight.blind_to(of.node))
-        lit = [overlap(one, self._window) for one in seen]
-        if sum(map(length, seen), ZERO) > interval or not any(map(length, lit)):
+        runs = overlap((other.runs, other.ends), self._window)
+        lit = sum(map(length, without(runs, self._sight.blind_to(of.node))), ZERO)
+        if lit > self._sight.device_interval(of.node) or (length(runs) and not lit):
             return ZERO
-        return sum(map(length, lit), ZERO) + self._sight.edge(other.runs) + self._sight.edge(other.ends)
+        return lit + self._sight.edge(other.runs) + self._sight.edge(other.ends)
 
     # Nodes
 
