@@ -25,7 +25,9 @@ class Sight:
         self.window = window
         self._exporter = scenario.dcgm
         self.interval = max((one.scraping.longest for one in scenario.ksm), default=Fraction(1))
-        self.gaps = common_gaps([one.scraping for one in scenario.ksm if one.shard == (0, 1)])
+        # Shards see one thing each: they go silent together in these scenarios, or the whole ones tell.
+        whole = [one.scraping for one in scenario.ksm if one.shard == (0, 1)]
+        self.gaps = common_gaps(whole or [one.scraping for one in scenario.ksm])
         self._tells_times = any(one.times for one in scenario.ksm)
 
     @property
@@ -46,7 +48,8 @@ class Sight:
             # The scrapes that saw the last of before and the first of after are up to an interval away from the gap.
             around = (gap for gap in self.gaps if gap[0] - interval <= at <= gap[1] + interval)
             unseen = sum((length(overlap(gap, self.window)) for gap in around), ZERO)
-        return unseen + (interval if start - interval < at < end + interval else ZERO)
+        # The first scrape after a gap comes up to an interval after its end.
+        return unseen + (interval if unseen or start - interval < at < end + interval else ZERO)
 
     def begin(self, of: Holding) -> Fraction:
         """The edge at which a pod begins to hold."""

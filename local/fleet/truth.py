@@ -127,10 +127,9 @@ class _Hour:
         """Minutes by which an observer may be off about a pod's use: every edge once, and outages of the exporter."""
         interval = self._sight.device_interval(of.node)
         runs = overlap((of.runs, of.ends), self._window)
-        near = (self._window[0] - interval, self._window[1] + interval)
         off = self._sight.run(of, interval) + self._sight.end(of, interval)
         for at in self._changes(of) - {of.runs, of.ends}:
-            if near[0] < at < near[1] and of.runs < at < of.ends:
+            if of.runs < at < of.ends:
                 off += self._sight.edge(at, interval=interval)
         return off + self._sight.outages(of.node, runs)
 
