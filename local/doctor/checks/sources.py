@@ -1,0 +1,183 @@
+"""Whether the right cluster is looked at, and how its exporters are scraped."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+
+from gpucost.adapters.prometheus.queries import quote
+from local.doctor.checks.metrics import KUBE_METRICS
+from local.doctor.checks.model import Case, Check, Fault, Severity, some
+from local.doctor.facts import REQUESTS, Source
+from local.doctor.queries import GPU_RESOURCES
+
+_KSM = "kube-state-metrics"
+_COARSE = Decimal(120)
+"""Seconds; scrapes further apart than this, or more than Prometheus' look-back of five minutes, lose short lives."""
+
+
+def selector(case: Case) -> Iterable[Check]:
+    """A selector that matches nothing, or only one of the sources."""
+    own = case.cluster.selector
+    if not own:
+        return
+    written = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(own.items()))
+    for metric, rows in case.facts.elsewhere.items():
+        is_requests = metric == REQUESTS
+        bare = any(not own.keys() <= row.keys() for row in rows)
+        if not is_requests and not (bare and case.facts.gpu_nodes):
+            continue  # others' GPUs are no sign that this cluster should have some
+        fault = Fault(
+            f"the selector {{{written}}} matches no series of {metric}, which are there: {_told(rows)}",
+            _selector_line(case, rows),
+        )
+        severity: Severity = "required" if is_requests else "recommended"
+        yield case.check("selector", metric, severity, fault, status="missing", series=0)
+    if case.facts.has(REQUESTS):
+        yield case.check("selector", REQUESTS, "required")
+
+
+def clusters(case: Case) -> Iterable[Check]:
+    """Several clusters whose metrics would be taken for one."""
+    mixed = {name: values for name, values in case.facts.cluster_labels.items() if name and len(values) > 1}
+    if not mixed:
+        return
+    name, values = next(iter(mixed.items()))
+    own = case.cluster.name if case.cluster.name in values else values[0]
+    fault = Fault(
+        f"series of {len(values)} clusters are taken for one: {name} is {some(values)}",
+        f"settings, cluster {case.cluster.name}: selector: {{{name}: {quote(own)}}}",
+    )
+    yield case.check("one cluster", name, "required", fault, series=len(values))
+
+
+def kube_state_metrics(case: Case) -> Iterable[Check]:
+    """Whether it is there, and how many instances of it."""
+    facts = case.facts
+    if facts.has_kube_state_metrics:
+        yield case.check(_KSM, "kube_*", "required", note=_instances(case), series=len(facts.exporters))
+        return
+    install = "helm install kube-state-metrics prometheus-community/kube-state-metrics"
+    fault = Fault(
+        "no series of kube-state-metrics are there: nothing tells which pods hold GPUs",
+        f"{install} --set prometheus.monitor.enabled=true; where it runs, let its series through: "
+        f"write_relabel_configs: regex: up|{KUBE_METRICS[0]}|…",
+    )
+    told = facts.elsewhere.get(REQUESTS)  # by the selector
+    yield case.check(_KSM, "kube_*", "required", None if told else fault, status="missing", series=0)
+
+
+def _instances(case: Case) -> str | None:
+    """What several instances are: a pair, shards, or one after the other."""
+    facts = case.facts
+    if len({(one.job, one.instance) for one in facts.exporters}) < 2:
+        return _servers(facts.exporters)
+    seen = [*(one.seen_by for one in facts.nodes.values()), *(one.seen_by for one in facts.holders)]
+    times = list(facts.exporters.values())
+    if not any(times[i] & times[k] for i in range(len(times)) for k in range(i)):
+        kind = "one after the other, as after a restart: counted once"
+    elif any(len(one) > 1 for one in seen):
+        kind = "and tell of the same objects (high availability): counted once"
+    else:
+        kind = "and each tells of its own objects (shards): added up"
+    return f"{len(facts.exporters)} instances are scraped, {kind}"
+
+
+def _servers(sources: Iterable[Source]) -> str | None:
+    replicas = {one.replica for one in sources} - {""}
+    return f"{len(replicas)} equal Prometheus servers write its series: counted once" if len(replicas) > 1 else None
+
+
+def up(case: Case) -> Iterable[Check]:
+    """Whether it is kept when a target was scraped."""
+    facts = case.facts
+    for name, metric in ((_KSM, "kube_*"), ("GPU exporter", "")):
+        jobs = {one.job for one in (facts.exporters if metric else {device.source: 0 for device in facts.devices})}
+        if not jobs:
+            continue
+        fault = None
+        if not jobs & facts.with_up:
+            fault = Fault(
+                f"up of job {some(jobs)} is not kept: how much of an hour was seen is read off the densest series",
+                "write_relabel_configs (and those of agents): regex: up|… where they keep by name",
+            )
+        yield case.check(f"up of {name}", "up", "recommended", fault, status="missing" if fault else "found")
+
+
+def intervals(case: Case) -> Iterable[Check]:
+    """Scrape intervals that differ between instances of an exporter, or are too long."""
+    facts = case.facts
+    for name, metric, sources in (
+        (_KSM, "kube_*", list(facts.exporters)),
+        ("GPU exporter", "", [device.source for device in facts.devices]),
+    ):
+        known = {source: facts.intervals[source] for source in sources if source in facts.intervals}
+        if not known:
+            continue
+        shortest, longest = min(known.values()), max(known.values())
+        finding = change = None
+        if longest > _COARSE:
+            finding = f"{name} is scraped every {longest:f} s: pods that live shorter are not seen"
+            change = f"scrape configuration of {name}: interval: 60s"
+        elif longest > shortest * Decimal("1.5"):
+            slow = some(source.instance for source, interval in known.items() if interval == longest)
+            finding = (
+                f"instances of {name} are scraped every {shortest:f} to {longest:f} s ({slow}): each is read by its own"
+            )
+        yield Check(
+            name=f"scrape interval of {name}",
+            metric=metric or next(iter({device.signal for device in facts.devices})),
+            status="faulty" if change else "found",
+            severity="recommended" if change else "optional",
+            scrape_interval_seconds=longest,
+            finding=finding,
+            change=change,
+        )
+
+
+def requests(case: Case) -> Iterable[Check]:
+    """What GPUs were asked for, and whether pods can be told apart."""
+    facts = case.facts
+    if not facts.has(REQUESTS):
+        return
+    count = sum(facts.resources.values())
+    none = f"no pod on a node asked for a GPU (resource=~{GPU_RESOURCES}): its hours cost nothing but free GPUs"
+    yield case.check("GPU requests", REQUESTS, "recommended", note=None if count else none, series=count)
+    if any(not one.uid for one in facts.holders):
+        fault = Fault(
+            "requests carry no uid: a pod that comes back under its name is taken for the same one",
+            "kube-state-metrics: version 2.0 or later, and no labeldrop of uid",
+        )
+        yield case.check("uid of pods", REQUESTS, "recommended", fault, series=count)
+    unread = [name for name in facts.resources if not _is_read(name)]
+    if unread:
+        fault = Fault(
+            f"requests of {some(unread)} are not read: their pods cost nothing",
+            "NVIDIA device plugin, resources: nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-*",
+        )
+        series = sum(facts.resources[name] for name in unread)
+        yield case.check("resource names", REQUESTS, "recommended", fault, series=series)
+
+
+def _is_read(resource: str) -> bool:
+    whole = {"nvidia_com_gpu", "nvidia_com_gpu_shared"}
+    return resource in whole or resource.startswith(("nvidia_com_mig_", "aws_amazon_com_neuron"))
+
+
+def _told(rows: Sequence[Mapping[str, str]]) -> str:
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, set()).add(value)
+    told = [f"{name} is {some(found)}" for name, found in sorted(values.items())]
+    return "; ".join(told) or "they carry no such label"
+
+
+def _selector_line(case: Case, rows: Sequence[Mapping[str, str]]) -> str:
+    """The settings' line, or the exporter's where its series carry no such label."""
+    own = case.cluster.selector
+    for row in rows:
+        same = {name: row[name] for name in own if name in row}
+        if len(same) == len(own):
+            written = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(same.items()))
+            return f"settings, cluster {case.cluster.name}: selector: {{{written}}}"
+    labels = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(own.items()))
+    return f"Prometheus: external_labels: {{{labels}}} (or remove selector from the settings)"

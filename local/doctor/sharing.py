@@ -1,0 +1,75 @@
+"""Which nodes slice or share their GPUs, and what share of a physical GPU a unit is there.
+
+A rough copy of what metering concludes with more care: it is only good for counting GPUs in a report.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from gpucost.domain.devices import GPUS_OF_INSTANCE, profile_share
+from local.doctor.facts import GPU, GPU_SHARED, MIG, Device, Facts, Holder, Node
+from local.doctor.labels import COUNT, INSTANCE_TYPE, PRODUCT, REPLICAS, SHARING
+
+_SHARED = "_shared"
+
+
+def is_sliced(facts: Facts, node: Node) -> bool:
+    """Whether its GPUs are divided by MIG."""
+    by_name = any(name.startswith(MIG) for name in node.capacity)
+    return by_name or "-MIG-" in node.label(PRODUCT) or any(device.mig_id for device in _devices(facts, node))
+
+
+def is_shared(facts: Facts, node: Node) -> bool:
+    """Whether several pods take turns on a device: time-slicing or MPS."""
+    if any(name.endswith(_SHARED) for name in node.capacity) or node.label(PRODUCT).endswith("-SHARED"):
+        return True
+    replicas, strategy = node.label(REPLICAS), node.label(SHARING)
+    if replicas not in {"", "0", "1"} and strategy != "none":
+        return True
+    if strategy == "none" or any(name.startswith(MIG) for name in node.capacity):
+        return False
+    devices = len({device.key for device in _devices(facts, node)})
+    known = max(devices, physical(facts, node) or 0)
+    return 0 < known < node.capacity.get(GPU, 0) and not (is_sliced(facts, node) and not devices)
+
+
+def physical(facts: Facts, node: Node) -> int | None:
+    """GPUs that the node has: by instance type, by what its exporter sees, by its label."""
+    known = GPUS_OF_INSTANCE.get(node.label(INSTANCE_TYPE))
+    seen = len({device.uuid for device in _devices(facts, node)})
+    count = node.label(COUNT)
+    told = int(count) if count.isdigit() and "-MIG-" not in node.label(PRODUCT) else None
+    return known or seen or told
+
+
+def share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:
+    """Physical GPUs, or Neuron devices, per unit that a pod holds."""
+    node = facts.nodes.get(holder.node, Node(holder.node))
+    model, _, profile = node.label(PRODUCT).removesuffix("-SHARED").partition("-MIG-")
+    replicas = int(node.label(REPLICAS)) if node.label(REPLICAS).isdigit() and is_shared(facts, node) else 1
+    units = node.capacity.get(holder.resource, 0)
+    if holder.resource.startswith(MIG):
+        name = holder.resource.removeprefix(MIG)
+        found = profile_share(name.removesuffix(_SHARED).replace("_", "."), model or _model(facts, node))
+        return (found or Fraction(1, 7)) / (max(1, replicas) if name.endswith(_SHARED) else 1)
+    if holder.resource == GPU and any(name.startswith((MIG, GPU_SHARED)) for name in node.capacity):
+        return Fraction(1)
+    if holder.resource == "aws_amazon_com_neuroncore":
+        devices = node.capacity.get("aws_amazon_com_neuron") or node.capacity.get("aws_amazon_com_neurondevice") or 0
+        return Fraction(devices, units) if 0 < devices <= units else Fraction(1)
+    if profile and (found := profile_share(profile, model)):
+        return found / max(1, replicas)
+    if replicas > 1:
+        return Fraction(1, replicas)
+    gpus = physical(facts, node)
+    if gpus and units >= gpus:
+        return Fraction(gpus, units)
+    return Fraction(1, slices_per_gpu or 1) if holder.resource == GPU else Fraction(1)
+
+
+def _devices(facts: Facts, node: Node) -> Sequence[Device]:
+    return facts.devices_on.get(node.name, ())
+
+
+def _model(facts: Facts, node: Node) -> str:
+    return next((device.model for device in _devices(facts, node) if device.model), "")
