@@ -9,7 +9,7 @@ from datetime import datetime
 
 from gpucost.adapters.prometheus.auth import authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.errors import MetricsAnswerError, SourceError
+from gpucost.errors import GpuCostError
 from gpucost.settings import ClusterSettings, Settings
 from local.doctor import labels, signals
 from local.doctor.asking import Asking
@@ -46,11 +46,11 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
             prometheus.url, cluster=cluster.name, auth=authenticator(prometheus), timeout=prometheus.timeout_seconds
         )
         facts = Asking(client, cluster.selector, need, ranks).facts(now)
-    except (ValueError, ArithmeticError, KeyError) as error:
-        unusable = MetricsAnswerError(f"cluster {cluster.name}: Prometheus answered something unusable: {error}")
-        return Report(cluster.name, [_away(cluster, unusable)], [])
-    except SourceError as error:
-        return Report(cluster.name, [_away(cluster, error)], [])
+    except (ValueError, ArithmeticError) as error:
+        said = f"cluster {cluster.name}: Prometheus at {prometheus.url} answered something unusable: {error}"
+        return Report(cluster.name, [_away(cluster, said)], [])
+    except GpuCostError as error:
+        return Report(cluster.name, [_away(cluster, str(error))], [])
     case = Case(facts, cluster, settings, need, ranks)
     return Report(cluster.name, [_answers(), *conclude(case)], rungs(case))
 
@@ -59,9 +59,9 @@ def _answers() -> Check:
     return Check("Prometheus", "", "found", "required")
 
 
-def _away(cluster: ClusterSettings, error: SourceError) -> Check:
+def _away(cluster: ClusterSettings, said: str) -> Check:
     return Check(
-        "Prometheus", "", "missing", "required", finding=str(error),
+        "Prometheus", "", "missing", "required", finding=said,
         change=f"settings, cluster {cluster.name}: prometheus: {{url: …, auth: none|sigv4|bearer}}, as far as it is "
         "they that are wrong",
     )  # fmt: skip

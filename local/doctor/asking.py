@@ -59,10 +59,12 @@ class Asking:
         series = reading.most(counts) | reading.most(self._client.query_range(of_devices, first, now, STEP))
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)
         moment = _last_time([resources, counts], now)
-        names = self._signals(series)
+        names = [signal.name for rank in self._ranks for signal in rank]
+        by_rank = [*([signal.name for signal in rank] for rank in self._ranks), [signals.NEURON.name]]
         highest = self._client.query_range(self._queries.highest(names), first, now, STEP)
-        devices = reading.devices(self._client.query(self._queries.devices(names), moment))
+        devices = reading.devices(self._client.query(self._queries.devices(by_rank), moment))
         nodes = self._client.query(self._queries.nodes(), moment)
+        holders = reading.holders(self._client.query(self._queries.holders(), moment))
         tallies = self._client.query(self._queries.tallies(self._need.by_metric()), moment)
         exporters = reading.exporters(counts)
         runs = self._scrapes(exporters, devices, nodes, start, now)
@@ -71,8 +73,8 @@ class Asking:
             series=series,
             exporters=exporters,
             resources=reading.most(resources, "resource"),
-            holders=reading.holders(self._client.query(self._queries.holders(), moment)),
-            nodes=reading.nodes(nodes),
+            holders=holders,
+            nodes=reading.nodes(nodes, holders),
             devices=devices,
             highest={one.labels["__name__"]: reading.peak(one) for one in highest},
             cluster_labels=reading.values_by_label(self._client.query(self._queries.cluster_labels(), moment)),
@@ -83,12 +85,6 @@ class Asking:
             with_up=self._with_up,
             elsewhere=self._elsewhere(series, names, moment),
         )
-
-    def _signals(self, series: Mapping[str, int]) -> list[str]:
-        """Names of the best rank that has series, and Neuron's."""
-        there = (rank for rank in self._ranks if any(series.get(signal.name) for signal in rank))
-        best = next(there, self._ranks[0])
-        return [*(signal.name for signal in best), signals.NEURON.name]
 
     def _scrapes(
         self,

@@ -69,9 +69,9 @@ class Device:
     """All of them, to ask for the series again."""
 
     @property
-    def key(self) -> tuple[Source, str, str]:
-        """The device, whatever pod it is labelled with."""
-        return self.source, self.uuid, self.mig_id
+    def key(self) -> tuple[str, str, str, str]:
+        """The device, whatever pod it is labelled with and whichever server scraped it."""
+        return self.source.job, self.source.instance, self.uuid, self.mig_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ _DEVICE = (
     "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "vgpu", "dra_claim_name",
 )  # fmt: skip
 
+_IDENTITY = (*SCRAPE_LABELS, "gpu", "UUID", "uuid", "GPU_I_ID", "neuroncore")
+
 
 @dataclass(frozen=True, slots=True)
 class Queries:
@@ -76,9 +78,10 @@ class Queries:
             }
         )
 
-    def devices(self, signals: Iterable[str]) -> str:
-        """Device series of some signals."""
-        return f"max by ({','.join(_DEVICE)}) ({self.select('', _named(signals))})"
+    def devices(self, ranks: Iterable[Iterable[str]]) -> str:
+        """Device series, each device by the best rank of signals that tells of it."""
+        asked = [f"max by ({','.join(_DEVICE)}) ({self.select('', _named(signals))})" for signals in ranks]
+        return f" or on ({','.join(_IDENTITY)}) ".join(asked)
 
     def cluster_labels(self) -> str:
         """Labels that may name clusters."""

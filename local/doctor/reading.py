@@ -63,9 +63,9 @@ def holders(series: Iterable[Series]) -> list[Holder]:
     ]
 
 
-def nodes(series: Iterable[Series]) -> dict[str, Node]:
-    """Nodes by name."""
-    by_name: dict[str, list[Series]] = {}
+def nodes(series: Iterable[Series], holders: Iterable[Holder]) -> dict[str, Node]:
+    """Nodes by name, those included of which only the pods on them tell."""
+    by_name: dict[str, list[Series]] = {one.node: [] for one in holders}
     for one in series:
         by_name.setdefault(told(one.labels, "node"), []).append(one)
     return {name: _node(name, rows) for name, rows in by_name.items() if name}

@@ -26,11 +26,11 @@ def is_shared(facts: Facts, node: Node) -> bool:
     replicas, strategy = node.label(REPLICAS), node.label(SHARING)
     if replicas not in {"", "0", "1"} and strategy != "none":
         return True
-    if strategy == "none" or any(name.startswith(MIG) for name in node.capacity):
+    if strategy == "none" or "-MIG-" in node.label(PRODUCT) or any(name.startswith(MIG) for name in node.capacity):
         return False
-    devices = len({device.key for device in _devices(facts, node)})
-    known = max(devices, physical(facts, node) or 0)
-    return 0 < known < node.capacity.get(GPU, 0) and not (is_sliced(facts, node) and not devices)
+    # Nothing says so: then more units than there are GPUs, or slices of GPUs, are units of the same ones.
+    known = max(len({device.key for device in _devices(facts, node)}), physical(facts, node) or 0)
+    return 0 < known < node.capacity.get(GPU, 0)
 
 
 def physical(facts: Facts, node: Node) -> int | None:

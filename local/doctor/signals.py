@@ -8,12 +8,17 @@ from decimal import Decimal
 
 from gpucost.domain.signals import NEURON, SIGNALS, Signal, preference
 
-__all__ = ["NEURON", "Signal", "all_names", "families", "ranked"]
+__all__ = ["NEURON", "Signal", "all_names", "families", "ranked", "usual_scale"]
 
 
 def ranked(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
     """Signals that attribution asks for, best rank first: the settings' own under all its names, then stand-ins."""
     return preference(signal, scale)
+
+
+def usual_scale(signal: Signal) -> Decimal:
+    """What the exporter's value at full use is, whatever the settings say."""
+    return SIGNALS[signal.name].scale
 
 
 def families() -> dict[str, list[Signal]]:

@@ -24,6 +24,7 @@ CATALOGUE: tuple[Concludes, ...] = (
     devices.honor_labels,
     devices.host_names,
     devices.exporters,
+    devices.idle_devices,
     devices.virtual_gpus,
     devices.resource_names,
     devices.mig_ids,

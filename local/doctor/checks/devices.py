@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from gpucost.domain.devices import GPUS_OF_INSTANCE
 from local.doctor import sharing
 from local.doctor.checks.model import Case, Check, Fault, Status, some
 from local.doctor.facts import GPU, MIG, NEURON_RESOURCE, REQUESTS, Device, Facts, Holder
+from local.doctor.labels import INSTANCE_TYPE
 from local.doctor.signals import NEURON
 
 _ON = "DCGM_EXPORTER_KUBERNETES=true"
@@ -78,6 +80,30 @@ def exporters(case: Case) -> Iterable[Check]:
         )
     series = len(nodes) - len(without)
     yield case.check("exporter on every node", _signal(facts), "recommended", fault, series=series)
+
+
+def idle_devices(case: Case) -> Iterable[Check]:
+    """GPUs that a node has by its instance type, and that its exporter does not tell of."""
+    facts = case.facts
+    fewer: dict[str, str] = {}
+    slots = False
+    for name, node in facts.gpu_nodes.items():
+        devices = [device for device in facts.devices_on.get(name, ()) if device.signal != NEURON.name]
+        seen, known = len({device.uuid for device in devices}), GPUS_OF_INSTANCE.get(node.label(INSTANCE_TYPE), 0)
+        if 0 < seen < known:
+            fewer[name] = f"{name}: {seen} of {known}"
+            slots = slots or any(device.slot for device in devices)
+    if not facts.gpu_devices:
+        return
+    fault = None
+    if fewer:
+        fault = Fault(
+            f"exporters tell of fewer GPUs than their nodes have ({some(fewer.values())})",
+            "dcgm-exporter: version 4.5.3 or later (before, with KUBERNETES_VIRTUAL_GPUS, idle GPUs disappear)"
+            if slots
+            else "dcgm-exporter: -d f, for all devices; a GPU that nvidia-smi does not list either has failed",
+        )
+    yield case.check("all GPUs of a node", _signal(facts), "optional", fault, series=len(facts.gpu_nodes) - len(fewer))
 
 
 def virtual_gpus(case: Case) -> Iterable[Check]:

@@ -78,7 +78,7 @@ def labels(case: Case) -> Iterable[Check]:
 def known(case: Case) -> Iterable[Check]:
     """Pods that hold GPUs of nodes of which no metric tells."""
     facts = case.facts
-    if not facts.nodes or not facts.holders:
+    if not facts.holders:
         return
     for metric, has in (
         ("kube_node_info", lambda node: node.has_info),

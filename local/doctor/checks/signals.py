@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from local.doctor import sharing
-from local.doctor.checks.model import Case, Check, Fault, Status
-from local.doctor.signals import Signal, families
+from local.doctor.checks.model import Case, Check, Fault, Status, some
+from local.doctor.signals import Signal, families, usual_scale
 
 _SLIGHTLY = Decimal(2)
 """Under MIG, profiling ratios were seen somewhat above 1 (NVIDIA/DCGM#152); percentages of a busy GPU are not."""
@@ -24,6 +24,7 @@ def there(case: Case) -> Iterable[Check]:
     for signal in names:
         alias = f"read as {wanted.name}: the name that exporters {signal.exporter} give it"
         yield case.check("utilization signal", signal.name, "recommended", note=alias if signal != wanted else None)
+    yield from _poorer(case, wanted, {signal.name for signal in names})
     if not names:
         fault = _absent(wanted, others) if facts.uses_gpus else None
         status: Status = "missing" if fault else "not needed"
@@ -38,23 +39,39 @@ def there(case: Case) -> Iterable[Check]:
             yield case.check(f"signal of the {family}", signals[0].name, "optional", status="not needed", series=0)
 
 
+def _poorer(case: Case, wanted: Signal, preferred: set[str]) -> Iterable[Check]:
+    """Devices that tell a signal other than the preferred one, though some tell that."""
+    facts = case.facts
+    devices = [device for device in facts.gpu_devices if device.signal not in preferred]
+    if preferred and devices:
+        count, where = len({device.key for device in devices}), some(facts.node_of(device) for device in devices)
+        fault = Fault(
+            f"{count} devices of {where} have no {wanted.name}: {devices[0].signal} stands in for it",
+            f"dcgm-exporter: {_counter(wanted.name, wanted.family)}, on every node",
+        )
+        yield case.check("signal of every device", devices[0].signal, "recommended", fault)
+
+
 def scales(case: Case) -> Iterable[Check]:
     """Values that do not fit the scale that settings or the catalogue give them."""
     facts = case.facts
     sliced = any(sharing.is_sliced(facts, node) for node in facts.gpu_nodes.values())
+    used = {device.signal for device in facts.devices}
     for rank in case.ranks:
         for signal in rank:
             highest = facts.highest.get(signal.name)
-            if highest is None:
+            if highest is None or signal.name not in used:
                 continue
             above = signal.scale * (_SLIGHTLY if sliced and signal.works_under_mig else _BARELY)
             told = f"values of {signal.name} reach {highest:f} at a scale of {signal.scale:f}"
             fault = None
             if highest > above:
                 fault = Fault(f"{told}: use is overstated", _scale_line(signal, 100 if highest <= _PERCENT else None))
-            elif signal.scale > 1 and 0 < highest <= 1:
+            elif signal.scale > 1 and (0 < highest < 1 or (highest == 1 and usual_scale(signal) == 1)):
                 fault = Fault(f"{told}: a ratio, so that use is understated", _scale_line(signal, 1))
-            yield case.check(f"scale of {signal.name}", signal.name, "required", fault)
+            # Of a percentage that reaches 1, nothing tells whether it is a busy ratio or an idle hour.
+            unsure = f"{told}: all but idle, or a ratio" if signal.scale > 1 and highest == 1 else None
+            yield case.check(f"scale of {signal.name}", signal.name, "required", fault, note=unsure)
 
 
 def under_mig(case: Case) -> Iterable[Check]:

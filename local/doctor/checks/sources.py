@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import combinations
 
 from gpucost.adapters.prometheus.queries import quote
 from local.doctor.checks.metrics import KUBE_METRICS
 from local.doctor.checks.model import Case, Check, Fault, Severity, some
-from local.doctor.facts import REQUESTS, Source
+from local.doctor.facts import REQUESTS, Facts, Source
 from local.doctor.queries import GPU_RESOURCES
 
 _KSM = "kube-state-metrics"
+_SEVERAL = 2
+_ALIKE = Decimal("1.5")
+"""Jitter and a missed scrape or two do not make a median differ by this much."""
 _COARSE = Decimal(120)
 """Seconds; scrapes further apart than this, or more than Prometheus' look-back of five minutes, lose short lives."""
 
@@ -53,7 +57,8 @@ def kube_state_metrics(case: Case) -> Iterable[Check]:
     """Whether it is there, and how many instances of it."""
     facts = case.facts
     if facts.has_kube_state_metrics:
-        yield case.check(_KSM, "kube_*", "required", note=_instances(case), series=len(facts.exporters))
+        series = len({_process(one) for one in facts.exporters})
+        yield case.check(_KSM, "kube_*", "required", note=_instances(facts), series=series)
         return
     install = "helm install kube-state-metrics prometheus-community/kube-state-metrics"
     fault = Fault(
@@ -65,20 +70,27 @@ def kube_state_metrics(case: Case) -> Iterable[Check]:
     yield case.check(_KSM, "kube_*", "required", None if told else fault, status="missing", series=0)
 
 
-def _instances(case: Case) -> str | None:
+def _process(source: Source) -> tuple[str, str]:
+    """Who was scraped, whichever server did it."""
+    return source.job, source.instance
+
+
+def _instances(facts: Facts) -> str | None:
     """What several instances are: a pair, shards, or one after the other."""
-    facts = case.facts
-    if len({(one.job, one.instance) for one in facts.exporters}) < 2:
+    times: dict[tuple[str, str], set[int]] = {}
+    for source, run in facts.exporters.items():
+        times.setdefault(_process(source), set()).update(run)
+    if len(times) < _SEVERAL:
         return _servers(facts.exporters)
     seen = [*(one.seen_by for one in facts.nodes.values()), *(one.seen_by for one in facts.holders)]
-    times = list(facts.exporters.values())
-    if not any(times[i] & times[k] for i in range(len(times)) for k in range(i)):
+    # A vanished series may be answered for some minutes more, so that one time together says nothing.
+    if not any(len(one & other) >= _SEVERAL for one, other in combinations(times.values(), 2)):
         kind = "one after the other, as after a restart: counted once"
-    elif any(len(one) > 1 for one in seen):
+    elif any(len({_process(source) for source in one}) >= _SEVERAL for one in seen):
         kind = "and tell of the same objects (high availability): counted once"
     else:
         kind = "and each tells of its own objects (shards): added up"
-    return f"{len(facts.exporters)} instances are scraped, {kind}"
+    return f"{len(times)} instances are scraped, {kind}"
 
 
 def _servers(sources: Iterable[Source]) -> str | None:
@@ -86,15 +98,20 @@ def _servers(sources: Iterable[Source]) -> str | None:
     return f"{len(replicas)} equal Prometheus servers write its series: counted once" if len(replicas) > 1 else None
 
 
+def _scraped(facts: Facts) -> Iterable[tuple[str, str, set[Source]]]:
+    """Kinds of exporters that are there: name, a metric of theirs, and their processes."""
+    if facts.exporters:
+        yield _KSM, "kube_*", set(facts.exporters)
+    if facts.gpu_devices:
+        yield "GPU exporter", facts.gpu_devices[0].signal, {device.source for device in facts.gpu_devices}
+
+
 def up(case: Case) -> Iterable[Check]:
     """Whether it is kept when a target was scraped."""
-    facts = case.facts
-    for name, metric in ((_KSM, "kube_*"), ("GPU exporter", "")):
-        jobs = {one.job for one in (facts.exporters if metric else {device.source: 0 for device in facts.devices})}
-        if not jobs:
-            continue
+    for name, _, sources in _scraped(case.facts):
+        jobs = {source.job for source in sources}
         fault = None
-        if not jobs & facts.with_up:
+        if not jobs & case.facts.with_up:
             fault = Fault(
                 f"up of job {some(jobs)} is not kept: how much of an hour was seen is read off the densest series",
                 "write_relabel_configs (and those of agents): regex: up|… where they keep by name",
@@ -104,33 +121,22 @@ def up(case: Case) -> Iterable[Check]:
 
 def intervals(case: Case) -> Iterable[Check]:
     """Scrape intervals that differ between instances of an exporter, or are too long."""
-    facts = case.facts
-    for name, metric, sources in (
-        (_KSM, "kube_*", list(facts.exporters)),
-        ("GPU exporter", "", [device.source for device in facts.devices]),
-    ):
-        known = {source: facts.intervals[source] for source in sources if source in facts.intervals}
+    for name, metric, sources in _scraped(case.facts):
+        known = {source: case.facts.intervals[source] for source in sources if source in case.facts.intervals}
         if not known:
             continue
         shortest, longest = min(known.values()), max(known.values())
-        finding = change = None
+        fault, note = None, None
         if longest > _COARSE:
-            finding = f"{name} is scraped every {longest:f} s: pods that live shorter are not seen"
-            change = f"scrape configuration of {name}: interval: 60s"
-        elif longest > shortest * Decimal("1.5"):
+            lost = f"{name} is scraped every {longest:f} s: pods that live shorter are not seen"
+            fault = Fault(lost, f"scrape configuration of {name}: interval: 60s")
+        elif longest > shortest * _ALIKE:
             slow = some(source.instance for source, interval in known.items() if interval == longest)
-            finding = (
-                f"instances of {name} are scraped every {shortest:f} to {longest:f} s ({slow}): each is read by its own"
+            note = (
+                f"instances are scraped every {shortest:f} to {longest:f} s ({slow}): each is read by its own interval"
             )
-        yield Check(
-            name=f"scrape interval of {name}",
-            metric=metric or next(iter({device.signal for device in facts.devices})),
-            status="faulty" if change else "found",
-            severity="recommended" if change else "optional",
-            scrape_interval_seconds=longest,
-            finding=finding,
-            change=change,
-        )
+        severity: Severity = "recommended" if fault else "optional"
+        yield case.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(known))
 
 
 def requests(case: Case) -> Iterable[Check]:
