@@ -87,7 +87,7 @@ def doctor(path: Path, form: str) -> None:
 
         console = Console()
         for part in render.as_tables(reports):
-            console.print(part)
+            console.print(part, soft_wrap=isinstance(part, str))  # a line to change is copied in one piece
     if sentence := render.obstacles(reports):
         raise GpuCostError(sentence)
 

@@ -69,6 +69,7 @@ class Asking:
         exporters = reading.exporters(counts)
         runs = self._scrapes(exporters, devices, nodes, start, now)
         return Facts(
+            now=now,
             moment=moment,
             series=series,
             exporters=exporters,

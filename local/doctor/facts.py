@@ -102,6 +102,7 @@ class Node:
 class Facts:
     """All of one cluster."""
 
+    now: datetime
     moment: datetime
     """When holders, nodes and devices were looked at: the last time in the window at which pods held GPUs."""
     series: Mapping[str, int] = field(default_factory=dict)

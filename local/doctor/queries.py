@@ -24,7 +24,8 @@ _DEVICE = (
     "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "vgpu", "dra_claim_name",
 )  # fmt: skip
 
-_IDENTITY = (*SCRAPE_LABELS, "gpu", "UUID", "uuid", "GPU_I_ID", "neuroncore")
+_GPU = (*SCRAPE_LABELS, "gpu", "UUID", "uuid", "neuroncore")
+"""A GPU with all its MIG slices: where some slices tell a signal, a poorer one of the whole GPU adds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Queries:
     def devices(self, ranks: Iterable[Iterable[str]]) -> str:
         """Device series, each device by the best rank of signals that tells of it."""
         asked = [f"max by ({','.join(_DEVICE)}) ({self.select('', _named(signals))})" for signals in ranks]
-        return f" or on ({','.join(_IDENTITY)}) ".join(asked)
+        return f" or on ({','.join(_GPU)}) ".join(asked)
 
     def cluster_labels(self) -> str:
         """Labels that may name clusters."""

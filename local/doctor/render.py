@@ -51,7 +51,7 @@ def _checks(report: Report) -> Table:
     table = Table(title=escape(f"{report.cluster}: {verdict}"), box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("check", overflow="fold")
     table.add_column("status", no_wrap=True)
-    table.add_column("for", no_wrap=True)
+    table.add_column("severity", no_wrap=True)
     table.add_column("series", justify="right", no_wrap=True)
     table.add_column("scraped every", justify="right", no_wrap=True)
     for check in report.checks:

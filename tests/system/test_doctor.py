@@ -256,6 +256,23 @@ def test_instances_of_kube_state_metrics(examined: Examine) -> None:
     assert "each tells of its own objects (shards)" in (named(shards, "kube-state-metrics").finding or "")
 
 
+def test_exporters_that_fell_silent(examined: Examine) -> None:
+    cluster = healthy()
+    half = cluster.base.timestamp() + 1200
+    for metric in cluster.families:
+        cluster.edited(metric, lambda line: line if float(line.split()[-1]) < half else "")
+    check = only(
+        examined(cluster),
+        "kube-state-metrics now",
+        says="the last series of kube-state-metrics are of",
+        change="remote_write",
+    )
+    assert check.severity == "required"
+
+    devices = healthy().edited(GR, lambda line: line if float(line.split()[-1]) < half else "")
+    only(examined(devices), "GPU exporter now", says="while GPU nodes were there", change="its targets")
+
+
 def test_a_restart_of_kube_state_metrics_and_equal_prometheus_servers(examined: Examine) -> None:
     before, after = healthy(), healthy()
     for metric, lines in _also_from(before, "10.0.0.2:8080").families.items():

@@ -9,6 +9,7 @@ CATALOGUE: tuple[Concludes, ...] = (
     sources.selector,
     sources.clusters,
     sources.kube_state_metrics,
+    sources.silent,
     sources.up,
     sources.intervals,
     sources.requests,

@@ -1,10 +1,12 @@
 """Whether the right cluster is looked at, and how its exporters are scraped."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import combinations
 
 from gpucost.adapters.prometheus.queries import quote
+from gpucost.domain.hours import format_instant, to_ms
 from local.doctor.checks.metrics import KUBE_METRICS
 from local.doctor.checks.model import Case, Check, Fault, Severity, some
 from local.doctor.facts import REQUESTS, Facts, Source
@@ -68,6 +70,26 @@ def kube_state_metrics(case: Case) -> Iterable[Check]:
     )
     told = facts.elsewhere.get(REQUESTS)  # by the selector
     yield case.check(_KSM, "kube_*", "required", None if told else fault, status="missing", series=0)
+
+
+def silent(case: Case) -> Iterable[Check]:
+    """Exporters that were there within the hour and are not now."""
+    facts = case.facts
+    last = max((max(times) for times in facts.exporters.values() if times), default=None)
+    if last is not None and last < to_ms(facts.now):
+        since = format_instant(datetime.fromtimestamp(last / 1000, UTC))
+        fault = Fault(
+            f"the last series of kube-state-metrics are of {since}: hours from then on are incomplete",
+            "kube-state-metrics: kubectl rollout status; Prometheus: its target, and what remote_write says",
+        )
+        yield case.check(f"{_KSM} now", "kube_*", "required", fault, series=0)
+    signals = [signal.name for rank in case.ranks for signal in rank if facts.has(signal.name)]
+    if signals and facts.gpu_nodes and not facts.gpu_devices:
+        fault = Fault(
+            f"{signals[0]} had series, and none at {format_instant(facts.moment)} while GPU nodes were there",
+            "dcgm-exporter: kubectl rollout status; Prometheus: its targets",
+        )
+        yield case.check("GPU exporter now", signals[0], "recommended", fault, series=0)
 
 
 def _process(source: Source) -> tuple[str, str]:
