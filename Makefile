@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup demo test check build deploy lock openapi bench clean
+.PHONY: help setup demo test check faults mutate build deploy lock openapi bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,14 @@ bench: ## benchmarks, as ratios to a floor measured in the same run
 	@scripts/setup.sh demo
 	$(BIN)/python -m benchmarks.hour
 
+faults: ## plant faults in the metering one at a time; each must be caught
+	@scripts/setup.sh demo
+	$(BIN)/python -m tests.faults
+
+mutate: ## mutation testing of the metering core; prints the score
+	@scripts/setup.sh mutate
+	$(BIN)/python -m tests.mutation
+
 build: ## build for AWS
 	@scripts/setup.sh build
 	$(SAM) build
@@ -45,7 +53,7 @@ deploy: build ## deploy: guided the first time, then from samconfig.toml (ENV=de
 	@echo "now push settings: $(BIN)/gpucost settings push FILE --stack NAME"
 
 lock: ## renew the locks
-	cd requirements && for name in dev sam checkov; do \
+	cd requirements && for name in dev mutate sam checkov; do \
 	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 --upgrade $$name.in -o $$name.txt; done
 	cd layers/deps && uv pip compile -q --generate-hashes --no-header --upgrade \
 	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt

@@ -23,7 +23,7 @@ from local import report
 from local.aws import local_client
 from local.deployment import announced
 from local.fleet import demo as fleet
-from local.fleet import exposition
+from local.fleet import openmetrics
 from local.prometheus import running_prometheus
 from local.slack import Slack, running_slack
 from local.stack import LocalStack, running_stack
@@ -44,10 +44,10 @@ def run(*, once: bool, port: int) -> None:
     end = floor_hour(datetime.now(UTC))
     with ExitStack() as running:
         steps = running.enter_context(_progress())
-        scenario = fleet.scenario(end)
+        start, scenario = fleet.base(end), fleet.scenario(end)
         path = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-"))) / "metrics.om"
         task = steps.add_task("simulating three days of a cluster", total=1.0)
-        exposition.write(scenario, path, lambda done: steps.update(task, completed=done))
+        openmetrics.write([scenario], start, path, lambda done: steps.update(task, completed=done))
         task = steps.add_task("loading them into Prometheus", total=1.0)
         url = running.enter_context(running_prometheus(path))
         path.unlink()
@@ -58,9 +58,9 @@ def run(*, once: bool, port: int) -> None:
         running.enter_context(announced(stack.endpoint))
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)
-        _work(stack, scenario.start, end, steps)
+        _work(stack, start, end, steps)
         steps.stop()
-        _print(console, stack, slack, scenario.start, end)
+        _print(console, stack, slack, start, end)
         if not once:
             console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C, for instance:")
             console.print(f"  curl '{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit'")

@@ -33,8 +33,12 @@ def executable(name: str) -> str:
 
 
 @contextmanager
-def running_prometheus(openmetrics: Path | None = None) -> Iterator[str]:
+def running_prometheus(openmetrics: Path | None = None, *flags: str) -> Iterator[str]:
     """Run Prometheus over the samples of an OpenMetrics file; yields its address, ends it on leaving.
+
+    Args:
+        openmetrics: the file; nothing is loaded where None.
+        flags: more of Prometheus' own.
 
     Raises:
         GpuCostError: not installed, refuses the file, or does not start.
@@ -57,6 +61,7 @@ def running_prometheus(openmetrics: Path | None = None) -> Iterator[str]:
                     f"--storage.tsdb.path={data}",
                     f"--storage.tsdb.retention.time={RETENTION}",
                     f"--web.listen-address=127.0.0.1:{port}",
+                    *flags,
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,

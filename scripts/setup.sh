@@ -3,6 +3,7 @@
 #   setup.sh demo    Python packages and Prometheus
 #   setup.sh test    the above, Java and DynamoDB Local, SAM, checkov
 #   setup.sh build   Python packages and SAM
+#   setup.sh mutate  Python packages, Prometheus and mutmut
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-demo}
@@ -70,12 +71,15 @@ venv() {
 command -v sha256sum >/dev/null || packages coreutils
 venv .venv requirements/dev.txt pip install -q --no-deps --no-build-isolation --python .venv/bin/python -e .
 
-case $what in demo | test)
+case $what in demo | test | mutate)
   command -v prometheus >/dev/null && command -v promtool >/dev/null || packages prometheus
 esac
 case $what in build | test)
   venv .tools/sam requirements/sam.txt
 esac
+if [ "$what" = mutate ]; then
+  venv .tools/mutate requirements/mutate.txt
+fi
 if [ "$what" = test ]; then
   venv .tools/checkov requirements/checkov.txt
   java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || packages openjdk-17-jre-headless

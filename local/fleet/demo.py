@@ -6,131 +6,120 @@
 - a nightly job that ends and is left lying, and a pod that pulls its image for a quarter of an hour
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from local.fleet.scenario import Node, Pod, Scenario, Use
+from local.fleet.builders import mig_single, node, whole
+from local.fleet.scenario import GPU, Life, Node, Pod, Scenario, Use
 
 CLUSTER = "demo"
 DAYS = 3
+HOURS = 24 * DAYS
 GPU_HOURLY_USD = Decimal(12)
+END = 60 * HOURS
+ALL: Life = (0, END)
+
+
+def base(end: datetime) -> datetime:
+    """The full hour at which the three days begin that end at a time."""
+    return end - timedelta(days=DAYS)
 
 
 def scenario(end: datetime) -> Scenario:
     """Three days that end at a full hour."""
-    start = end - timedelta(days=DAYS)
-    mig = _node("mig-1", "p5.4xlarge", 1, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "mig", start, end, slices=7)
-    whole = [_node(f"inference-{i}", "g5.12xlarge", 4, "NVIDIA-A10G", "inference", start, end) for i in (1, 2)]
-    spot = _spot_nodes(start, end)
-    pods = [
-        *_slices(mig, start, end),
-        *_service(whole, start, end),
-        *_notebooks(whole[1], start, end),
-        *_nightly_jobs(whole[1], start, end),
-        *(_batch(node) for node in spot),
+    first_hour = base(end).hour
+    mig = node("mig-1", "h100-one", mig_single("h100-one", "1g.10gb", 7, ALL), life=ALL, labels=_labels("mig"))
+    inference = [
+        node(f"inference-{i}", "a10g", whole("a10g", ALL), life=ALL, labels=_labels("inference")) for i in (1, 2)
     ]
-    return Scenario(CLUSTER, start, end, (mig, *whole, *spot), tuple(pods))
+    spot = list(_spot_nodes(first_hour))
+    pods = [
+        *_slices(mig, first_hour),
+        *_service(inference[0], first_hour),
+        *_notebooks(inference[1]),
+        *_nightly_jobs(inference[1], end),
+        *(_batch(one) for one in spot),
+    ]
+    return Scenario(CLUSTER, (mig, *inference, *spot), pods, start=0, end=END, hours=range(HOURS))
 
 
-def _slices(node: Node, start: datetime, end: datetime) -> list[Pod]:
-    pods: list[Pod] = []
+def _slices(mig: Node, first_hour: int) -> Iterator[Pod]:
+    place = 0
     for namespace, units, use in (
         ("bu-a", 3, _flat("0.62")),
-        ("bu-b", 2, _by_hour("0.45", "0.12")),
+        ("bu-b", 2, _by_hour("0.45", "0.12", first_hour)),
         ("bu-c", 2, _flat("0.045")),
     ):
         for i in range(units):
             owners = (("ReplicaSet", f"{namespace}-app-6f7d"), ("Deployment", f"{namespace}-app"))
-            pods.append(_pod(namespace, f"{namespace}-app-6f7d-{i}", node, 1, len(pods), start, end, use, owners))
-    return pods
+            name = f"{namespace}-app-6f7d-{i}"
+            yield Pod(name, mig, [place], use, namespace=namespace, start=0, deleted=END, owners=owners)
+            place += 1
 
 
-def _service(nodes: list[Node], start: datetime, end: datetime) -> list[Pod]:
+def _service(on: Node, first_hour: int) -> Iterator[Pod]:
     owners = (("ReplicaSet", "chat-5c9b"), ("Deployment", "chat"))
-    pods = [
-        _pod("chat", f"chat-5c9b-{i}", nodes[0], 1, i, start, end, _by_hour("0.71", "0.08"), owners) for i in range(3)
-    ]
-    # Scaled up on the second day; its image takes a quarter of an hour to arrive.
-    later = start + timedelta(hours=30)
-    slow = timedelta(minutes=15)
-    pods.append(_pod("chat", "chat-5c9b-3", nodes[0], 1, 3, later, end, _by_hour("0.71", "0.08"), owners, pull=slow))
-    return pods
+    use = _by_hour("0.71", "0.08", first_hour)
+    for i in range(4):
+        # The fourth was scaled up on the second day; its image takes a quarter of an hour to arrive.
+        start, pull = (30 * 60, 15) if i == 3 else (0, 0)
+        yield Pod(
+            f"chat-5c9b-{i}", on, [i], use, namespace="chat", owners=owners, start=start, running=start + pull,
+            deleted=END,
+        )  # fmt: skip
 
 
-def _notebooks(node: Node, start: datetime, end: datetime) -> list[Pod]:
-    owners = (("StatefulSet", "notebook"),)
-    return [_pod("notebooks", f"notebook-{i}", node, 1, i, start, end, _flat("0.003"), owners) for i in range(2)]
+def _notebooks(on: Node) -> Iterator[Pod]:
+    for i in range(2):
+        owners = (("StatefulSet", "notebook"),)
+        use = _flat("0.003")
+        yield Pod(f"notebook-{i}", on, [i], use, namespace="notebooks", owners=owners, start=0, deleted=END)
 
 
-def _nightly_jobs(node: Node, start: datetime, end: datetime) -> list[Pod]:
-    pods = []
-    day = start.replace(hour=1)
-    while day < end:
-        if day > start:
-            name = f"train-{day:%d}"
-            owners = (("Job", name), ("CronJob", "train"))
-            ends = day + timedelta(hours=4, minutes=20)
-            pod = _pod("training", name, node, 2, 2, day, min(end, ends + timedelta(hours=6)), _flat("0.93"), owners)
-            pods.append(replace(pod, finished=ends))
-        day += timedelta(days=1)
-    return pods
+def _nightly_jobs(on: Node, end: datetime) -> Iterator[Pod]:
+    for minute in range(0, END, 60):
+        at = base(end) + timedelta(minutes=minute)
+        if at.hour == 1 and minute:
+            name = f"train-{at:%d}"
+            yield Pod(
+                name, on, [2, 3], _flat("0.93"), namespace="training", owners=(("Job", name), ("CronJob", "train")),
+                requests={"main": {GPU: 2}}, start=minute, finished=minute + 260, deleted=min(END, minute + 620),
+            )  # fmt: skip
 
 
-def _spot_nodes(start: datetime, end: datetime) -> list[Node]:
-    nodes = []
-    for day in range(DAYS):
+def _spot_nodes(first_hour: int) -> Iterator[Node]:
+    for day in range(DAYS + 1):
         for number, (comes, stays) in enumerate(((9, 5.5), (10, 3.25), (14, 6))):
-            begin = start.replace(hour=0) + timedelta(days=day, hours=comes)
-            finish = min(end, begin + timedelta(hours=stays))
-            if start <= begin < finish:
-                nodes.append(
-                    _node(f"spot-{day}{number}", "g5.xlarge", 1, "NVIDIA-A10G", "batch", begin, finish, spot=True)
-                )
-    return nodes
+            begin = day * 1440 + (comes - first_hour) * 60
+            life = (begin, min(END, begin + stays * 60))
+            if 0 <= life[0] < life[1]:
+                labels = _labels("batch", "spot")
+                yield node(f"spot-{day}{number}", "a10g-one", whole("a10g-one", life), life=life, labels=labels)
 
 
-def _batch(node: Node) -> Pod:
+def _batch(on: Node) -> Pod:
     """Work on a spot node from soon after it joins; its pod object outlives the node by some minutes."""
-    begin = node.start + timedelta(minutes=4)
-    owners = (("Job", f"render-{node.name}"),)
-    gone = node.end + timedelta(minutes=5)
-    return _pod(
-        "render", f"render-{node.name}", node, 1, 0, begin, gone, _flat("0.88"), owners, pull=timedelta(minutes=2)
-    )
+    start = on.life[0] + 4
+    name = f"render-{on.name}"
+    return Pod(
+        name, on, [0], _flat("0.88"), namespace="render", owners=(("Job", name),), start=start, running=start + 2,
+        deleted=min(END, on.life[1] + 5),
+    )  # fmt: skip
 
 
-def _node(
-    name: str, kind: str, gpus: int, product: str, pool: str, start: datetime, end: datetime,
-    *, slices: int = 1, spot: bool = False,
-) -> Node:  # fmt: skip
-    return Node(
-        name=name,
-        instance_type=kind,
-        gpus=gpus,
-        product=product,
-        model=product.split("-MIG-", maxsplit=1)[0].replace("-", " "),
-        node_pool=pool,
-        start=start,
-        end=end,
-        slices_per_gpu=slices,
-        mig_profile=product.partition("-MIG-")[2],
-        capacity_type="spot" if spot else "on-demand",
-    )
-
-
-def _pod(
-    namespace: str, name: str, node: Node, units: int, device: int, start: datetime, end: datetime, use: Use,
-    owners: tuple[tuple[str, str], ...], *, pull: timedelta = timedelta(0),
-) -> Pod:  # fmt: skip
-    uid = f"uid-{namespace}-{name}"
-    return Pod(namespace, name, uid, node, units, device, start, start + pull, end, use, owners=owners)
+def _labels(pool: str, capacity_type: str = "on-demand") -> dict[str, str]:
+    return {
+        "topology_kubernetes_io_zone": "eu-central-1a",
+        "karpenter_sh_nodepool": pool,
+        "karpenter_sh_capacity_type": capacity_type,
+    }
 
 
 def _flat(use: str) -> Use:
-    return lambda _: Decimal(use)
+    return ((0, use),)
 
 
-def _by_hour(day: str, night: str) -> Use:
+def _by_hour(day: str, night: str, first_hour: int) -> Use:
     """Busy from 07:00 to 19:00 UTC."""
-    return lambda hour: Decimal(day if 7 <= hour.hour < 19 else night)
+    return [(60 * i, day if 7 <= (first_hour + i) % 24 < 19 else night) for i in range(HOURS)]

@@ -122,6 +122,7 @@ def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = F
                 pod=holder.pod if holder else "",
                 uid=draw(st.sampled_from(["", holder.uid])) if holder else "",
                 slot=draw(st.sampled_from(["", "0", "1"])),
+                claim="",
                 instance="d",
                 scale=draw(st.sampled_from([Decimal(1), Decimal(100)])),
                 rank=draw(st.integers(0, 1)),

@@ -75,3 +75,13 @@ def test_a_namespace_moves_at_an_hour(hour: int, expected: list[tuple[str, ...] 
     ]
     found = units_in_force(units, moved.replace(hour=hour))
     assert [unit.namespaces for unit in found] == [names for names in expected if names]
+
+
+def test_of_two_entries_that_have_begun_the_later_counts_wherever_it_stands() -> None:
+    first, second = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC)
+    old, new = BusinessUnit("a", ("x",), since=first), BusinessUnit("a", ("y",), since=second)
+    undated = BusinessUnit("a", ("z",))
+    for units in ([old, new, undated], [undated, new, old], [new, undated, old]):
+        assert units_in_force(units, second) == [new]
+        assert units_in_force(units, first) == [old]
+        assert units_in_force(units, datetime(2026, 10, 1, tzinfo=UTC)) == [undated]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +85,27 @@ def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subp
 def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
     """(allocated, effective) USD by business unit, from the scenario alone."""
     units: dict[str, tuple[Fraction, Fraction]] = {}
-    for namespace, (held, used) in truth.by_namespace(
-        demo.scenario(running.end), running.hours, demo.GPU_HOURLY_USD
-    ).items():
-        before = units.get(UNITS.get(namespace, namespace), (Fraction(0), Fraction(0)))
-        units[UNITS.get(namespace, namespace)] = (before[0] + held, before[1] + used)
+    for hour in by_hour(running.end):
+        for unit, (held, used) in hour.items():
+            before = units.get(unit, (Fraction(0), Fraction(0)))
+            units[unit] = (before[0] + held, before[1] + used)
     return units
+
+
+@cache
+def by_hour(end: datetime) -> list[dict[str, tuple[Fraction, Fraction]]]:
+    """(allocated, effective) USD by business unit, hour by hour, from the scenario alone."""
+    found = []
+    for number in range(demo.HOURS):
+        units: dict[str, tuple[Fraction, Fraction]] = {}
+        for line in truth.hour(demo.scenario(end), number).lines:
+            unit = UNITS.get(line.pod.namespace, line.pod.namespace)
+            held, used = units.get(unit, (Fraction(0), Fraction(0)))
+            effective = line.effective.value if line.effective else Fraction(0)
+            price = Fraction(demo.GPU_HOURLY_USD)
+            units[unit] = (held + line.allocated.value * price, used + effective * price)
+        found.append(units)
+    return found
 
 
 def test_the_ledger_says_what_the_scenario_says(running: Demo) -> None:
@@ -107,7 +123,7 @@ def test_the_identity_holds_to_the_last_digit(running: Demo) -> None:
     parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
     assert sum(totals[f"{part}_usd"] for part in parts) == totals["node_cost_usd"]
     scenario = demo.scenario(running.end)
-    capacity = sum((truth.capacity(scenario, hour) for hour in running.hours), Fraction(0))
+    capacity = sum((truth.hour(scenario, number).capacity.value for number in range(demo.HOURS)), Fraction(0))
     assert float(totals["node_cost_usd"]) == pytest.approx(float(capacity * Fraction(demo.GPU_HOURLY_USD)), rel=1e-9)
     assert totals["residual_usd"] == 0
 
@@ -126,18 +142,12 @@ def test_alerts_are_those_that_the_scenario_calls_for(running: Demo) -> None:
 
     The schedule runs for the last 24 hours; the first of them looks at the two before it, from the ledger.
     """
-    end = running.end
-    scenario = demo.scenario(end)
     fired = resolved = 0
     for unit in expected(running):
         limit = 30 if unit == "assistant" else 3
         run, firing = 0, False
-        for hour in (end - timedelta(hours=26 - i) for i in range(26)):
-            held = used = Fraction(0)
-            for pod in scenario.pods:
-                if UNITS.get(pod.namespace, pod.namespace) == unit:
-                    held += truth.allocated(pod, hour) * Fraction(demo.GPU_HOURLY_USD)
-                    used += truth.effective(pod, hour) * Fraction(demo.GPU_HOURLY_USD)
+        for hour in by_hour(running.end)[-26:]:
+            held, used = hour.get(unit, (Fraction(0), Fraction(0)))
             wasted = held - used
             run = run + 1 if held and wasted >= limit and wasted >= held * Fraction(60, 100) else 0
             if firing and run == 0:

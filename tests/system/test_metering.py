@@ -1,6 +1,6 @@
 """Metering through a real Prometheus, each case with GPU-hours computed by hand."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -8,7 +8,6 @@ from fractions import Fraction
 import pytest
 
 from gpucost.adapters.prometheus import metrics_reader
-from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.domain.model import Capacity, HourRecord, Line
 from gpucost.services.attribute import attribute_hours
 from gpucost.settings import parse_settings
@@ -558,22 +557,3 @@ def test_a_sharer_seen_for_half_an_hour_is_never_credited_with_more_than_it_held
     found = line(record, "greedy")
     assert float(found.effective_gpu_hours or 0) == pytest.approx(0.125, abs=0.01)
     assert float(found.unmeasured_gpu_hours) == pytest.approx(0.125, abs=0.01)
-
-
-def test_a_plain_hour_takes_seven_queries_whatever_its_size(
-    attribute: Attribute, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    ask = PrometheusClient._ask
-
-    def count(client: PrometheusClient, path: str, form: Mapping[str, str]) -> object:
-        asked.append(path)
-        return ask(client, path, form)
-
-    monkeypatch.setattr(PrometheusClient, "_ask", count)
-    timeline = fleet()
-    timeline.up(job="dcgm-exporter", instance="n1:9400")
-    for i in range(4):
-        timeline.pod(f"p{i}")
-    attribute(timeline)
-    assert len(asked) <= 7, "pods that were simply there are looked at one by one"

@@ -127,10 +127,11 @@ def _settle(holdings: list[Holding], places: Sequence[int]) -> None:
     for piece in pieces(Interval(first, last), [holdings[place].held for place in places]):
         there = [place for place in places if holdings[place].held.holds(piece.start)]
         for place in sorted(there, key=lambda place: holdings[place].sure_until):
-            if not there or not overcommitted(holdings[place].node, [holdings[one] for one in there]):
+            one = holdings[place]
+            if not overcommitted(one.node, [holdings[other] for other in there]):
                 break
-            if holdings[place].sure_until <= piece.start:
-                one = holdings[place]
+            # Only a successor tells: what is too much all along is a contradiction, and stays one.
+            if any(holdings[other].held.start >= one.sure_until for other in there if other != place):
                 cut = Interval(one.held.start, piece.start)
                 holdings[place] = replace(one, held=cut, running=one.running.overlap(cut))
                 there.remove(place)

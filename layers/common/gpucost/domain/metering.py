@@ -47,8 +47,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     start = to_ms(observation.hour)
     window = window or Interval(start, start + HOUR_MS)
     notes = list(observation.notes)
-    scrapes = {**observation.utilization, **observation.allocation}
-    spans = SpanReader(scrapes, window)
+    spans = SpanReader(observation.allocation, window, observation.utilization)
     covered = union(
         piece for run in observation.allocation.values() for piece in run.coverage(window, DEFAULT_INTERVAL_MS)
     )
@@ -126,7 +125,7 @@ def _capacity(
     on_node: dict[NodeKey, list[Holding]] = {}
     for holding in holdings:
         on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(holding)
-    is_kept = any(seen.states for seen in observation.nodes)
+    is_kept = observation.capacity_is_kept or any(seen.states for seen in observation.nodes)
     accounts: list[NodeUsage] = []
     for name in sorted(lives):
         for life in lives[name]:

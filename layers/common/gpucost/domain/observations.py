@@ -97,6 +97,8 @@ class DeviceSeries(NamedTuple):
     uid: str
     slot: str
     """Which of a shared device's replicas (`vgpu`); "" where that is not told."""
+    claim: str
+    """The ResourceClaim by which its pod holds it (DRA), where that is told."""
     instance: Instance
     scale: Decimal
     """The value that means fully used."""
@@ -123,4 +125,6 @@ class Observation:
     devices: tuple[DeviceSeries, ...]
     utilization: Mapping[Instance, Scrapes] = field(default_factory=dict)
     """Scrapes of the exporters of utilization."""
+    capacity_is_kept: bool = False
+    """Whether nodes' capacity is among the metrics even if none advertises GPUs."""
     notes: tuple[str, ...] = ()

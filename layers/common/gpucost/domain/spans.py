@@ -5,7 +5,7 @@ scrape interval. Gaps in scraping, restarted and doubled sources therefore chang
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpucost.domain.intervals import Interval, Scrapes
 from gpucost.domain.observations import Instance, PodObservation, Sightings
@@ -36,6 +36,8 @@ class SpanReader:
 
     scrapes: Mapping[Instance, Scrapes]
     window: Interval
+    others: Mapping[Instance, Scrapes] = field(default_factory=dict)
+    """Of sources that tell of some things beside: exporters, where claims are told by nobody else."""
 
     def whole(self) -> Span:
         """Seen at every scrape of the hour."""
@@ -126,4 +128,4 @@ class SpanReader:
         return Span(Interval(pod.scheduled_at, pod.completed_at).overlap(self.window), pod.completed_at)
 
     def _of(self, who: Instance) -> Scrapes:
-        return self.scrapes.get(who, _NOT_SCRAPED)
+        return self.scrapes.get(who) or self.others.get(who, _NOT_SCRAPED)

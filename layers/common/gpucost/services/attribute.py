@@ -126,7 +126,7 @@ def attribute_hours(
         ladder=settings.utilization.ladder,
         slices_per_gpu=cluster.slices_per_gpu,
     )
-    rules = _attribution_rules(settings)
+    rules = attribution_rules(settings)
     with _collector_paused():
         return [attribute(meter(observation, metering), rules) for observation in reader.observe(hours)]
 
@@ -172,7 +172,8 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _attribution_rules(settings: Settings) -> AttributionRules:
+def attribution_rules(settings: Settings) -> AttributionRules:
+    """What a settings document says about who pays."""
     pricing = settings.pricing
     return AttributionRules(
         rate=Rate(pricing.gpu_hourly_usd, pricing.source, pricing.split),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gpucost.adapters.prometheus.queries import Window
 from gpucost.domain.hours import HOUR, HOUR_MS, to_ms
@@ -63,9 +63,7 @@ def around(scrapes: Beats, hour: datetime, counted: Interval | None = None) -> H
         counted: where samples were counted; the hour and `EDGE_MS` before it where not given.
     """
     start, end = to_ms(hour), to_ms(hour + HOUR)
-    near = Interval(start - LOOK_AROUND_MS, end + LOOK_AROUND_MS + 1)
-    own = {who: Scrapes(run.within(near)) for who, run in scrapes.items()}
-    own = {who: run for who, run in own.items() if run.times}
+    own = {who: run for who, run in near(scrapes, hour, timedelta(milliseconds=LOOK_AROUND_MS)).items() if run.times}
     counted = counted or Interval(start - EDGE_MS, end)
     inside = {who: run.within(counted) for who, run in own.items()}
     return HourBeats(
@@ -79,6 +77,12 @@ def around(scrapes: Beats, hour: datetime, counted: Interval | None = None) -> H
             if times
         },
     )
+
+
+def near(scrapes: Beats, hour: datetime, edge: timedelta) -> dict[Instance, Scrapes]:
+    """The scrapes in an hour, and so far beyond its edges."""
+    window = Interval(to_ms(hour - edge), to_ms(hour + HOUR + edge) + 1)
+    return {who: Scrapes(run.within(window)) for who, run in scrapes.items()}
 
 
 def merge(runs: Iterable[tuple[Instance, Iterable[int]]]) -> dict[Instance, Scrapes]:

@@ -24,6 +24,7 @@ REQUESTS = "kube_pod_container_resource_requests"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 INIT_RUNNING = "kube_pod_init_container_status_running"
 PHASE = "kube_pod_status_phase"
+CLAIMS = "kube_pod_resourceclaim_info"
 POD_OWNER, POD_LABELS = "kube_pod_owner", "kube_pod_labels"
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
 NODE_INFO, NODE_LABELS = "kube_node_info", "kube_node_labels"
@@ -123,6 +124,7 @@ class Queries:
         capacity = self.select(CAPACITY, resources, shard_by="node")
         allocatable = self.select(ALLOCATABLE, resources, shard_by="node")
         labels = self.select(NODE_LABELS, shard_by="node")
+        processors = self.select(CAPACITY, 'resource="cpu"', shard_by="node")
         return union(
             {
                 "info": f"count_over_time({self.select(NODE_INFO, shard_by='node')}{HOUR_WINDOW.range})",
@@ -132,6 +134,7 @@ class Queries:
                 "capacity": f"{capacity} {_END}",
                 "allocatable-sum": f"sum_over_time({allocatable}{HOUR_WINDOW.range})",
                 "allocatable": f"{allocatable} {_END}",
+                "kept": f"count({processors} {_END})",
             }
         )
 
@@ -143,6 +146,7 @@ class Queries:
                 "pod": pods,
                 "replicaset": f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_END}",
                 "job": f"{self.select('kube_job_owner', shard_by='job_name')} {_END}",
+                "claim": f"{self.select(CLAIMS, shard_by='uid')} {_END}",
             }
         )
 

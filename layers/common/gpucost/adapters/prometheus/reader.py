@@ -6,11 +6,13 @@ from typing import Literal
 
 from gpucost.adapters.prometheus import beats as heartbeats
 from gpucost.adapters.prometheus import tables
+from gpucost.adapters.prometheus.claims import claiming_pods, untold_claims
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
 from gpucost.adapters.prometheus.devices import DeviceTable, batches
 from gpucost.adapters.prometheus.nodes import METRICS, NodeTable
 from gpucost.adapters.prometheus.pods import PodTable
-from gpucost.adapters.prometheus.queries import CAPACITY, NODE_INFO, STAT, PodNames, Queries
+from gpucost.adapters.prometheus.queries import PodNames, Queries
+from gpucost.adapters.prometheus.scrape_times import EDGE, ExporterScrapes, ScrapeTimes
 from gpucost.adapters.prometheus.sharding import ShardedClient
 from gpucost.domain.hours import HOUR, format_instant, to_ms
 from gpucost.domain.intervals import Interval, Scrapes
@@ -18,9 +20,7 @@ from gpucost.domain.observations import DeviceSeries, Instance, Observation
 from gpucost.errors import MetricsAnswerError
 
 LOOK_AROUND = timedelta(milliseconds=heartbeats.LOOK_AROUND_MS)
-EDGE = timedelta(minutes=5)
 NAMES_PER_QUERY = 400
-INSTANCES_PER_QUERY = 2000
 SAMPLES_PER_QUERY = 400_000
 """Some 10 MB of answer: far below AMP's 50 MB, and little memory."""
 
@@ -51,6 +51,7 @@ class PrometheusReader:
     ) -> None:
         self._client = ShardedClient(client, queries)
         self._retention = client.retention
+        self._scrape_times = ScrapeTimes(self._client, queries)
         self._queries = queries
         self._cluster = cluster
         self._clock = clock
@@ -88,19 +89,20 @@ class PrometheusReader:
                 queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
             )
         answers = self._client.at_hours(asked, hours)
-        start, end = hours[0] - LOOK_AROUND, self._look_end(hours[-1])
-        allocation = self._scrapes(
-            _densest([*answers["requests"], *answers["nodes"]]), self._beat_of_allocation, start, end
+        allocation = self._scrape_times.of_allocation(
+            [*answers["requests"], *answers["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         )
+        exporters = self._scrape_times.of_exporters(answers["devices"], hours, self._clock())
         return [
             self._hour(
                 {name: tables.at_hour(series, to_ms(hour + HOUR)) for name, series in answers.items()},
                 heartbeats.around(allocation, hour),
+                exporters,
             )
             for hour in hours
         ]
 
-    def _hour(self, rows: dict[str, Rows], allocation: heartbeats.HourBeats) -> Observation:
+    def _hour(self, rows: dict[str, Rows], allocation: heartbeats.HourBeats, exporters: ExporterScrapes) -> Observation:
         hour = allocation.hour
         nodes = NodeTable(rows["nodes"], _nodes_named(rows["devices"], rows["requests"]))
         self._look_at_nodes(nodes, allocation)
@@ -109,15 +111,20 @@ class PrometheusReader:
         pods.add_owners(rows["owners"])
         pods.add_labels(rows.get("labels", {}))
         passing = self._look_at_pods(pods, allocation)
-        devices, exporters, device_notes = self._devices(rows["devices"], nodes, pods.names(passing), hour)
+        devices, scrapes, device_notes = self._devices(
+            rows["devices"], nodes, pods.names(passing), hour, dict(exporters.of(hour))
+        )
+        claiming = claiming_pods(devices)
+        device_notes += untold_claims(rows["owners"].get("claim", []), claiming)
         return Observation(
             cluster=self._cluster,
             hour=hour,
             allocation=allocation.scrapes,
-            pods=pods.pods(),
+            pods=(*pods.pods(), *claiming),
             nodes=nodes.nodes(),
             devices=devices,
-            utilization=exporters,
+            utilization=scrapes,
+            capacity_is_kept=bool(rows["nodes"].get("kept")),
             notes=tuple(dict.fromkeys([*nodes.notes, *_mixed(rows["nodes"]), *device_notes])),
         )
 
@@ -163,12 +170,16 @@ class PrometheusReader:
         pods.look_closer(uids, self._raw(self._queries.pods(names, labels=self._pod_labels), hour))
 
     def _devices(
-        self, rows: Rows, nodes: NodeTable, passing: set[tuple[str, str]], hour: datetime
+        self,
+        rows: Rows,
+        nodes: NodeTable,
+        passing: set[tuple[str, str]],
+        hour: datetime,
+        exporters: dict[Instance, Scrapes],
     ) -> tuple[tuple[DeviceSeries, ...], dict[Instance, Scrapes], list[str]]:
         """Series of the best signal, and of the next best for nodes that do not tell that; and their exporters."""
         series: list[DeviceSeries] = []
         notes: list[str] = []
-        exporters: dict[Instance, Scrapes] = {}
         names = nodes.by_instance_id()
         table = DeviceTable(0, self._queries.signals[0], rows, names)
         told = table.nodes()
@@ -182,6 +193,7 @@ class PrometheusReader:
             table = self._next_best(rank, silent[:NAMES_PER_QUERY] if label and told else [], label, names, hour)
             table.keep(set(silent))
             told |= table.nodes()
+            exporters |= self._scrape_times.of_rank(table.rank, table.densest(), [hour], self._clock())
             self._look_at_devices(table, exporters, passing, hour)
             series.extend(table.series())
             if table.labels:
@@ -201,79 +213,19 @@ class PrometheusReader:
         return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(answer, to_ms(hour + HOUR)), names)
 
     def _look_at_devices(
-        self, table: DeviceTable, exporters: dict[Instance, Scrapes], passing: set[tuple[str, str]], hour: datetime
+        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: set[tuple[str, str]], hour: datetime
     ) -> None:
-        densest = table.densest()
         window = Interval(to_ms(hour), to_ms(hour + HOUR))
-        beat = self._beat_of_devices(table.rank)
-        exporters.update(self._scrapes(densest, beat, hour - EDGE, min(hour + HOUR + EDGE, self._clock())))
         for label, samples in table.uncertain(exporters, window, passing).items():
             for names in batches(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 query = self._queries.some_devices(table.rank, label, names)
                 table.look_closer(self._client.raw_samples(query, hour - EDGE, hour + HOUR), window)
-
-    def _scrapes(
-        self,
-        densest: Mapping[Instance, tables.Labels],
-        beat: Callable[[Mapping[Instance, tables.Labels]], str],
-        start: datetime,
-        end: datetime,
-    ) -> dict[Instance, Scrapes]:
-        """Scrapes of some instances: `up` where it is kept, else of each its densest series."""
-        found: dict[Instance, Scrapes] = {}
-        for some in _chunks([who for who, labels in densest.items() if labels.get("instance")], INSTANCES_PER_QUERY):
-            named = [densest[who] for who in some]
-            up = self._queries.up({labels.get("job", "") for labels in named}, {labels["instance"] for labels in named})
-            answer = self._client.raw_samples(up, start, end)
-            found |= heartbeats.merge(
-                (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
-            )
-        silent = [who for who in densest if who not in found]
-        for some in _chunks(silent):
-            answer = self._client.raw_samples(beat({who: densest[who] for who in some}), start, end)
-            found |= heartbeats.merge(
-                (tables.instance(one.labels), [at for at, _ in one.samples])
-                for one in answer
-                if tables.instance(one.labels) in some
-            )
-        return {who: run for who, run in found.items() if who in densest}
-
-    def _beat_of_allocation(self, densest: Mapping[Instance, tables.Labels]) -> str:
-        labels = next(iter(densest.values()))
-        metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STAT, ""))
-        if metric:
-            label = tables.label_of([labels], "node")
-            return self._queries.nodes_of({one.get(label, "") for one in densest.values()}, [metric], label)
-        uids = tuple(sorted({one["uid"] for one in densest.values() if one.get("uid")}))
-        names = tuple(sorted({tables.told(one, "pod") for one in densest.values()}))
-        return self._queries.one_pod(PodNames("uid", uids) if uids else PodNames("pod", names))
-
-    def _beat_of_devices(self, rank: int) -> Callable[[Mapping[Instance, tables.Labels]], str]:
-        def beat(densest: Mapping[Instance, tables.Labels]) -> str:
-            for label in ("UUID", "uuid", "instance"):
-                if all(labels.get(label) for labels in densest.values()):
-                    return self._queries.some_devices(rank, label, {labels[label] for labels in densest.values()})
-            return self._queries.some_devices(rank, "instance", {""})
-
-        return beat
 
     def _raw(self, selector: str, hour: datetime) -> list[Series]:
         return self._client.raw_samples(selector, hour - LOOK_AROUND, self._look_end(hour))
 
     def _look_end(self, hour: datetime) -> datetime:
         return max(hour + HOUR, min(hour + HOUR + LOOK_AROUND, self._clock()))
-
-
-def _densest(series: Iterable[Series]) -> dict[Instance, tables.Labels]:
-    """The series that counts most samples, of each instance; of requests where there are any."""
-    best: dict[Instance, tuple[float, tables.Labels]] = {}
-    for one in series:
-        if one.labels.get(STAT, "") in {"count", "init-count", "info", "capacity-sum"}:
-            who = tables.instance(one.labels)
-            weight = sum(float(value) for _, value in one.samples if one.labels[STAT] != "capacity-sum")
-            if who not in best or weight > best[who][0]:
-                best[who] = (weight, one.labels)
-    return {who: labels for who, (_, labels) in best.items()}
 
 
 def _nodes_named(devices: Rows, requests: Rows) -> set[str]:

@@ -1,0 +1,124 @@
+"""When sources were scraped: asks `up` where it is kept, else takes each instance's densest series for it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from gpucost.adapters.prometheus import beats as heartbeats
+from gpucost.adapters.prometheus import tables
+from gpucost.adapters.prometheus.client import Series
+from gpucost.adapters.prometheus.queries import CAPACITY, NODE_INFO, STAT, PodNames, Queries
+from gpucost.adapters.prometheus.sharding import ShardedClient
+from gpucost.domain.hours import HOUR
+from gpucost.domain.intervals import Scrapes
+from gpucost.domain.observations import Instance
+
+EDGE = timedelta(minutes=5)
+"""How far beyond an hour exporters' scrapes are looked at: they tell the interval in force at its edges."""
+INSTANCES_PER_QUERY = 2000
+INSTANCE_HOURS_PER_QUERY = 2500
+"""Some 10 MB of answer at a scrape a quarter of a minute."""
+
+Densest = Mapping[Instance, tables.Labels]
+"""The labels of each instance's series with most samples."""
+
+
+class ScrapeTimes:
+    """Finds scrape times of sources."""
+
+    def __init__(self, client: ShardedClient, queries: Queries) -> None:
+        self._client = client
+        self._queries = queries
+
+    def of_allocation(self, series: Iterable[Series], start: datetime, end: datetime) -> dict[Instance, Scrapes]:
+        """Scrapes of the instances that requests and nodes are told by."""
+        return self._of(densest(series), self._pod_or_node, start, end)
+
+    def of_exporters(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
+        """Scrapes of the exporters of the best signals, over consecutive hours."""
+        found = densest(series)
+        return ExporterScrapes(lambda some: self.of_rank(0, found, some, now), hours, len(found))
+
+    def of_rank(self, rank: int, found: Densest, hours: Sequence[datetime], now: datetime) -> dict[Instance, Scrapes]:
+        """Scrapes of the exporters of one rank's signals, over consecutive hours."""
+
+        def device(some: Densest) -> str:
+            for label in ("UUID", "uuid", "instance"):
+                if all(labels.get(label) for labels in some.values()):
+                    return self._queries.some_devices(rank, label, {labels[label] for labels in some.values()})
+            return self._queries.some_devices(rank, "instance", {""})
+
+        return self._of(found, device, hours[0] - EDGE, min(hours[-1] + HOUR + EDGE, max(now, hours[-1] + HOUR)))
+
+    def _of(
+        self, found: Densest, beat: Callable[[Densest], str], start: datetime, end: datetime
+    ) -> dict[Instance, Scrapes]:
+        scrapes: dict[Instance, Scrapes] = {}
+        for some in _chunks([who for who, labels in found.items() if labels.get("instance")]):
+            named = [found[who] for who in some]
+            up = self._queries.up({labels.get("job", "") for labels in named}, {labels["instance"] for labels in named})
+            answer = self._client.raw_samples(up, start, end)
+            scrapes |= heartbeats.merge(
+                (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
+            )
+        for some in _chunks([who for who in found if who not in scrapes]):
+            answer = self._client.raw_samples(beat({who: found[who] for who in some}), start, end)
+            scrapes |= heartbeats.merge(
+                (tables.instance(one.labels), [at for at, _ in one.samples])
+                for one in answer
+                if tables.instance(one.labels) in some
+            )
+        return {who: run for who, run in scrapes.items() if who in found}
+
+    def _pod_or_node(self, found: Densest) -> str:
+        labels = next(iter(found.values()))
+        metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STAT, ""))
+        if metric:
+            label = tables.label_of([labels], "node")
+            return self._queries.nodes_of({one.get(label, "") for one in found.values()}, [metric], label)
+        uids = tuple(sorted({one["uid"] for one in found.values() if one.get("uid")}))
+        names = tuple(sorted({tables.told(one, "pod") for one in found.values()}))
+        return self._queries.one_pod(PodNames("uid", uids) if uids else PodNames("pod", names))
+
+
+class ExporterScrapes:
+    """Scrapes of many exporters over many hours, some hours at a time: a large fleet's would not fit into memory.
+
+    Args:
+        ask: the scrapes over some consecutive hours.
+        hours: all hours, asked for in this order.
+        exporters: how many there are.
+    """
+
+    def __init__(
+        self, ask: Callable[[Sequence[datetime]], dict[Instance, Scrapes]], hours: Sequence[datetime], exporters: int
+    ) -> None:
+        self._ask = ask
+        self._hours = list(hours)
+        self._at_once = max(1, INSTANCE_HOURS_PER_QUERY // max(1, exporters))
+        self._known: list[datetime] = []
+        self._scrapes: Mapping[Instance, Scrapes] = {}
+
+    def of(self, hour: datetime) -> Mapping[Instance, Scrapes]:
+        """The scrapes around one hour."""
+        if hour not in self._known:
+            place = self._hours.index(hour)
+            self._known = self._hours[place : place + self._at_once]
+            self._scrapes = self._ask(self._known)
+        return {who: run for who, run in heartbeats.near(self._scrapes, hour, EDGE).items() if run.times}
+
+
+def densest(series: Iterable[Series]) -> Densest:
+    """The series that counts most samples, of each instance; of requests where there are any."""
+    best: dict[Instance, tuple[float, tables.Labels]] = {}
+    for one in series:
+        stat = one.labels.get(STAT, "")
+        if stat in {"count", "init-count", "info", "capacity-sum"} or stat.startswith("count "):
+            who = tables.instance(one.labels)
+            weight = sum(float(value) for _, value in one.samples if stat != "capacity-sum")
+            if who not in best or weight > best[who][0]:
+                best[who] = (weight, one.labels)
+    return {who: labels for who, (_, labels) in best.items()}
+
+
+def _chunks(names: Sequence[Instance]) -> Iterable[Sequence[Instance]]:
+    return (names[at : at + INSTANCES_PER_QUERY] for at in range(0, len(names), INSTANCES_PER_QUERY))

@@ -1,0 +1,49 @@
+"""What the simulated nodes are made of, from NVIDIA's and AWS's tables; shares no code with `gpucost`."""
+
+from fractions import Fraction
+
+MODELS = {
+    "a100-40": ("NVIDIA A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB", "p4d.24xlarge", 8),
+    "a100-80": ("NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "p4de.24xlarge", 8),
+    "h100": ("NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3", "p5.48xlarge", 8),
+    "h100-one": ("NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3", "p5.4xlarge", 1),
+    "h200": ("NVIDIA H200", "NVIDIA-H200", "p5en.48xlarge", 8),
+    "b200": ("NVIDIA B200", "NVIDIA-B200", "p6-b200.48xlarge", 8),
+    "a30": ("NVIDIA A30", "NVIDIA-A30", "", 2),
+    "a10g": ("NVIDIA A10G", "NVIDIA-A10G", "g5.12xlarge", 4),
+    "a10g-one": ("NVIDIA A10G", "NVIDIA-A10G", "g5.xlarge", 1),
+    "t4": ("Tesla T4", "Tesla-T4", "g4dn.xlarge", 1),
+}
+"""DCGM's model name, the product label, an instance type ("" on premises) and its GPUs."""
+
+_SEVENTHS = Fraction(1, 7)
+_OF_GPU: dict[str, dict[str, Fraction]] = {
+    "a100-40": {
+        "1g.5gb": _SEVENTHS, "1g.10gb": Fraction(1, 4), "2g.10gb": 2 * _SEVENTHS, "3g.20gb": Fraction(1, 2),
+        "4g.20gb": 4 * _SEVENTHS, "7g.40gb": Fraction(1),
+    },
+    "a100-80": {
+        "1g.10gb": _SEVENTHS, "1g.20gb": Fraction(1, 4), "2g.20gb": 2 * _SEVENTHS, "3g.40gb": Fraction(1, 2),
+        "4g.40gb": 4 * _SEVENTHS, "7g.80gb": Fraction(1),
+    },
+    "h200": {
+        "1g.18gb": _SEVENTHS, "1g.35gb": Fraction(1, 4), "2g.35gb": 2 * _SEVENTHS, "3g.71gb": Fraction(1, 2),
+        "4g.71gb": 4 * _SEVENTHS, "7g.141gb": Fraction(1),
+    },
+    "b200": {
+        "1g.23gb": _SEVENTHS, "1g.45gb": Fraction(1, 4), "2g.45gb": 2 * _SEVENTHS, "3g.90gb": Fraction(1, 2),
+        "4g.90gb": 4 * _SEVENTHS, "7g.180gb": Fraction(1),
+    },
+    "a30": {"1g.6gb": Fraction(1, 4), "2g.12gb": Fraction(1, 2), "4g.24gb": Fraction(1)},
+}  # fmt: skip
+_OF_GPU["h100"] = _OF_GPU["h100-one"] = _OF_GPU["a100-80"]
+
+
+def slice_of_gpu(model: str, profile: str) -> Fraction:
+    """The part of a GPU that a MIG profile takes of what is scarcest in it, compute or memory."""
+    return _OF_GPU[model][profile.removesuffix("+me")]
+
+
+def resource_of(profile: str) -> str:
+    """`1g.5gb+me` as kube-state-metrics writes the resource: `nvidia_com_mig_1g_5gb_me`."""
+    return "nvidia_com_mig_" + profile.replace(".", "_").replace("+", "_")

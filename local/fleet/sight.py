@@ -1,0 +1,155 @@
+"""How well scrapes let an observer see: which times nobody saw, and how far off any edge may be, in minutes.
+
+The bounds are derived from the scenario's edges, scrape intervals and gaps, never from what anybody measured: one
+interval for a start, a stop or an edge of a gap; the gap's length where a start or stop lies inside one and no metric
+tells its time; nothing where nothing happens.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from local.fleet.instants import ZERO, Holding
+from local.fleet.scenario import Exporter, Life, Minutes, Node, Scenario
+from local.fleet.scraping import Scraping
+
+LONG_GAP = 5
+"""Minutes: what was free in a longer gap of the allocation source is unobserved, else unallocated."""
+Span = tuple[Fraction, Fraction]
+
+
+class Sight:
+    """What an observer can know of one hour."""
+
+    def __init__(self, scenario: Scenario, window: Span) -> None:
+        self.window = window
+        self._exporter = scenario.dcgm
+        self.interval = max((one.scraping.longest for one in scenario.ksm), default=Fraction(1))
+        self.gaps = common_gaps([one.scraping for one in scenario.ksm if one.shard == (0, 1)])
+        self._tells_times = any(one.times for one in scenario.ksm)
+
+    @property
+    def long_gaps(self) -> list[Span]:
+        """Gaps of the allocation source in which nobody knows what was free."""
+        return [gap for gap in self.gaps if length(gap) > LONG_GAP]
+
+    def is_dark(self, at: Minutes) -> bool:
+        """Whether an instant lies in a long gap."""
+        return any(start <= at < end for start, end in self.long_gaps)
+
+    def edge(self, at: Minutes, *, told: bool = False, interval: Fraction = ZERO) -> Fraction:
+        """How far off an observer may be about a time at which something began or ended, within the hour."""
+        interval = max(interval, self.interval)
+        start, end = self.window
+        unseen = ZERO
+        if not told:
+            # The scrapes that saw the last of before and the first of after are up to an interval away from the gap.
+            around = (gap for gap in self.gaps if gap[0] - interval <= at <= gap[1] + interval)
+            unseen = sum((length(overlap(gap, self.window)) for gap in around), ZERO)
+        return unseen + (interval if start - interval < at < end + interval else ZERO)
+
+    def begin(self, of: Holding) -> Fraction:
+        """The edge at which a pod begins to hold."""
+        return self.edge(of.begins, told=self._tells_times and of.begins == of.pod.start)
+
+    def run(self, of: Holding, interval: Fraction) -> Fraction:
+        """The edge at which a pod begins to run."""
+        if of.runs >= of.ends:
+            return ZERO
+        told = self._tells_times and of.runs == of.pod.start
+        return self.edge(of.runs, told=told, interval=interval)
+
+    def end(self, of: Holding, interval: Fraction = ZERO) -> Fraction:
+        """The edge at which a pod ends to hold."""
+        return self.edge(of.ends, told=self._tells_end(of), interval=interval)
+
+    def is_invisible(self, of: Holding) -> bool:
+        """Whether a pod held and let go while nobody looked, and nothing told of it afterwards."""
+        inside = any(gap[0] <= of.begins and of.ends <= gap[1] for gap in self.gaps)
+        return inside and not (self._tells_times and self._tells_end(of))
+
+    def _tells_end(self, of: Holding) -> bool:
+        """Whether kube_pod_completion_time tells an end: the pod finished, and lay there when it was looked at next."""
+        pod = of.pod
+        if not self._tells_times or pod.finished is None or of.ends != pod.finished:
+            return False
+        seen_again = next((gap[1] for gap in self.gaps if gap[0] <= of.ends <= gap[1]), of.ends)
+        return pod.deleted > seen_again + self.interval
+
+    def blind_to(self, node: Node) -> list[Span]:
+        """Times in which nobody saw how busy a node's devices were."""
+        if not node.model or self._exporter is None:
+            return []
+        target = self._target(node, self._exporter)
+        times = [
+            *target.gaps,
+            *self._exporter.blank,
+            *self._exporter.nan,
+            (-1e6, target.life[0]),
+            (target.life[1], 1e6),
+        ]
+        return [(Fraction(start), Fraction(end)) for start, end in times if start < end]
+
+    def device_interval(self, node: Node) -> Fraction:
+        """The longest time between two scrapes of a node's devices."""
+        if self._exporter is None or not node.model:
+            return Fraction(1)
+        return self._target(node, self._exporter).longest
+
+    def outages(self, node: Node, during: Span) -> Fraction:
+        """How far off an observer may be about how long devices were seen: an interval per edge of an outage.
+
+        One missed scrape may be bridged: then the outage was none.
+        """
+        interval, off = self.device_interval(node), ZERO
+        for gap in self.blind_to(node):
+            hit = overlap(gap, during)
+            if length(hit):
+                off += sum(interval for edge in gap if during[0] - interval < edge < during[1] + interval)
+                off += length(hit) if length(gap) < 2 * interval else ZERO
+        return off
+
+    @staticmethod
+    def _target(node: Node, exporter: Exporter) -> Scraping:
+        return exporter.by_node.get(node.name, exporter.scraping)
+
+
+def common_gaps(targets: Sequence[Scraping]) -> list[Span]:
+    """Times in which not one of several instances was scraped."""
+    edges = sorted({Fraction(edge) for one in targets for life in (*one.gaps, one.life) for edge in life})
+    found: list[Span] = []
+    for start, end in itertools.pairwise(edges):
+        if all(_is_silent(one, start) for one in targets):
+            begun = found.pop()[0] if found and found[-1][1] == start else start
+            found.append((begun, end))
+    return found
+
+
+def _is_silent(target: Scraping, at: Minutes) -> bool:
+    return not target.life[0] <= at < target.life[1] or any(start <= at < end for start, end in target.gaps)
+
+
+def overlap(*lives: Life | Span) -> Span:
+    """What is common to some times; empty where its end is not after its start."""
+    return Fraction(max(start for start, _ in lives)), Fraction(min(end for _, end in lives))
+
+
+def length(life: Life | Span) -> Fraction:
+    """Minutes."""
+    return max(ZERO, Fraction(life[1]) - Fraction(life[0]))
+
+
+def pieces(life: Span, edges: Iterable[Minutes]) -> list[Span]:
+    """A time cut at every edge in it."""
+    start, end = life
+    if start >= end:
+        return []
+    inside = (Fraction(edge) for edge in edges)
+    return list(itertools.pairwise(sorted({start, end, *(edge for edge in inside if start < edge < end)})))
+
+
+def without(life: Span, holes: Iterable[Span]) -> list[Span]:
+    """A time without some others."""
+    holes = list(holes)
+    edges = [edge for hole in holes for edge in hole]
+    return [one for one in pieces(life, edges) if not any(start <= one[0] < end for start, end in holes)]

@@ -1,0 +1,129 @@
+"""What is planted: mistakes that peers made, or that prototypes of this product did."""
+
+from typing import NamedTuple
+
+DOMAIN = "layers/common/gpucost/domain"
+ADAPTER = "layers/common/gpucost/adapters/prometheus"
+
+
+class Fault(NamedTuple):
+    """A mistake: what stands in a file, and what is put there instead."""
+
+    what: str
+    file: str
+    right: str
+    wrong: str
+
+
+FAULTS = (
+    Fault("a pod ends with its last sample", f"{DOMAIN}/spans.py", "return after if after is not None and 2 * (after - last) <= 3 * interval else last + interval", "return last"),
+    Fault(
+        "finished pods go on holding",
+        f"{ADAPTER}/pods.py",
+        "held = _without(seen.requested, seen.finished)",
+        "held = _without(seen.requested, {})",
+    ),
+    Fault(
+        "what phase a pod is in does not matter",
+        f"{ADAPTER}/pods.py",
+        'return start == end == "Running" or not are_kept',
+        "return True",
+    ),
+    Fault("image pull counts as running", f"{DOMAIN}/spans.py", "if pod.running is None:", "if True:"),
+    Fault(
+        "an init container adds to the others",
+        f"{DOMAIN}/holdings.py",
+        "int(max(together.get(name, zero), largest_init.get(name, zero)))",
+        "int(together.get(name, zero) + largest_init.get(name, zero))",
+    ),
+    Fault(
+        "a sidecar is taken for an init container",
+        f"{ADAPTER}/pods.py",
+        'return "sidecar" if beside else "init"',
+        'return "init"',
+    ),
+    Fault(
+        "one unhealthy GPU makes the others dearer",
+        f"{DOMAIN}/shares.py",
+        "units = self.capacity.get(resource)\n        if self.physical and units and",
+        "units = self.allocatable.get(resource)\n        if self.physical and units and",
+    ),
+    Fault("unhealthy GPUs are unallocated", f"{DOMAIN}/capacity.py", "parts.unhealthy += unhealthy", "parts.unallocated += unhealthy"),
+    Fault("a geometry may be more than its GPU", f"{DOMAIN}/shares.py", "if advertised > self.physical:", "if False:"),
+    Fault(
+        "a MIG slice is its compute share",
+        f"{DOMAIN}/devices.py",
+        'return max(Fraction(int(match["compute"]), gpu.compute_slices), Fraction(memory, gpu.memory_slices))',
+        'return Fraction(int(match["compute"]), gpu.compute_slices)',
+    ),
+    Fault("a MIG slice is free", f"{DOMAIN}/shares.py", 'return Share(share / replicas, "mig-profile", replicas)', 'return Share(share / replicas / 1000, "mig-profile", replicas)'),
+    Fault(
+        "time-sliced pods are billed a GPU each",
+        f"{DOMAIN}/shares.py",
+        'return Share(Fraction(1, self.replicas), "sharing", self.replicas)',
+        'return Share(Fraction(1), "sharing", self.replicas)',
+    ),
+    Fault("Neuron devices and their cores are two things", f"{DOMAIN}/shares.py", "neuron = max(neuron, amount)", "neuron += amount"),
+    Fault(
+        "pods hold GPUs of a node that is gone",
+        f"{DOMAIN}/holdings.py",
+        "span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end))",
+        "span = Span(span.time, span.sure_until)",
+    ),
+    Fault(
+        "a node replaced under its name is the same node",
+        f"{ADAPTER}/nodes.py",
+        'times = seen.present.setdefault(one.labels.get("provider_id", ""), {}).setdefault(who, set())',
+        'times = seen.present.setdefault("", {}).setdefault(who, set())',
+    ),
+    Fault("free GPUs in an outage are unallocated", f"{DOMAIN}/capacity.py", "    if is_blind:\n        parts.unobserved += free * length\n        return\n", ""),
+    Fault("a node that boots is unallocated", f"{DOMAIN}/capacity.py", "parts.not_ready += rest * length", "parts.unallocated += rest * length"),
+    Fault("what MIG leaves over is unallocated", f"{DOMAIN}/capacity.py", "parts.geometry += (rest - free) * length", "parts.unallocated += (rest - free) * length"),
+    Fault("held beyond what there is, is clamped", f"{DOMAIN}/capacity.py", "parts.excess += (held - physical) * length", "parts.excess += 0"),
+    Fault(
+        "copies of sharers are summed",
+        f"{DOMAIN}/device_use.py",
+        "return max((_mean(one) for one in self.series), default=ZERO)",
+        "return min(sum((_mean(one) for one in self.series), ZERO), Fraction(1))",
+    ),
+    Fault(
+        "values above full use are not clamped",
+        f"{DOMAIN}/device_use.py",
+        "return min(max(Fraction(value) / Fraction(scale), ZERO), Fraction(1))",
+        "return max(Fraction(value) / Fraction(scale), ZERO)",
+    ),
+    Fault(
+        "values above full use are clamped in the mean only",
+        f"{ADAPTER}/devices.py",
+        "odd = row.peaked or not row.total.is_finite()",
+        "odd = not row.total.is_finite()",
+    ),
+    Fault("each sharer is credited with all of the device", f"{DOMAIN}/utilization.py", "* held[place] / there", "* 1"),
+    Fault("a sharer may use more than it holds", f"{DOMAIN}/utilization.py", "credited += min(part, most)", "credited += part"),
+    Fault("nobody shares a GPU with the one that is labelled", f"{DOMAIN}/claims.py", "if not found and is_shared_resource(one):", "if False:"),
+    Fault(
+        "a label counts whether its pod runs or not",
+        f"{DOMAIN}/claims.py",
+        "device.labelled_ms(label, one.running)",
+        "device.labelled_ms(label, one.held) + 1",
+    ),
+    Fault(
+        "use that nobody saw is taken for the mean",
+        f"{DOMAIN}/utilization.py",
+        "return running.length if near else seen_ms",
+        "return running.length if seen_ms else 0",
+    ),
+    Fault("a percentage is a ratio", f"{DOMAIN}/signals.py", 'Signal("DCGM_FI_DEV_GPU_UTIL", "device", _PERCENT', 'Signal("DCGM_FI_DEV_GPU_UTIL", "device", _ONE'),
+    Fault("a ratio is divided by 100", f"{DOMAIN}/signals.py", 'Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _ONE', 'Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _PERCENT'),
+    Fault("the names of exporter 4.9 are not known", f"{DOMAIN}/signals.py", '"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"', '"DCGM_FI_PROF_GR_ENGINE_RATIO"'),
+    Fault("one interval for the whole hour", f"{DOMAIN}/intervals.py", "return self._intervals[min(max(place, 0), len(self._intervals) - 1)]", "return max(self._intervals)"),
+    Fault("a gap cuts pods that were there on both sides", f"{DOMAIN}/spans.py", "last = max(times[-1] for times in sightings.values() if times)\n        return Span(Interval(first", "last = min(first + 1_200_000, max(times[-1] for times in sightings.values() if times))\n        return Span(Interval(first"),
+    Fault("a start in a gap is not where the pod says", f"{DOMAIN}/spans.py", "start = pod.scheduled_at", "pass"),
+    Fault("a finish in a gap is not where the pod says", f"{DOMAIN}/spans.py", "end = pod.completed_at", "pass"),
+    Fault("hand-overs count twice", f"{DOMAIN}/holdings.py", "return _hand_over(found)", "return found"),
+    Fault("a node's last word counts for all of its hour", f"{DOMAIN}/holdings.py", "node = life.at(span.time)", "node = life.node"),
+    Fault("owners of owners are not asked", f"{ADAPTER}/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
+    Fault("what owned a pod that is gone is forgotten", f"{ADAPTER}/reader.py", "pods.missing_owners(uncertain).items()", "{}.items()"),
+    Fault("a second instance doubles what it tells", f"{ADAPTER}/pods.py", "pod.units[_container(one.labels, init=init)] = number(one.samples[-1][1])", "pod.units[_container(one.labels, init=init)] = number(one.samples[-1][1]) + (pod.units[_container(one.labels, init=init)] or 0)"),
+    Fault("use that nobody requested goes unsaid", f"{DOMAIN}/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
+)  # fmt: skip

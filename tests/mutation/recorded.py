@@ -1,0 +1,39 @@
+"""Every recorded hour, metered and attributed again, against the truth of its scenario."""
+
+import os
+import pickle
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simplejson
+
+from gpucost.domain.attribution import attribute
+from gpucost.domain.metering import MeteringRules, meter
+from gpucost.services.attribute import attribution_rules
+from local import render
+from local.fleet.scenarios import all_scenarios
+from tests.system.fleet_truth import assert_identity, assert_lines
+
+SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
+
+
+@cache
+def recorded() -> list[Any]:
+    found: list[Any] = pickle.loads(Path(os.environ["GPUCOST_RECORDED"]).read_bytes())
+    return found
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_recorded_hours_are_true(part: int) -> None:
+    for name, number, document, seen in recorded()[part::8]:
+        rules = MeteringRules(document.utilization.ladder, document.clusters[0].slices_per_gpu)
+        record = attribute(meter(seen, rules), attribution_rules(document))
+        text = render.hours_json([record])
+        (hour,) = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)["hours"]
+        assert_lines(SCENARIOS[name], number, hour)
+        assert_identity(SCENARIOS[name], number, hour)
+        for note in SCENARIOS[name].notes:
+            assert any(note in said for said in hour["notes"]) or "DCGM" in note

@@ -1,0 +1,124 @@
+"""What the command says of a scenario's hours, beside the scenario's own truth."""
+
+import subprocess
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import simplejson
+
+from local.fleet import truth
+from local.fleet.scenario import Scenario
+from local.fleet.truth import Amount, TrueLine
+from local.template import REPOSITORY
+
+GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
+PRICE = 10
+EXACT = Fraction(1, 10**9)
+PARTS = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
+Hours = dict[tuple[str, int], Any]
+
+
+def ask(scenarios: Sequence[Scenario], url: str, base: datetime, folder: Path) -> Hours:
+    """What the command says of every scenario's hours; scenarios of the same settings and hours in one call."""
+    groups: dict[tuple[str, tuple[int, ...]], list[Scenario]] = {}
+    for scenario in scenarios:
+        groups.setdefault((scenario.settings, tuple(scenario.hours)), []).append(scenario)
+    found: Hours = {}
+    for place, ((_, hours), some) in enumerate(groups.items()):
+        path = folder / f"settings-{place}.yaml"
+        path.write_text(settings(some, url, base))
+        for hour in attribute(path, base + timedelta(hours=min(hours)), len(hours)):
+            number = round((datetime.fromisoformat(hour["hour"]) - base) / timedelta(hours=1))
+            found[hour["cluster"], number] = hour
+    return found
+
+
+def settings(scenarios: Sequence[Scenario], url: str, base: datetime) -> str:
+    """A document for some clusters in one Prometheus."""
+    clusters = "".join(
+        f'  - {{name: {one.name}, prometheus: {{url: "{url}"}}, selector: {{cluster: {one.name}}}}}\n'
+        for one in scenarios
+    )
+    price = f"pricing: {{source: constant, gpu_hourly_usd: {PRICE}}}\n"
+    own = scenarios[0].settings.replace("{base}", f"{base:%Y-%m-%dT%H:00:00Z}")
+    return f"clusters:\n{clusters}{price}{own}"
+
+
+def attribute(path: Path, first: datetime, hours: int) -> list[Any]:
+    """The command's answer, numbers as they stand."""
+    command = [str(GPUCOST), "attribute", "--settings", str(path), "--hour", f"{first:%Y-%m-%dT%H:00:00Z}"]
+    command += ["--hours", str(hours), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: list[Any] = simplejson.loads(done.stdout, parse_float=Decimal, parse_int=Decimal)["hours"]
+    return answer
+
+
+def assert_lines(scenario: Scenario, number: int, hour: Any) -> None:
+    """Every line is there, none is too many, and each is true."""
+    assert hour["status"] == "complete", hour["notes"]
+    expected = {(one.pod.id, one.resource): one for one in truth.hour(scenario, number).lines}
+    said = {(line["uid"], in_metrics(line["resource"])): line for line in hour["lines"]}
+    assert len(said) == len(hour["lines"])
+    may_be_missing = {key for key, one in expected.items() if one.may_be_missing}
+    assert said.keys() <= expected.keys()
+    assert expected.keys() - said.keys() <= may_be_missing
+    for key, line in said.items():
+        compare(scenario, line, expected[key])
+
+
+def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
+    pod = true.pod
+    assert (line["namespace"], line["pod"], line["units"]) == (pod.namespace, pod.name, true.units)
+    assert line["business_unit"] == scenario.units.get(pod.name, pod.namespace)
+    workload = pod.owners[-1] if pod.owners else ("Pod", pod.name)
+    assert (line["workload_kind"], line["workload"]) == workload
+    near(line["gpu_share"], Amount(true.gpu_share, Fraction(1, 10**12)), f"{pod.name} gpu_share")
+    near(line["allocated_gpu_hours"], true.allocated, f"{pod.name} allocated")
+    if true.effective is None:
+        assert line["utilization_source"] == "none"
+        near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod.name} unmeasured")
+        return
+    if (
+        true.effective.value + true.unmeasured.value <= true.effective.tolerance
+        and line["utilization_source"] == "none"
+    ):
+        return  # too short for its use to be seen for sure
+    assert line["utilization_source"] == true.source
+    near(line["effective_gpu_hours"], true.effective, f"{pod.name} effective")
+    near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod.name} unmeasured")
+
+
+def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
+    """Every part of the identity is true, and they sum up to the last digit."""
+    totals, true = hour["totals"], truth.hour(scenario, number)
+    assert sum(totals[f"{part}_usd"] for part in PARTS) == totals["node_cost_usd"]
+    assert totals["allocated_usd"] == totals["effective_usd"] + totals["waste_usd"] + totals["unmeasured_usd"]
+    for part in ("capacity", "unallocated", "stranded", "unobserved"):
+        near(totals[f"{part}_gpu_hours"], getattr(true, part), part)
+    if scenario.residual:
+        near(-totals["residual_usd"] / PRICE, true.excess, "residual")
+        assert totals["residual_usd"] < 0
+    else:
+        assert totals["residual_usd"] == 0
+    for line in hour["lines"]:
+        parts = (line["effective_usd"] or 0, line["waste_usd"] or 0, line["unmeasured_usd"])
+        assert sum(parts) == line["allocated_usd"]
+
+
+def near(said: Any, amount: Amount, what: str) -> None:
+    """Within what the truth allows."""
+    assert said is not None, f"{what} is unknown; it is {float(amount.value)}"
+    off = abs(Fraction(said) - amount.value)
+    assert off <= amount.tolerance + EXACT, (
+        f"{what}: said {said}, truth {float(amount.value)}, off by {float(off)}, allowed {float(amount.tolerance)}"
+    )
+
+
+def in_metrics(resource: str) -> str:
+    """A resource's name as kube-state-metrics writes it."""
+    return "".join(letter if letter.isalnum() else "_" for letter in resource)

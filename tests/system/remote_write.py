@@ -1,0 +1,91 @@
+"""Samples into a running Prometheus as a scraper's remote write brings them, staleness markers included.
+
+promtool cannot load markers. The protocol is small: a protobuf `WriteRequest` in a Snappy block (Prometheus, "Remote
+Write 1.0"); a Snappy block of literals alone is a valid one, so neither needs a package.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+
+import requests
+
+from local.fleet.series import Series
+
+STALE = struct.pack("<Q", 0x7FF0000000000002)
+"""The one NaN that means: this series has ended (Prometheus, `model/value`)."""
+SERIES_PER_REQUEST = 2000
+_LITERAL = 60
+
+
+def send(url: str, series: Sequence[Series], base_ms: int, scrapes: Mapping[str, Sequence[int]]) -> None:
+    """Write series in order of time; one that is missing from a scrape of its instance is marked as ended there.
+
+    Args:
+        url: of a Prometheus that receives.
+        series: with times from the base.
+        base_ms: the base, milliseconds since the epoch.
+        scrapes: all scrapes tried, by instance, from the base.
+    """
+    by_time: dict[int, list[tuple[bytes, bytes]]] = {}
+    for one in series:
+        labels = _labels({"__name__": one.metric, **one.labels})
+        told = {at: struct.pack("<d", float(_value(value, base_ms))) for at, value in one.samples}
+        before = False
+        for at in scrapes[one.labels["instance"]]:
+            if at in told:
+                by_time.setdefault(at, []).append((labels, told[at]))
+            elif before:
+                by_time.setdefault(at, []).append((labels, STALE))
+            before = at in told
+    for at in sorted(by_time):
+        samples = by_time[at]
+        for first in range(0, len(samples), SERIES_PER_REQUEST):
+            _post(url, samples[first : first + SERIES_PER_REQUEST], base_ms + at)
+
+
+def _post(url: str, samples: Iterable[tuple[bytes, bytes]], at_ms: int) -> None:
+    body = b"".join(
+        _field(1, labels + _field(2, b"\x09" + value + b"\x10" + _varint(at_ms))) for labels, value in samples
+    )
+    answer = requests.post(
+        f"{url}/api/v1/write",
+        data=_snappy(body),
+        headers={
+            "Content-Encoding": "snappy",
+            "Content-Type": "application/x-protobuf",
+            "X-Prometheus-Remote-Write-Version": "0.1.0",
+        },
+        timeout=30,
+    )
+    assert answer.status_code == 204, answer.text
+
+
+def _labels(labels: Mapping[str, str]) -> bytes:
+    """`TimeSeries.labels`, sorted; a series of field 1 of `WriteRequest` is these and one sample."""
+    return b"".join(
+        _field(1, _field(1, name.encode()) + _field(2, value.encode()))
+        for name, value in sorted(labels.items())
+        if value
+    )
+
+
+def _value(text: str, base_ms: int) -> float:
+    return base_ms / 1000 + float(text[1:]) if text.startswith("@") else float(text)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _snappy(body: bytes) -> bytes:
+    chunks = (body[at : at + _LITERAL] for at in range(0, len(body), _LITERAL))
+    return _varint(len(body)) + b"".join(bytes([(len(chunk) - 1) << 2]) + chunk for chunk in chunks)

@@ -1,0 +1,98 @@
+"""How many queries an hour takes, and what happens where an answer would be too large."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gpucost.adapters.prometheus import metrics_reader
+from gpucost.domain.model import HourRecord
+from gpucost.errors import MetricsTooLargeError
+from gpucost.services.attribute import attribute_hours
+from gpucost.settings import parse_settings
+from tests.system.limited import Traffic, limited
+from tests.system.timeline import HOUR, Timeline
+
+BY_LABEL = "business_units: [{name: a, pod_labels: {team: a}}, {name: b, namespace_labels: {team: b}}]"
+UNLIMITED = 10**9
+
+
+def cluster(pods: int, *, start: float = -65, gap: tuple[float, float] | None = None) -> Timeline:
+    """Nodes of four GPUs, all held; pods with hexadecimal uids, as Kubernetes makes them."""
+    timeline = Timeline(gaps=[gap] if gap else [])
+    timeline.up(start)
+    for n in range(pods // 4):
+        timeline.node(f"n{n}", start, capacity={"nvidia_com_gpu": 4})
+        timeline.up(start, job="dcgm-exporter", instance=f"n{n}:9400")
+    for i in range(pods):
+        node, gpu = f"n{i // 4}", i % 4
+        timeline.pod(f"p{i}", start, node=node, uid=f"0a1b-{i * 7919:04x}")
+        timeline.device((i % 9) / 10, start, node=node, gpu=gpu, exported_pod=f"p{i}", exported_namespace="team")
+    return timeline
+
+
+def attribute(url: str, hours: int = 1, more: str = "") -> list[HourRecord]:
+    settings = parse_settings(
+        f'clusters: [{{name: test, prometheus: {{url: "{url}"}}}}]\n'
+        f"pricing: {{source: constant, gpu_hourly_usd: 10}}\n{more}"
+    )
+    reader = metrics_reader(settings.clusters[0], settings)
+    wanted = [HOUR + timedelta(hours=i - hours + 1) for i in range(hours)]
+    return attribute_hours(reader, settings.clusters[0], settings, wanted, now=datetime.now(UTC))
+
+
+@contextmanager
+def counted(
+    prometheus: Callable[[str], str], timeline: Timeline, most: int = UNLIMITED
+) -> Iterator[tuple[str, Traffic]]:
+    with limited(prometheus(timeline.text()), most) as found:
+        yield found
+
+
+@pytest.mark.parametrize("pods", [4, 16])
+def test_a_plain_hour_takes_eight_queries_at_most_whatever_its_size(
+    prometheus: Callable[[str], str], pods: int
+) -> None:
+    with counted(prometheus, cluster(pods)) as (url, traffic):
+        (record,) = attribute(url, more=BY_LABEL)
+    assert len(record.lines) == pods
+    assert len(traffic.queries) == 8
+
+
+def test_a_day_of_hours_takes_the_same_eight(prometheus: Callable[[str], str]) -> None:
+    with counted(prometheus, cluster(8, start=-25 * 60)) as (url, traffic):
+        records = attribute(url, hours=24, more=BY_LABEL)
+    assert [float(line.allocated_gpu_hours) for record in records for line in record.lines] == [1.0] * 24 * 8
+    assert len(traffic.queries) == 8
+
+
+def test_an_outage_across_the_edge_costs_two_queries_more_not_one_per_pod(prometheus: Callable[[str], str]) -> None:
+    with counted(prometheus, cluster(16, gap=(-10, 12))) as (url, traffic):
+        (record,) = attribute(url)
+    assert {float(line.allocated_gpu_hours) for line in record.lines} == {1.0}
+    asked_by_uid = [query for query in traffic.queries if "0a1b-" in query]
+    assert not asked_by_uid, "pods on both sides of a gap need no closer look"
+    assert len(traffic.queries) <= 7 + 3
+
+
+@pytest.mark.parametrize("most", [20_000, 12_000, 8_000])
+def test_answers_above_the_limit_are_asked_for_in_parts(prometheus: Callable[[str], str], most: int) -> None:
+    timeline = cluster(48)
+    timeline.pod("short", 10, 40, node="n3", uid="0a1b-ffff")
+    with counted(prometheus, timeline) as (url, traffic):
+        whole = attribute(url, hours=2, more=BY_LABEL)
+    assert max(traffic.answered) > most
+    with counted(prometheus, timeline, most) as (url, traffic):
+        parts = attribute(url, hours=2, more=BY_LABEL)
+    assert traffic.refused
+    assert [record.lines for record in parts] == [record.lines for record in whole]
+    assert [record.totals for record in parts] == [record.totals for record in whole]
+
+
+def test_what_is_too_large_in_its_smallest_part_is_an_error_that_says_why(prometheus: Callable[[str], str]) -> None:
+    with (
+        counted(prometheus, cluster(8), most=300) as (url, _),
+        pytest.raises(MetricsTooLargeError, match="response larger than the max"),
+    ):
+        attribute(url)

@@ -1,0 +1,108 @@
+"""Every scenario of the simulated fleet through the real Prometheus and the real command, against its own truth."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from local.fleet import dcgm_exporter, openmetrics
+from local.fleet.scenarios import all_scenarios
+from local.fleet.scenarios.lives import some_lives
+from local.fleet.series import Series
+from local.prometheus import running_prometheus
+from tests.system import remote_write
+from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, attribute
+
+BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
+SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
+CASES = [(name, hour) for name, scenario in SCENARIOS.items() for hour in scenario.hours]
+
+
+@pytest.fixture(scope="module")
+def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
+    """One Prometheus holds all clusters."""
+    folder = tmp_path_factory.mktemp("fleet")
+    metrics = folder / "metrics.om"
+    openmetrics.write(list(SCENARIOS.values()), BASE, metrics)
+    with running_prometheus(metrics) as url:
+        yield ask(list(SCENARIOS.values()), url, BASE, folder)
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_every_line_is_true(attributed: Hours, name: str, number: int) -> None:
+    assert_lines(SCENARIOS[name], number, attributed[name, number])
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_every_part_of_the_identity_is_true(attributed: Hours, name: str, number: int) -> None:
+    assert_identity(SCENARIOS[name], number, attributed[name, number])
+
+
+@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.notes])
+def test_what_should_be_said_is_said(attributed: Hours, name: str) -> None:
+    for note in SCENARIOS[name].notes:
+        assert any(note in said for said in attributed[name, SCENARIOS[name].hours[0]]["notes"])
+
+
+def test_a_life_over_hours_adds_up(attributed: Hours) -> None:
+    """Within an interval at either end, and nothing at the hours between."""
+    hours = [attributed["life-over-hours", number] for number in SCENARIOS["life-over-hours"].hours]
+    held = sum(line["allocated_gpu_hours"] for hour in hours for line in hour["lines"])
+    assert float(held) == pytest.approx(165 / 60, abs=2 / 60)
+
+
+MARKED = ["lives", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-pair-one-restarts", "labels-linger",
+          "gap-10-inside-both", "gap-40-last-edge-both", "mig-single-changed", "sharer-labels-flip"]  # fmt: skip
+
+
+def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
+    """As a Prometheus that scrapes leaves them: a marker at the very scrape that no longer has a series."""
+    scenarios = [SCENARIOS[name] for name in MARKED]
+    with running_prometheus(None, "--web.enable-remote-write-receiver") as url:
+        sent: list[Series] = []
+        scrapes: dict[str, list[int]] = {}
+        for one in scenarios:
+            for series in openmetrics.series(one):
+                own = {**series.labels, "cluster": one.name, "instance": f"{one.name}/{series.labels['instance']}"}
+                sent.append(Series(series.metric, own, series.samples))
+            targets = [ksm.scraping for ksm in one.ksm] + [target for _, target in dcgm_exporter.targets(one)]
+            for target in targets:
+                own_times = scrapes.setdefault(f"{one.name}/{target.instance}", [])
+                own_times += target.times(one.start, one.end)
+        in_order = {instance: sorted(set(times)) for instance, times in scrapes.items()}
+        remote_write.send(url, sent, int(BASE.timestamp()) * 1000, in_order)
+        found = ask(scenarios, url, BASE, tmp_path)
+    for one in scenarios:
+        for number in one.hours:
+            assert_lines(one, number, found[one.name, number])
+            assert_identity(one, number, found[one.name, number])
+
+
+def test_two_equal_prometheus_servers_double_nothing(tmp_path: Path) -> None:
+    """Their samples differ by the replica label and by the moment of the scrape."""
+    one = some_lives("replicas", hours=(0,))
+    sent: list[Series] = []
+    for replica, phase in (("a", 0), ("b", 21)):
+        for series in openmetrics.series(one.with_scraping(phase=phase)):
+            sent.append(Series(series.metric, {**series.labels, "prometheus_replica": replica}, series.samples))
+    metrics = tmp_path / "metrics.om"
+    openmetrics.write_series([("replicas", series) for series in sent], BASE, metrics)
+    with running_prometheus(metrics) as url:
+        found = ask([one], url, BASE, tmp_path)
+    assert_lines(one, 0, found["replicas", 0])
+    assert_identity(one, 0, found["replicas", 0])
+
+
+def test_clusters_taken_for_one_are_named(attributed: Hours, tmp_path: Path) -> None:
+    """Without a selector, two clusters of one workspace are one; the hour says so."""
+    both = [replace(some_lives(name, hours=(0,))) for name in ("first", "second")]
+    metrics = tmp_path / "metrics.om"
+    openmetrics.write(both, BASE, metrics)
+    with running_prometheus(metrics) as url:
+        path = tmp_path / "settings.yaml"
+        price = "pricing: {source: constant, gpu_hourly_usd: 1}"
+        path.write_text(f'clusters: [{{name: all, prometheus: {{url: "{url}"}}}}]\n{price}\n')
+        (hour,) = attribute(path, BASE, 1)
+    assert any("several clusters" in note and "selector" in note for note in hour["notes"])
