@@ -11,6 +11,8 @@ from local.doctor.labels import INSTANCE_TYPE, NodeLabel, exported
 from local.doctor.signals import NEURON
 
 REQUESTS = "kube_pod_container_resource_requests"
+CLAIM_INFO = "kube_pod_resourceclaim_info"
+"""Pods that hold GPUs through DRA; such GPUs are in no request."""
 GPU, GPU_SHARED, MIG = "nvidia_com_gpu", "nvidia_com_gpu_shared", "nvidia_com_mig_"
 NEURON_RESOURCE = "aws_amazon_com_neuron"
 

@@ -63,12 +63,21 @@ def holders(series: Iterable[Series]) -> list[Holder]:
     ]
 
 
-def nodes(series: Iterable[Series], holders: Iterable[Holder]) -> dict[str, Node]:
+def nodes(series: Iterable[Series], holders: Iterable[Holder] = ()) -> dict[str, Node]:
     """Nodes by name, those included of which only the pods on them tell."""
     by_name: dict[str, list[Series]] = {one.node: [] for one in holders}
     for one in series:
         by_name.setdefault(told(one.labels, "node"), []).append(one)
     return {name: _node(name, rows) for name, rows in by_name.items() if name}
+
+
+def without_gone(holders: Sequence[Holder], nodes: Mapping[str, Node], devices: Iterable[Device]) -> Sequence[Holder]:
+    """Leave out pods whose objects outlived their node, as after a spot reclaim: they hold nothing.
+
+    A node that neither kube-state-metrics nor an exporter tells of is gone, unless that is so of all.
+    """
+    there = {*nodes, *(name for device in devices for name in device.named)}
+    return [one for one in holders if one.node in there] or holders
 
 
 def devices(series: Iterable[Series]) -> list[Device]:

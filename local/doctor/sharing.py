@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from gpucost.domain.devices import GPUS_OF_INSTANCE, profile_share
-from local.doctor.facts import GPU, GPU_SHARED, MIG, Device, Facts, Holder, Node
+from local.doctor.facts import GPU, GPU_SHARED, MIG, NEURON_RESOURCE, Device, Facts, Holder, Node
 from local.doctor.labels import COUNT, INSTANCE_TYPE, PRODUCT, REPLICAS, SHARING
 
 _SHARED = "_shared"
@@ -45,18 +45,29 @@ def physical(facts: Facts, node: Node) -> int | None:
 def share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:
     """Physical GPUs, or Neuron devices, per unit that a pod holds."""
     node = facts.nodes.get(holder.node, Node(holder.node))
+    found = _share(facts, node, holder.resource, slices_per_gpu)
+    gpus = physical(facts, node)
+    if not gpus or not any(name.startswith(MIG) for name in node.capacity):
+        return found
+    # Dominant shares of a geometry can sum above the GPU (3g+2g+1g+1g is 15/14).
+    advertised = sum(units * _share(facts, node, name, slices_per_gpu) for name, units in node.capacity.items())
+    return found * gpus / advertised if advertised > gpus else found
+
+
+def _share(facts: Facts, node: Node, resource: str, slices_per_gpu: int | None) -> Fraction:
     model, _, profile = node.label(PRODUCT).removesuffix("-SHARED").partition("-MIG-")
     replicas = int(node.label(REPLICAS)) if node.label(REPLICAS).isdigit() and is_shared(facts, node) else 1
-    units = node.capacity.get(holder.resource, 0)
-    if holder.resource.startswith(MIG):
-        name = holder.resource.removeprefix(MIG)
+    units = node.capacity.get(resource, 0)
+    if resource.startswith(MIG):
+        name = resource.removeprefix(MIG)
         found = profile_share(name.removesuffix(_SHARED).replace("_", "."), model or _model(facts, node))
         return (found or Fraction(1, 7)) / (max(1, replicas) if name.endswith(_SHARED) else 1)
-    if holder.resource == GPU and any(name.startswith((MIG, GPU_SHARED)) for name in node.capacity):
+    if resource == GPU and any(name.startswith((MIG, GPU_SHARED)) for name in node.capacity):
         return Fraction(1)
-    if holder.resource == "aws_amazon_com_neuroncore":
+    if resource.startswith(NEURON_RESOURCE):
         devices = node.capacity.get("aws_amazon_com_neuron") or node.capacity.get("aws_amazon_com_neurondevice") or 0
-        return Fraction(devices, units) if 0 < devices <= units else Fraction(1)
+        is_part = resource == "aws_amazon_com_neuroncore" and 0 < devices <= units
+        return Fraction(devices, units) if is_part else Fraction(1)
     if profile and (found := profile_share(profile, model)):
         return found / max(1, replicas)
     if replicas > 1:
@@ -64,7 +75,7 @@ def share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:
     gpus = physical(facts, node)
     if gpus and units >= gpus:
         return Fraction(gpus, units)
-    return Fraction(1, slices_per_gpu or 1) if holder.resource == GPU else Fraction(1)
+    return Fraction(1, slices_per_gpu or 1) if resource == GPU else Fraction(1)
 
 
 def _devices(facts: Facts, node: Node) -> Sequence[Device]:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from gpucost.adapters.prometheus import queries
 from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.settings import parse_settings
 from local.doctor import Report, examine
 from local.doctor.checks import Check
+from local.doctor.checks.metrics import KUBE_METRICS
 from local.doctor.labels import NODE_LABELS, Needs, allow_list
 from local.prometheus import free_port
 from tests.system.doctor_cluster import KSM, LABELS, Recent, bare, healthy, pod
@@ -569,6 +571,29 @@ def test_neuron(examined: Examine) -> None:
         "neuroncore_utilization_ratio", value=0.4, instance_id="i-inf", neuroncore="0", job="neuron", instance="x"
     )
     assert named(examined(cluster), "Neuron").status == "found"
+
+
+def test_a_cluster_whose_gpus_are_all_held_through_dra_is_possible(examined: Examine) -> None:
+    claim = {"namespace": "team", "pod": "d-0", "uid": "uid-d-0", "claim_name": "gpu", "resourceclaim_name": "c"}
+    cluster = healthy().without("kube_pod_container_resource_requests")
+    cluster.add("kube_pod_resourceclaim_info", **claim, **KSM)
+    report = examined(cluster)
+    assert report.possible
+    assert named(report, "kube_pod_container_resource_requests").status == "not needed"
+
+
+def test_a_pod_object_that_outlived_its_node_holds_nothing(examined: Examine) -> None:
+    cluster = healthy()
+    pod(cluster, "left-behind", node="reclaimed")
+    report = examined(cluster)
+    assert faults(report) == {}
+    assert rungs(report) == [(GR, "pod", Decimal(2))]
+
+
+def test_every_family_that_attribution_asks_for_is_in_the_catalogue() -> None:
+    asked = set(re.findall(r'"(kube_[a-z_]+)"', Path(queries.__file__).read_text()))
+    assert len(asked) > 10
+    assert asked <= set(KUBE_METRICS)
 
 
 def test_claims_through_dra(examined: Examine) -> None:

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Sequence
 from gpucost.domain.devices import GPUS_OF_INSTANCE
 from local.doctor import sharing
 from local.doctor.checks.model import Case, Check, Fault, Status, some
-from local.doctor.facts import GPU, MIG, NEURON_RESOURCE, REQUESTS, Device, Facts, Holder
+from local.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Device, Facts, Holder
 from local.doctor.labels import INSTANCE_TYPE
 from local.doctor.signals import NEURON
 
 _ON = "DCGM_EXPORTER_KUBERNETES=true"
-_CLAIM_INFO = "kube_pod_resourceclaim_info"
 
 
 def mapping(case: Case) -> Iterable[Check]:
@@ -166,7 +165,7 @@ def mig_ids(case: Case) -> Iterable[Check]:
 def claims(case: Case) -> Iterable[Check]:
     """DRA claims, of which the exporter tells only where it is asked to."""
     facts = case.facts
-    if not facts.has(_CLAIM_INFO) or not facts.gpu_nodes or not facts.has("kube_node_status_capacity"):
+    if not facts.has(CLAIM_INFO) or not facts.gpu_nodes or not facts.has("kube_node_status_capacity"):
         return
     silent = [name for name, node in facts.gpu_nodes.items() if not node.capacity]
     fault = None
@@ -176,7 +175,7 @@ def claims(case: Case) -> Iterable[Check]:
             "dra_claim_name",
             "dcgm-exporter, version 4.3.1 or later: env KUBERNETES_ENABLE_DRA=true",
         )
-    yield case.check("DRA claims", _CLAIM_INFO, "recommended", fault)
+    yield case.check("DRA claims", CLAIM_INFO, "recommended", fault)
 
 
 def neuron(case: Case) -> Iterable[Check]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from local.doctor.checks.model import Case, Check, Fault, Severity
-from local.doctor.facts import REQUESTS
+from local.doctor.facts import CLAIM_INFO, REQUESTS
 from local.doctor.labels import NAMESPACE_LABELS, POD_LABELS, allow_list
 
 _ALLOW_LIST = "kube_node_labels", NAMESPACE_LABELS, POD_LABELS
@@ -33,7 +33,10 @@ def _with_init_requests(case: Case) -> bool:
 
 
 METRICS = (
-    Needed(REQUESTS, "required", "nothing tells which pods hold GPUs", "pods"),
+    Needed(
+        REQUESTS, "required", "nothing tells which pods hold GPUs", "pods",
+        lambda case: not case.facts.has(CLAIM_INFO),
+    ),
     Needed(
         "kube_pod_init_container_resource_requests", "optional", "GPUs of init containers are not seen", "pods",
         _with_init_requests,
@@ -78,7 +81,7 @@ METRICS = (
         lambda case: bool(case.need.of_pods),
     ),
     Needed(
-        "kube_pod_resourceclaim_info", "recommended", "pods that hold GPUs through DRA claims are not seen",
+        CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims are not seen",
         "pods", lambda case: any(device.claim for device in case.facts.devices),
     ),
 )  # fmt: skip
@@ -101,7 +104,7 @@ def _family(case: Case, needed: Needed) -> Check:
     change = _let_through(needed)
     if metric in _ALLOW_LIST:
         change = allow_list(case.need)
-    elif metric == "kube_pod_resourceclaim_info":
+    elif metric == CLAIM_INFO:
         change = f"version 2.20 or later, {change}"
     fault = Fault(f"{metric} has no series: {needed.lost}", f"kube-state-metrics: {change}")
     return case.check(metric, metric, needed.severity, fault, status="missing", series=0)

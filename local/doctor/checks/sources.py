@@ -29,6 +29,8 @@ def selector(case: Case) -> Iterable[Check]:
     for metric, rows in case.facts.elsewhere.items():
         is_requests = metric == REQUESTS
         bare = any(not own.keys() <= row.keys() for row in rows)
+        if is_requests and case.facts.has_kube_state_metrics:
+            continue  # the selector is right, and requests are missing
         if not is_requests and not (bare and case.facts.gpu_nodes):
             continue  # others' GPUs are no sign that this cluster should have some
         fault = Fault(
@@ -37,8 +39,8 @@ def selector(case: Case) -> Iterable[Check]:
         )
         severity: Severity = "required" if is_requests else "recommended"
         yield case.check("selector", metric, severity, fault, status="missing", series=0)
-    if case.facts.has(REQUESTS):
-        yield case.check("selector", REQUESTS, "required")
+    if case.facts.has_kube_state_metrics:
+        yield case.check("selector", "kube_*", "required", series=sum(case.facts.series.values()))
 
 
 def clusters(case: Case) -> Iterable[Check]:
