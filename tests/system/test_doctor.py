@@ -504,6 +504,11 @@ def test_one_sharer_is_labelled(examined: Examine) -> None:
     assert rungs(whole) == [(GR, "shared", Decimal("1.5"))]
 
 
+def test_labels_go_from_sharer_to_sharer(examined: Examine) -> None:
+    only(examined(shared(labelled=3)), "virtual GPUs", says="go from one of their pods to another",
+         change="env KUBERNETES_VIRTUAL_GPUS=true")  # fmt: skip
+
+
 def test_renamed_shared_gpus_are_not_looked_for(examined: Examine) -> None:
     only(examined(shared("nvidia_com_gpu_shared", labelled=0)), "pods of nvidia.com/gpu.shared",
          says="6 pods hold nvidia.com/gpu.shared, and none is labelled on a device",

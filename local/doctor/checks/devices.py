@@ -112,12 +112,16 @@ def virtual_gpus(case: Case) -> Iterable[Check]:
     if not shared:
         return
     hidden = {name: count for name in shared if (count := _unlabelled_sharers(facts, name))}
+    flipping = [name for name in shared if _flips(facts, name)]
+    change = "dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true"
     fault = None
+    if flipping:
+        fault = Fault(f"labels of shared GPUs of {some(flipping)} go from one of their pods to another", change)
     if hidden:
         fault = Fault(
             f"GPUs of {some(hidden)} are shared, and {sum(hidden.values())} of their pods are on no device series: "
             "of several on a GPU, the last one wins",
-            "dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true",
+            change,
         )
     yield case.check("virtual GPUs", _signal(facts), "recommended", fault, series=len(shared))
 
@@ -218,6 +222,15 @@ def _unlabelled_sharers(facts: Facts, node: str) -> int:
     labelled = {workload for _, workload in pairs}
     one_each = len(pairs) <= len({device.key for device in devices})
     return len(holders - labelled) if labelled and one_each else 0
+
+
+def _flips(facts: Facts, node: str) -> bool:
+    """Whether devices were labelled with several pods in turn: those of virtual GPUs carry each its slot (`vgpu`)."""
+    named: dict[object, set[tuple[str, str]]] = {}
+    for device in facts.devices_on.get(node, ()):
+        if facts.is_claimed(device) and not device.slot:
+            named.setdefault(device.key, set()).add(device.workload)
+    return any(len(pods) > 1 for pods in named.values())
 
 
 def _devices_of(facts: Facts, holders: Sequence[Holder]) -> list[Device]:
