@@ -70,6 +70,28 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
         sys.stdout.write(render.hours_json(records) + "\n" if form == "json" else render.hours_csv(records))
 
 
+@cli.command()
+@click.option("--settings", "path", required=True, type=click.Path(path_type=Path), help="settings file, YAML or JSON")
+@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json"]))
+def doctor(path: Path, form: str) -> None:
+    """Which metrics and labels each cluster's Prometheus has, which are missing, and what to change."""
+    from gpucost.settings import parse_settings
+    from local.doctor import examine, render
+
+    settings = parse_settings(_read(path))
+    reports = [examine(cluster, settings, datetime.now(UTC)) for cluster in settings.clusters]
+    if form == "json":
+        sys.stdout.write(render.as_json(reports) + "\n")
+    else:
+        from rich.console import Console
+
+        console = Console()
+        for part in render.as_tables(reports):
+            console.print(part, soft_wrap=isinstance(part, str))  # a line to change is copied in one piece
+    if sentence := render.obstacles(reports):
+        raise GpuCostError(sentence)
+
+
 @cli.group()
 def settings() -> None:
     """The settings document of a deployment."""

@@ -28,7 +28,7 @@ def scenarios() -> Iterator[Scenario]:
 def _signals() -> Iterator[Scenario]:
     lives = some_lives("signal-4.9", hours=(0,))
     yield replace(
-        lives, dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1, "DCGM_FI_DEV_GPU_UTIL_RATIO": 1})
+        lives, dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1})
     )
     yield replace(
         lives,
@@ -38,8 +38,15 @@ def _signals() -> Iterator[Scenario]:
     )
     yield replace(
         lives,
+        name="signal-4.9-device-only",
+        dcgm=Exporter(signals={"DCGM_FI_DEV_GPU_UTIL_RATIO": 1}),
+        notes=["DCGM_FI_DEV_GPU_UTIL_RATIO"],
+    )
+    # The better signal counts; the other one shows another figure, as a mere "something ran" does.
+    yield replace(
+        lives,
         name="signal-both",
-        dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 100}),
+        dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 60}),
     )
     yield replace(
         lives,

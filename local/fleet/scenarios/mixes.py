@@ -28,10 +28,16 @@ def mix(seed: int) -> Scenario:
     """One cluster."""
     chance = random.Random(seed)
     nodes = [_node(chance, f"n{number}") for number in range(chance.randint(1, 4))]
+    monitoring = Node("cpu", "m7g.large", 0, "", ())  # where kube-state-metrics itself runs
     pods = [pod for one in nodes for pod in _Filling(chance, one).pods()]
     nodes.append(Node("cpu", "m7g.large", 0, "", ()))  # kube-state-metrics itself runs somewhere
     scenario = Scenario(
-        f"mix-{seed}", nodes, pods, _kube_state_metrics(chance), _exporter(chance), hours=(0, 1) if seed % 3 else (0,)
+        f"mix-{seed}",
+        [*nodes, monitoring],
+        pods,
+        _kube_state_metrics(chance),
+        _exporter(chance),
+        hours=(0, 1) if seed % 3 else (0,),
     )
     outages = [replace(one, scraping=replace(one.scraping, gaps=[])) for one in scenario.ksm]
     if chance.random() < 0.5:

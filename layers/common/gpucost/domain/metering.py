@@ -79,9 +79,13 @@ def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLi
     devices: dict[str, list[DeviceSeries]] = {}
     for device in observation.devices:
         devices.setdefault(device.node, []).append(device)
+    scheduled: dict[str, list[int]] = {}
+    for pod in observation.pods:
+        if pod.scheduled_at is not None:
+            scheduled.setdefault(pod.node, []).append(pod.scheduled_at)
     found: dict[str, list[NodeLife]] = {}
     for seen in observation.nodes:
-        present = spans.span(seen.present).time
+        present = _present(seen, scheduled.get(seen.name, ()), spans)
         lives = found.setdefault(seen.name, [])  # empty: known, and not there in the hour
         if present.length:
             lives.append(_life(seen, present, devices.get(seen.name, ()), spans))
@@ -95,6 +99,14 @@ def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLi
     return found
 
 
+def _present(seen: NodeObservation, scheduled: Sequence[int], spans: SpanReader) -> Interval:
+    """When a node was there; one that joined in a gap was there at the latest when the first pod came to it."""
+    present = spans.span(seen.present).time
+    gap = spans.gap_before(seen.present)
+    start = min((time for time in scheduled if gap.holds(time)), default=present.start)
+    return Interval(min(start, present.start), present.end).overlap(spans.window) if present.length else present
+
+
 def _life(seen: NodeObservation, present: Interval, devices: Sequence[DeviceSeries], spans: SpanReader) -> NodeLife:
     own = [device for device in devices if _was_there(device, present)]
     states = []
@@ -102,7 +114,10 @@ def _life(seen: NodeObservation, present: Interval, devices: Sequence[DeviceSeri
     for place, state in enumerate(seen.states):
         # What it says of itself holds until it says something else, a missed scrape in between or not.
         until = ends[place + 1].start if place + 1 < len(ends) and ends[place + 1].length else ends[place].end
-        time = Interval(ends[place].start, min(until, ends[place].end)).overlap(present)
+        start = ends[place].start
+        if place == 0 and spans.gap_before(state.seen).holds(present.start):
+            start = present.start  # pods were on it by then, so that it advertised
+        time = Interval(start, min(until, ends[place].end)).overlap(present)
         if time.length:
             states.append((time, describe(seen, state.labels, own, state.capacity, state.allocatable)))
     last = seen.states[-1] if seen.states else None

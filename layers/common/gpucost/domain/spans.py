@@ -62,7 +62,7 @@ class SpanReader:
         first = min(times[0] for times in pod.held.values() if times)
         last = max(times[-1] for times in pod.held.values() if times)
         start, end = first, self._end(pod.held, last)
-        before = self._gap_before(first)
+        before = self.gap_before(pod.held)
         if pod.scheduled_at is not None and before.start < pod.scheduled_at < first:
             start = pod.scheduled_at
         after = self._next(pod.held, last)
@@ -105,25 +105,28 @@ class SpanReader:
         later = (self._of(who).next_after(last) for who, times in sightings.items() if times)
         return min((time for time in later if time is not None), default=None)
 
-    def _gap_before(self, first: int) -> Interval:
-        """The time before a first sight in which nobody looked; empty where somebody did an interval earlier."""
-        looks = ((scrapes.last_before(first), scrapes) for scrapes in self.scrapes.values())
-        last, scrapes = max(
-            ((time, scrapes) for time, scrapes in looks if time is not None),
-            key=lambda look: look[0],
-            default=(None, _NOT_SCRAPED),
-        )
-        if last is None:
-            return Interval(0, first)
-        interval = scrapes.interval_at(last) or DEFAULT_INTERVAL_MS
-        return Interval(last, first) if 2 * (first - last) > 5 * interval else Interval(first, first)
+    def gap_before(self, sightings: Sightings) -> Interval:
+        """The time before a first sight in which nobody looked; empty where somebody did an interval earlier.
+
+        Those who saw it first tell, where they were there before; others, such as another shard, may never see it.
+        """
+        if not sightings or not any(sightings.values()):
+            return NEVER
+        first = min(times[0] for times in sightings.values() if times)
+        for whose in (sightings, self.scrapes):
+            looks = ((self._of(who).last_before(first), who) for who in whose)
+            last, who = max(((time, who) for time, who in looks if time is not None), default=(None, ""))
+            if last is not None:
+                interval = self._of(who).interval_at(last) or DEFAULT_INTERVAL_MS
+                return Interval(last, first) if 2 * (first - last) > 5 * interval else NEVER
+        return Interval(0, first)
 
     def _life_in_a_gap(self, pod: PodObservation) -> Span:
         """A pod seen only when it was finished: its whole life was in the gap before, where its times are kept."""
         finished = [times[0] for times in (pod.seen_finished or {}).values() if times]
         if not finished or pod.scheduled_at is None or pod.completed_at is None:
             return Span(NEVER, 0)
-        gap = self._gap_before(min(finished))
+        gap = self.gap_before(pod.seen_finished)
         if not gap.start < pod.scheduled_at < pod.completed_at <= gap.end:
             return Span(NEVER, 0)
         return Span(Interval(pod.scheduled_at, pod.completed_at).overlap(self.window), pod.completed_at)

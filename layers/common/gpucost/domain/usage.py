@@ -31,6 +31,11 @@ class Holding:
     sure_until: int
     """Its last sample: later it is there only for all that anybody knows."""
 
+    @property
+    def surely_running(self) -> Interval:
+        """The time of `running` up to its last sample."""
+        return Interval(self.running.start, min(self.running.end, max(self.sure_until, self.running.start)))
+
     @cached_property
     def gpus(self) -> Fraction:
         """Physical GPUs held."""

@@ -194,7 +194,8 @@ class Ladder:
         if any(replicas(one, device) > 1 for device in devices):
             return True
         return any(
-            other != place and self._holdings[other].running.overlap(one.running).length > 2 * device.interval
+            other != place
+            and self._holdings[other].surely_running.overlap(one.surely_running).length > 2 * device.interval
             for device in devices
             for other in self._claims.holders_of[device.key]
         )

@@ -57,8 +57,8 @@ class PrometheusClient:
         # Tests and the one-machine stack must not be led through a proxy; in Lambda there is none.
         self._session.trust_env = False
 
-    def query_range(self, query: str, first: datetime, last: datetime) -> list[Series]:
-        """Evaluate a query at full hours, from the first to the last.
+    def query_range(self, query: str, first: datetime, last: datetime, step: timedelta = HOUR) -> list[Series]:
+        """Evaluate a query at even distances, of an hour where not told otherwise, from the first time to the last.
 
         Raises:
             MetricsUnavailableError: no answer after retries.
@@ -68,9 +68,17 @@ class PrometheusClient:
             "query": query,
             "start": _seconds(first),
             "end": _seconds(last),
-            "step": str(int(HOUR.total_seconds())),
+            "step": str(int(step.total_seconds())),
         }
         return self._series("query_range", form)
+
+    def query(self, query: str, at: datetime) -> list[Series]:
+        """Evaluate a query at one time; each series has one sample.
+
+        Raises:
+            MetricsUnavailableError, MetricsAnswerError: as `query_range`.
+        """
+        return self._read("vector", "query", {"query": query, "time": _seconds(at)})
 
     def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
         """Every sample of a selector's series in `(start, end]`, as it was scraped.
@@ -91,10 +99,13 @@ class PrometheusClient:
         return parse_duration(text.split(" ")[0])
 
     def _series(self, path: str, form: Mapping[str, str]) -> list[Series]:
+        return self._read("matrix", path, form)
+
+    def _read(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
         data = self._ask(path, form)
         try:
-            if data["resultType"] != "matrix":
-                raise MetricsAnswerError(self._says(f"answered a {data['resultType']} for a matrix", form))
+            if data["resultType"] != kind:
+                raise MetricsAnswerError(self._says(f"answered a {data['resultType']} for a {kind}", form))
             return [_series(row) for row in data["result"]]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
@@ -146,7 +157,8 @@ class PrometheusClient:
 def _series(row: Any) -> Series:
     """One series, refused unless its labels and values are text, as Prometheus writes them."""
     labels = row["metric"]
-    samples = tuple((round(at * 1000), value) for at, value in row["values"])
+    told = row["values"] if "values" in row else [row["value"]]
+    samples = tuple((round(at * 1000), value) for at, value in told)
     if type(labels) is not dict or any(type(value) is not str for _, value in samples):
         raise ValueError("labels or values of another type")
     return Series(labels, samples)

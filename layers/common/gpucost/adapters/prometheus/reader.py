@@ -85,9 +85,7 @@ class PrometheusReader:
             "devices": lambda queries: queries.devices(0),
         }
         if self._pod_labels or self._namespace_labels:
-            asked["labels"] = lambda queries: (
-                queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
-            )
+            asked["labels"] = self._labels
         answers = self._client.at_hours(asked, hours)
         allocation = self._scrape_times.of_allocation(
             [*answers["requests"], *answers["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
@@ -133,7 +131,7 @@ class PrometheusReader:
         self, allocation: heartbeats.HourBeats, rows: dict[str, Rows]
     ) -> tuple[heartbeats.HourBeats, dict[str, Rows]]:
         """Where scrapes end short of an edge of the hour, count up to the next ones beyond it: two queries for all
-        pods instead of a closer look at each."""
+        pods instead of a closer look at each, and two more where nothing stands at the hour's end."""
         wider = allocation.wider(to_ms(self._look_end(allocation.hour)))
         if wider is None:
             return allocation, rows
@@ -142,9 +140,16 @@ class PrometheusReader:
             "requests": lambda queries: queries.requests(window),
             "phases": lambda queries: queries.phases(window),
         }
+        if at > to_ms(allocation.hour + HOUR):
+            asked["owners"] = lambda queries: queries.owners()
+            if "labels" in rows:
+                asked["labels"] = self._labels
         answers = self._client.at_moment(asked, at)
         allocation = heartbeats.around(allocation.scrapes, allocation.hour, Interval(at - window.counted, at))
         return allocation, rows | {name: tables.at_hour(series, at) for name, series in answers.items()}
+
+    def _labels(self, queries: Queries) -> str:
+        return queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
 
     def _look_at_nodes(self, nodes: NodeTable, allocation: heartbeats.HourBeats) -> None:
         for names in _chunks(nodes.uncertain(allocation.is_whole, allocation.expected)):

@@ -1,0 +1,116 @@
+"""The reports as tables and as JSON."""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from gpucost.encoding import decimal_text, dumps
+from local.doctor import Report
+from local.doctor.checks import Check
+from local.render import printable
+
+_SEVERITIES = ("required", "recommended", "optional")
+_STYLES = {"missing": "red", "faulty": "red", "found": "green", "not needed": "dim"}
+
+
+def document(reports: Iterable[Report]) -> dict[str, Any]:
+    """`{"clusters": [{cluster, possible, checks, utilization}]}`."""
+    return {
+        "clusters": [
+            {
+                "cluster": report.cluster,
+                "possible": report.possible,
+                "checks": list(report.checks),
+                "utilization": list(report.utilization),
+            }
+            for report in reports
+        ]
+    }
+
+
+def as_json(reports: Iterable[Report]) -> str:
+    """The document as text."""
+    return dumps(document(reports), indent=2)
+
+
+def as_tables(reports: Iterable[Report]) -> Iterable[Table | str]:
+    """Per cluster: every check, which rung would be used for how many GPUs, then findings with the line to change."""
+    for report in reports:
+        yield _checks(report)
+        if report.utilization:
+            yield _rungs(report)
+        yield from _findings(report)
+
+
+def _checks(report: Report) -> Table:
+    verdict = "attribution is possible" if report.possible else "attribution is impossible"
+    table = Table(title=escape(f"{report.cluster}: {verdict}"), box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("check", overflow="fold")
+    table.add_column("status", no_wrap=True)
+    table.add_column("severity", no_wrap=True)
+    table.add_column("series", justify="right", no_wrap=True)
+    table.add_column("scraped every", justify="right", no_wrap=True)
+    for check in report.checks:
+        style = (
+            "yellow"
+            if check.status in {"missing", "faulty"} and check.severity == "optional"
+            else _STYLES[check.status]
+        )
+        table.add_row(
+            printable(_named(check)), f"[{style}]{check.status}[/]", check.severity,
+            "" if check.series is None else str(check.series), _seconds(check.scrape_interval_seconds),
+        )  # fmt: skip
+    return table
+
+
+def _rungs(report: Report) -> Table:
+    table = Table(title="how use would be told", box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("signal", overflow="fold")
+    table.add_column("rung")
+    table.add_column("GPUs held", justify="right")
+    for one in report.utilization:
+        table.add_row(printable(one.signal or "—"), one.rung, f"{one.gpus:,.3f}")
+    return table
+
+
+def _findings(report: Report) -> Iterable[str]:
+    """Worst first; what one line changes stands together."""
+    told = [check for check in report.checks if check.finding]
+    if not any(check.change for check in told):
+        yield "nothing to change"
+    by_change: dict[str | None, list[Check]] = {}
+    for check in sorted(told, key=_urgency):
+        by_change.setdefault(check.change, []).append(check)
+    for change, checks in by_change.items():
+        yield "\n".join(
+            [
+                *(f"{_mark(check)}: {printable(check.finding or '')}" for check in checks),
+                *([f"    → {printable(change)}"] if change else []),
+            ]
+        )
+
+
+def _urgency(check: Check) -> tuple[bool, int]:
+    return check.change is None, _SEVERITIES.index(check.severity)
+
+
+def _mark(check: Check) -> str:
+    return check.severity if check.status in {"missing", "faulty"} else "note"
+
+
+def _named(check: Check) -> str:
+    return check.name if check.metric in {"", check.name} else f"{check.name} ({check.metric})"
+
+
+def _seconds(interval: Decimal | None) -> str:
+    return "" if interval is None else f"{decimal_text(interval)} s"
+
+
+def obstacles(reports: Sequence[Report]) -> str:
+    """One sentence for those whose attribution is impossible; blank where there are none."""
+    told = [f"cluster {one.cluster}: {one.obstacle}" for one in reports if not one.possible]
+    return f"attribution is impossible: {'; '.join(told)}" if told else ""

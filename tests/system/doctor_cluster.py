@@ -1,0 +1,81 @@
+"""Metrics of a small cluster of the last hours, healthy, from which a test takes things away or in which it plants."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+
+from tests.system.timeline import Timeline
+
+LAST_FULL_HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+KSM = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+LABELS = {
+    "node_kubernetes_io_instance_type": "g5.12xlarge",
+    "topology_kubernetes_io_zone": "us-west-2a",
+    "karpenter_sh_nodepool": "gpu",
+    "karpenter_sh_capacity_type": "on-demand",
+    "nvidia_com_gpu_product": "NVIDIA-A10G",
+    "nvidia_com_gpu_count": "4",
+    "nvidia_com_gpu_replicas": "1",
+    "nvidia_com_gpu_sharing_strategy": "none",
+    "nvidia_com_mig_strategy": "none",
+}
+
+
+class Recent(Timeline):
+    """A timeline whose minutes count from the start of the last full hour."""
+
+    base = LAST_FULL_HOUR
+
+    def exporter_up(self, *nodes: str) -> None:
+        """The GPU exporters' targets."""
+        for node in nodes:
+            self.up(job="dcgm-exporter", instance=f"{node}:9400")
+
+    def owned(self, pod: str, kind: str, name: str, namespace: str = "team") -> None:
+        """Who owns a pod."""
+        own = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}", **KSM}
+        self.add("kube_pod_owner", owner_kind=kind, owner_name=name, owner_is_controller="true", **own)
+        self.add("kube_pod_status_scheduled_time", value=1, **own)
+
+    def without(self, *metrics: str) -> "Recent":
+        """The same, with some families left out."""
+        for metric in metrics:
+            del self.families[metric]
+        return self
+
+    def edited(self, metric: str, edit: Callable[[str], str], also: Iterable[str] = ()) -> "Recent":
+        """The same, with the lines of some families changed; blank lines go."""
+        for name in (metric, *also):
+            changed = (edit(line) for line in self.families[name])
+            self.families[name] = [line for line in changed if line]
+        return self
+
+
+def bare(**own: str) -> Recent:
+    """kube-state-metrics and its heartbeat, no GPU anywhere."""
+    cluster = Recent(cluster=own.pop("cluster", ""))
+    cluster.up()
+    return cluster
+
+
+def healthy(nodes: int = 1, *, labels: dict[str, str] | None = None, units: int = 4, cluster: str = "") -> Recent:
+    """Nodes of four GPUs: two pods on each, with their devices labelled, and two idle devices."""
+    found = bare(cluster=cluster)
+    found.exporter_up(*(f"n{i}" for i in range(1, nodes + 1)))
+    for i in range(1, nodes + 1):
+        node = f"n{i}"
+        found.node(node, capacity={"nvidia_com_gpu": units}, labels={**LABELS, **(labels or {})})
+        for gpu in range(2):
+            pod(found, f"{node}-a{gpu}", node=node)
+        for gpu in range(4):
+            held = {"exported_namespace": "team", "exported_pod": f"{node}-a{gpu}"} if gpu < 2 else {}
+            target = {"namespace": "monitoring", "pod": f"dcgm-exporter-{node}"}
+            found.device(0.25 * (gpu + 1) if gpu < 2 else 0, gpu=gpu, node=node, **target, **held)
+    found.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment",
+              owner_name="app", **KSM)  # fmt: skip
+    return found
+
+
+def pod(found: Recent, name: str, *, node: str = "n1", resource: str = "nvidia_com_gpu", units: int = 1) -> None:
+    """A running pod of a Deployment."""
+    found.pod(name, node=node, resource=resource, units=units)
+    found.owned(name, "ReplicaSet", "app-1")
