@@ -30,7 +30,6 @@ def mix(seed: int) -> Scenario:
     nodes = [_node(chance, f"n{number}") for number in range(chance.randint(1, 4))]
     monitoring = Node("cpu", "m7g.large", 0, "", ())  # where kube-state-metrics itself runs
     pods = [pod for one in nodes for pod in _Filling(chance, one).pods()]
-    nodes.append(Node("cpu", "m7g.large", 0, "", ()))  # kube-state-metrics itself runs somewhere
     scenario = Scenario(
         f"mix-{seed}",
         [*nodes, monitoring],

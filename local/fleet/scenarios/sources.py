@@ -56,11 +56,7 @@ def _times_told() -> Iterator[Scenario]:
     told = silent(Scenario("times-told-in-a-gap", [n], pods), "allocation", [(20.2, 34)])
     yield replace(told, ksm=[replace(one, times=True) for one in told.ksm])
     # Each shard was scraped at another time before the gap, and looks at its own pods only.
-    shards = [
-        replace(one, scraping=replace(one.scraping, instance=f"s{i}:8080", phase=30 * i), shard=(i, 2))
-        for one in told.ksm
-        for i in range(2)
-    ]
+    shards = [replace(ksm(f"s{i}", phase=30 * i), shard=(i, 2)) for i in range(2)]
     several = [Pod(f"p{i}", n, [i], flat("0.5"), start=20.1) for i in range(4)]
     sharded = silent(replace(told, name="times-told-to-shards", pods=several, ksm=shards), "allocation", [(20.6, 34)])
     yield replace(sharded, ksm=[replace(one, times=True) for one in sharded.ksm])
