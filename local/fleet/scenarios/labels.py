@@ -27,9 +27,7 @@ def scenarios() -> Iterator[Scenario]:
 
 def _signals() -> Iterator[Scenario]:
     lives = some_lives("signal-4.9", hours=(0,))
-    yield replace(
-        lives, dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1})
-    )
+    yield replace(lives, dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}))
     yield replace(
         lives,
         name="signal-device-only",
