@@ -73,6 +73,8 @@ def _instances() -> Iterator[Scenario]:
     yield replace(some_lives("pair-at-differing-intervals"), ksm=[ksm("a", seconds=15), ksm("b", seconds=60, phase=17)])
     one_silent = [replace(ksm(f"s{i}", gaps=[(20, 32)] if i == 1 else []), shard=(i, 3)) for i in range(3)]
     yield replace(some_lives("one-shard-silent", hours=(0,)), ksm=one_silent)
+    untold = [replace(ksm(f"s{i}", seconds=15, phase=7 * i, up="dropped"), shard=(i, 2)) for i in range(2)]
+    yield replace(some_lives("no-up-sharded"), ksm=untold)
     # Rolled out anew as another number of shards, with a minute in which nothing answers.
     before = [replace(ksm(f"s{i}", life=(-1e6, 30)), shard=(i, 2)) for i in range(2)]
     after = [replace(ksm(f"t{i}", life=(31, 1e6)), shard=(i, 3)) for i in range(3)]
