@@ -12,7 +12,7 @@ from local.fleet.series import Series
 def series(scenario: Scenario) -> Iterator[Series]:
     """Series of all cores in use, labelled with their pod as the Kubernetes integration does."""
     for node in scenario.nodes:
-        if node.model:
+        if node.model or not node.geometries:
             continue
         scraping = Scraping("neuron-monitor", f"{node.name}:8000", life=node.life)
         found: dict[tuple[str, int], list[tuple[int, str]]] = {}

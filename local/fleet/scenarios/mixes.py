@@ -9,13 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from local.fleet.builders import mig_mixed, mig_single, node, time_sliced, whole
+from local.fleet.builders import mig_mixed, mig_single, neuron, node, time_sliced, whole
 from local.fleet.hardware import resource_of
 from local.fleet.scenario import FOREVER, GPU, Exporter, Geometry, KubeStateMetrics, Life, Node, Pod, Scenario, Use
 from local.fleet.scraping import Scraping
 
 SEEDS = range(24)
-_WAYS = ("whole", "single", "mixed", "sliced", "renamed", "mps")
+_WAYS = ("whole", "single", "mixed", "sliced", "renamed", "mps", "neuron")
+CORE = "aws_amazon_com_neuroncore"
+_UPS = ("kept", "kept", "kept", "absent in gaps", "dropped")
 _MIXED = [["3g.40gb", "2g.20gb", "1g.10gb"], ["1g.10gb"] * 7, ["3g.40gb"] * 2, ["1g.20gb"] * 4, [], [], ["7g.80gb"], []]
 
 
@@ -29,7 +31,6 @@ def mix(seed: int) -> Scenario:
     chance = random.Random(seed)
     nodes = [_node(chance, f"n{number}") for number in range(chance.randint(1, 4))]
     pods = [pod for one in nodes for pod in _Filling(chance, one).pods()]
-    nodes.append(Node("cpu", "m7g.large", 0, "", ()))  # kube-state-metrics itself runs somewhere
     scenario = Scenario(
         f"mix-{seed}",
         nodes,
@@ -50,7 +51,10 @@ def _node(chance: random.Random, name: str) -> Node:
     if chance.random() < 0.3:
         life = chance.choice([(-1e6, _minute(chance, 5, 90)), (_minute(chance, -30, 55), 1e6)])
     ready = life[0] + (_minute(chance, 1, 6) if life[0] > FOREVER[0] else 0)
-    geometry = _geometry(chance.choice(_WAYS))
+    way = chance.choice(_WAYS)
+    if way == "neuron":
+        return neuron(name, "trn1.32xlarge", 16, 2, life=life, provider_id=f"aws:///eu-central-1a/i-{name}")
+    geometry = _geometry(way)
     slices = sum(bool(device.profile) for device in geometry.devices)
     model = {0: "a10g", 7: "h100-one"}.get(slices, "h100")
     geometry = replace(geometry, life=(ready, 1e6))
@@ -113,6 +117,8 @@ class _Filling:
         resource = resource_of(profile) if resource_of(profile) in geometry.units else next(iter(geometry.units))
         if not profile and GPU in geometry.units:
             resource = GPU
+        if CORE in geometry.units:
+            resource = CORE
         fate = self.chance.random()
         pulls = _minute(self.chance, 0.5, 12) if self.chance.random() < 0.3 and start > -1e5 else 0
         return Pod(
@@ -139,6 +145,9 @@ class _Filling:
 def _kube_state_metrics(chance: random.Random) -> list[KubeStateMetrics]:
     seconds = chance.choice([15, 30, 60, 60, 70])
     base = Scraping("kube-state-metrics", "a:8080", seconds, chance.randint(0, 59), chance.choice([0, 0, 700]))
+    base = replace(base, up=chance.choice(_UPS))
+    if chance.random() < 0.15:
+        base = replace(base, then=(_minute(chance, 5, 55), chance.choice([15, 30, 60])))
     other = replace(base, instance="b:8080", phase=chance.randint(0, 59))
     tells = chance.random() < 0.4
     break_at = _minute(chance, 5, 55)
@@ -163,12 +172,16 @@ def _exporter(chance: random.Random) -> Exporter:
     name = "dcgm_fi_prof_gr_engine_active" if dialect == "old" else "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     signals = chance.choice([{name: 1}, {name: 1}, {"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}])
     scraping = Scraping("dcgm-exporter", "", chance.choice([15, 30, 60]), chance.randint(0, 59))
+    scraping = replace(scraping, up=chance.choice(_UPS))
     if chance.random() < 0.4:
         scraping = replace(scraping, gaps=[_life(chance, -10, 60, chance.choice([3, 10, 25]))])
     restart = _minute(chance, 5, 55)
     return Exporter(
         scraping,
         restarts=[(restart, restart + chance.choice([0.5, 3]))] if chance.random() < 0.25 else [],
+        nan=[_life(chance, -10, 60, 4)] if chance.random() < 0.1 else [],
+        lingers=chance.choice([0, 0, 0, 1.5]),
+        early=chance.random() < 0.2,
         signals=signals,
         dialect=dialect,
         hostname=chance.choice(["Hostname", "hostname"]),

@@ -56,11 +56,7 @@ def _times_told() -> Iterator[Scenario]:
     told = silent(Scenario("times-told-in-a-gap", [n], pods), "allocation", [(20.2, 34)])
     yield replace(told, ksm=[replace(one, times=True) for one in told.ksm])
     # Each shard was scraped at another time before the gap, and looks at its own pods only.
-    shards = [
-        replace(one, scraping=replace(one.scraping, instance=f"s{i}:8080", phase=30 * i), shard=(i, 2))
-        for one in told.ksm
-        for i in range(2)
-    ]
+    shards = [replace(ksm(f"s{i}", phase=30 * i), shard=(i, 2)) for i in range(2)]
     several = [Pod(f"p{i}", n, [i], flat("0.5"), start=20.1) for i in range(4)]
     sharded = silent(replace(told, name="times-told-to-shards", pods=several, ksm=shards), "allocation", [(20.6, 34)])
     yield replace(sharded, ksm=[replace(one, times=True) for one in sharded.ksm])
@@ -77,6 +73,8 @@ def _instances() -> Iterator[Scenario]:
     yield replace(some_lives("pair-at-differing-intervals"), ksm=[ksm("a", seconds=15), ksm("b", seconds=60, phase=17)])
     one_silent = [replace(ksm(f"s{i}", gaps=[(20, 32)] if i == 1 else []), shard=(i, 3)) for i in range(3)]
     yield replace(some_lives("one-shard-silent", hours=(0,)), ksm=one_silent)
+    untold = [replace(ksm(f"s{i}", seconds=15, phase=7 * i, up="dropped"), shard=(i, 2)) for i in range(2)]
+    yield replace(some_lives("no-up-sharded"), ksm=untold)
     # Rolled out anew as another number of shards, with a minute in which nothing answers.
     before = [replace(ksm(f"s{i}", life=(-1e6, 30)), shard=(i, 2)) for i in range(2)]
     after = [replace(ksm(f"t{i}", life=(31, 1e6)), shard=(i, 3)) for i in range(3)]
