@@ -87,6 +87,16 @@ def samples_processed(url: str, queries: list[tuple[str, Mapping[str, str]]]) ->
     return total
 
 
+def raw_samples(url: str, hour: datetime) -> int:
+    """All samples that the hour has, of every metric that Prometheus holds."""
+    total = 0
+    for name in requests.get(f"{url}/api/v1/label/__name__/values", timeout=120).json()["data"]:
+        form = {"query": f"sum(count_over_time({name}[1h] offset 1ms))", "time": str((hour + HOUR).timestamp())}
+        answer = requests.post(f"{url}/api/v1/query", data=form, timeout=120).json()
+        total += sum(int(row["value"][1]) for row in answer["data"]["result"])
+    return total
+
+
 def peak_memory_mib(url: str, hour: datetime) -> float:
     """Peak resident memory of a process of its own that attributes the hour."""
     code = (
@@ -117,11 +127,14 @@ def run(pods: int) -> dict[str, Any]:
                 lines = attribute(url, hour)
                 ours.append(time.perf_counter() - middle)
                 bare.append(middle - begin)
+            processed, raw = samples_processed(url, queries), raw_samples(url, hour)
             return {
                 "pods": pods,
                 "lines": lines,
                 "queries": len(queries),
-                "samples_processed": samples_processed(url, queries),
+                "samples_processed": processed,
+                "raw_samples": raw,
+                "samples_ratio": processed / raw,
                 "bare_seconds": statistics.median(bare),
                 "attributed_seconds": statistics.median(ours),
                 "ratio": statistics.median(a / b for a, b in zip(ours, bare, strict=True)),
@@ -139,7 +152,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(found, indent=2))
         return
-    aims = {"ratio": "≤ 1.5", "queries": "≤ 10", "peak_memory_mib": "≤ 300"}
+    aims = {"ratio": "≤ 1.5", "samples_ratio": "≤ 1.2", "queries": "≤ 8", "peak_memory_mib": "≤ 300"}
     table = Table("figure", "value", "aim", title="one hour, attributed, beside the same queries sent bare")
     for name, value in found.items():
         table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}", aims.get(name, ""))

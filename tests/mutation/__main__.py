@@ -15,8 +15,7 @@ from local.template import REPOSITORY
 
 TOOLS = REPOSITORY / ".tools" / "mutate" / "bin"
 LEAST = 90
-MODULES = ("metering", "devices", "attribution", "spans", "holdings", "capacity", "claims", "device_use", "utilization",
-           "shares", "nodes", "intervals")  # fmt: skip
+MODULES = ("metering", "devices", "attribution")
 TESTS = ("tests/mutation/recorded.py", "tests/domain/test_devices.py", "tests/domain/test_distribution.py",
          "tests/domain/test_attribution.py", "tests/domain/test_intervals.py")  # fmt: skip
 CONFIG = """
