@@ -57,12 +57,6 @@ FAULTS = (
         'return Fraction(int(match["compute"]), gpu.compute_slices)',
     ),
     Fault("a MIG slice is free", f"{DOMAIN}/shares.py", 'return Share(share / replicas, "mig-profile", replicas)', 'return Share(share / replicas / 1000, "mig-profile", replicas)'),
-    Fault(
-        "time-sliced pods are billed a GPU each",
-        f"{DOMAIN}/shares.py",
-        'return Share(Fraction(1, self.replicas), "sharing", self.replicas)',
-        'return Share(Fraction(1), "sharing", self.replicas)',
-    ),
     Fault("Neuron devices and their cores are two things", f"{DOMAIN}/shares.py", "neuron = max(neuron, amount)", "neuron += amount"),
     Fault(
         "pods hold GPUs of a node that is gone",
@@ -103,9 +97,9 @@ FAULTS = (
     Fault("nobody shares a GPU with the one that is labelled", f"{DOMAIN}/claims.py", "if not found and is_shared_resource(one):", "if False:"),
     Fault(
         "a label counts whether its pod runs or not",
-        f"{DOMAIN}/claims.py",
-        "device.labelled_ms(label, one.running)",
-        "device.labelled_ms(label, one.held) + 1",
+        f"{DOMAIN}/utilization.py",
+        "seen = device.seen(one.running, only=labels)",
+        "seen = device.seen(self._window, only=labels)",
     ),
     Fault(
         "use that nobody saw is taken for the mean",

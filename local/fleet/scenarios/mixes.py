@@ -30,11 +30,10 @@ def mix(seed: int) -> Scenario:
     """One cluster."""
     chance = random.Random(seed)
     nodes = [_node(chance, f"n{number}") for number in range(chance.randint(1, 4))]
-    monitoring = Node("cpu", "m7g.large", 0, "", ())  # where kube-state-metrics itself runs
     pods = [pod for one in nodes for pod in _Filling(chance, one).pods()]
     scenario = Scenario(
         f"mix-{seed}",
-        [*nodes, monitoring],
+        nodes,
         pods,
         _kube_state_metrics(chance),
         _exporter(chance),

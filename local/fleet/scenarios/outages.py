@@ -42,6 +42,15 @@ def _instances() -> Iterator[Scenario]:
         dcgm=Exporter(Scraping("dcgm-exporter", "", gaps=[(30, 33)])),
     )
 
+    n = node("n1", "a10g-one", whole("a10g-one"))
+    # The new instance sees the successor before the old one can tell that the first has ended: nobody holds twice.
+    yield Scenario(
+        "handed-on-beside-a-restart",
+        [n],
+        [Pod("first", n, [0], flat("0.5"), deleted=30.05), Pod("second", n, [0], flat("0.7"), start=30.1)],
+        ksm=[ksm("a", life=(-1e6, 30)), ksm("b", phase=12, life=(30, 1e6))],
+    )
+
 
 def _gaps() -> Iterator[Scenario]:
     for minutes in (2, 10, 40):

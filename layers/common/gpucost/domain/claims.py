@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gpucost.domain.device_use import DeviceHour, DeviceKey, Label
@@ -65,6 +65,19 @@ def find_claims(holdings: Sequence[Holding], devices: Iterable[DeviceHour]) -> C
     return claims
 
 
+def scaled_to_gpus(holdings: Sequence[Holding], claims: Claims, slices_per_gpu: int | None) -> list[Holding]:
+    """Holdings of slices with the share that these are on the very GPUs that they are known to be on."""
+    found = list(holdings)
+    for place, devices in claims.devices_of.items():
+        one = found[place]
+        if one.resource.startswith(MIG_PREFIX) and one.node.layouts:
+            gpus = [device.key[1] for device in devices if device.key[1] in one.node.layouts]
+            share = one.node.share_on(one.resource, gpus, slices_per_gpu) if gpus else one.share
+            if share.of_gpu != one.share.of_gpu:
+                found[place] = replace(one, share=share)
+    return found
+
+
 def fits(holding: Holding, device: DeviceHour) -> bool:
     """Whether a device can be of the kind that a holding asks for: slices of its profile, whole GPUs, NeuronCores."""
     resource = holding.resource
@@ -76,7 +89,7 @@ def fits(holding: Holding, device: DeviceHour) -> bool:
         return device.is_part and (not any(profiles) or wanted in {_sanitised(profile) for profile in profiles})
     if resource in {GPU, GPU_SHARED} and any(name.startswith(MIG_PREFIX) for name in holding.node.capacity):
         return not device.is_part
-    return True
+    return device.is_part or not holding.node.mig_profile
 
 
 def is_shared_resource(holding: Holding) -> bool:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gpucost.domain.capacity import Offer, account, offers
+from gpucost.domain.claims import find_claims, scaled_to_gpus
 from gpucost.domain.device_use import DeviceHour, device_hours
 from gpucost.domain.holdings import HoldingReader, NodeKey
 from gpucost.domain.hours import HOUR_MS, format_ms, to_ms
@@ -58,7 +59,9 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     holdings = HoldingReader(spans, lives, rules.slices_per_gpu, observation.nodes_are_kept, notes).read(
         observation.pods
     )
-    ladder = Ladder(holdings, devices, rules.ladder, window)
+    claims = find_claims(holdings, devices)
+    holdings = scaled_to_gpus(holdings, claims, rules.slices_per_gpu)
+    ladder = Ladder(holdings, devices, claims, rules.ladder, window)
     measured = ladder.measure()
     notes += _utilization_notes(observation, ladder)
     return Usage(
@@ -119,7 +122,8 @@ def _life(seen: NodeObservation, present: Interval, devices: Sequence[DeviceSeri
             start = present.start  # pods were on it by then, so that it advertised
         time = Interval(start, min(until, ends[place].end)).overlap(present)
         if time.length:
-            states.append((time, describe(seen, state.labels, own, state.capacity, state.allocatable)))
+            then = [device for device in own if _was_there(device, time)]
+            states.append((time, describe(seen, state.labels, then, state.capacity, state.allocatable)))
     last = seen.states[-1] if seen.states else None
     node = describe(seen, seen.labels, own, last.capacity if last else {}, last.allocatable if last else {})
     return NodeLife(node, present, tuple(states))

@@ -86,7 +86,17 @@ def describe(
         capacity=capacity,
         allocatable={**capacity, **allocatable},
         labels=labels,
+        layouts=_layouts(devices),
     )
+
+
+def _layouts(devices: Iterable[DeviceSeries]) -> dict[str, list[str]]:
+    """The resources of MIG devices, by UUID of their GPU."""
+    parts = {(one.uuid, one.mig_instance): one.mig_profile for one in devices if one.mig_instance and one.mig_profile}
+    found: dict[str, list[str]] = {}
+    for (uuid, _), profile in sorted(parts.items()):
+        found.setdefault(uuid, []).append(MIG_PREFIX + re.sub(r"[^a-z0-9]+", "_", profile.lower()))
+    return found
 
 
 def most_at_once(devices: Iterable[DeviceSeries]) -> int:

@@ -1,6 +1,6 @@
 """What a requested unit is on a node: which share of a physical GPU or Neuron device (design §3)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -60,6 +60,8 @@ class GpuNode:
     capacity: Mapping[str, Decimal] = field(default_factory=dict)
     allocatable: Mapping[str, Decimal] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    layouts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The resources into which each GPU is divided, by UUID, as exporters show its MIG devices."""
 
     @property
     def is_neuron(self) -> bool:
@@ -76,11 +78,41 @@ class GpuNode:
         found = self._unscaled(resource, slices_per_gpu)
         if self.physical is None or resource == DRA_GPU:
             return found
+        if self._tells_layouts:
+            gpus = [uuid for uuid, layout in self.layouts.items() for part in layout if part == resource]
+            return self.share_on(resource, gpus, slices_per_gpu)
         advertised = self._advertised(self.capacity, slices_per_gpu, scaled=False)
         # Dominant shares of a geometry can sum above the GPU (3g+2g+1g+1g is 15/14): its holders share it, not more.
         if advertised > self.physical:
             return Share(found.of_gpu * self.physical / advertised, found.source, found.replicas)
         return found
+
+    def share_on(self, resource: str, gpus: Sequence[str], slices_per_gpu: int | None) -> Share:
+        """What one unit is on some GPUs, by UUID: where a GPU's layout sums above it, its holders share it."""
+        found = self._unscaled(resource, slices_per_gpu)
+        if not self._tells_layouts or not gpus:
+            return found
+        scale = sum((self._scales[uuid] for uuid in gpus), Fraction(0)) / len(gpus)
+        return Share(found.of_gpu * scale, found.source, found.replicas)
+
+    @cached_property
+    def _tells_layouts(self) -> bool:
+        """Whether exporters show the very slices that the node advertises."""
+        shown: dict[str, int] = {}
+        for layout in self.layouts.values():
+            for part in layout:
+                shown[part] = shown.get(part, 0) + 1
+        sliced = {name: int(units) for name, units in self.capacity.items() if name.startswith(MIG_PREFIX)}
+        return bool(sliced) and shown == sliced
+
+    @cached_property
+    def _scales(self) -> Mapping[str, Fraction]:
+        """By how much the shares on each GPU are scaled down, so that they sum to it at most."""
+        sums = {
+            uuid: sum((self._unscaled(part, None).of_gpu for part in layout), Fraction(0))
+            for uuid, layout in self.layouts.items()
+        }
+        return {uuid: min(Fraction(1), 1 / total) if total else Fraction(1) for uuid, total in sums.items()}
 
     def advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
         """Physical GPUs in units per resource; Neuron devices and their cores are the same hardware."""

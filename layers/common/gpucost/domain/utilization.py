@@ -8,7 +8,6 @@ from gpucost.domain.capacity import pieces
 from gpucost.domain.claims import (
     Claims,
     devices_expected,
-    find_claims,
     gpus_of_device,
     is_shared_resource,
     own_labels,
@@ -39,6 +38,7 @@ class Ladder:
     Args:
         holdings: all of the hour.
         devices: all devices of the hour.
+        claims: which device is whose.
         rungs: allowed rungs, best first.
         window: the hour.
     """
@@ -47,6 +47,7 @@ class Ladder:
         self,
         holdings: Sequence[Holding],
         devices: Sequence[DeviceHour],
+        claims: Claims,
         rungs: Sequence[UtilizationSource],
         window: Interval,
     ) -> None:
@@ -54,7 +55,7 @@ class Ladder:
         self._devices = devices
         self._rungs = rungs
         self._window = window
-        self._claims: Claims = find_claims(holdings, devices)
+        self._claims = claims
         self._unlabelled: dict[str, list[Holding]] = {}
         for place, one in enumerate(holdings):
             if is_shared_resource(one) and place not in self._claims.devices_of:

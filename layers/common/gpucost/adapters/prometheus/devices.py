@@ -48,6 +48,8 @@ class DeviceTable:
         for stat, some in rows.items():
             what, _, name = stat.partition(" ")
             for labels, value in some:
+                if labels.get("GPU_I_ID") and not self._signals[name].works_under_mig:
+                    continue  # absent or 0 whatever runs there, so that it says nothing
                 row = self._row(name, labels)
                 if what == "count":
                     row.samples = int(value)
@@ -92,8 +94,11 @@ class DeviceTable:
         """
         expected = {who: len(run.within(hour)) for who, run in beats.items()}
         keys: set[DeviceKey] = set()
+        told_by: dict[tuple[DeviceKey, str], Instance] = {}
         for row in self._rows.values():
             who = instance(row.labels)
+            if told_by.setdefault((self._key(row.labels), who.split("/", 1)[0]), who) != who:
+                keys.add(self._key(row.labels))  # one instance followed another: each tells of a part of the hour
             whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_even
             odd = row.peaked or not row.total.is_finite()
             if not whole or odd or workload(row.labels) in passing:
@@ -110,6 +115,8 @@ class DeviceTable:
         """Take in raw samples."""
         for one in series:
             labels = {name: value for name, value in one.labels.items() if name != "__name__"}
+            if labels.get("GPU_I_ID") and not self._signals[one.labels["__name__"]].works_under_mig:
+                continue
             row = self._row(one.labels["__name__"], labels)
             reach = Interval(hour.start - _LEAD_MS, hour.end)
             row.values = tuple((at, number(value)) for at, value in one.samples if reach.holds(at))
