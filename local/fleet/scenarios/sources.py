@@ -129,6 +129,10 @@ def _exporters() -> Iterator[Scenario]:
     # GPU_UTIL says that any kernel ran: where the engine's own signal is there too, it is what counts.
     both = Exporter(signals=OLD | {"DCGM_FI_DEV_GPU_UTIL": 300})
     yield Scenario("engine-before-gpu-util", [n1], [Pod("p", n1, [0], flat("0.25"))], dcgm=both)
+    # Seen for a while, and unseen until they end: minutes that nobody saw are not minutes like those before.
+    silenced = Exporter(Scraping("dcgm-exporter", "", gaps=[(20.6, 45.6)], phase=22))
+    ending = [Pod(f"ends-{end}", n1, [i], flat("0.5"), start=19.1, deleted=end) for i, end in enumerate((21, 23.8, 28))]
+    yield Scenario("ends-in-an-outage", [n1], [*ending, Pod("long", n1, [3], flat("0.5"), deleted=23.8)], dcgm=silenced)
     dark = Scraping("dcgm-exporter", "")
     one_dark = Exporter(dark, by_node={"n2": replace(dark, gaps=[(20, 40)])})
     yield replace(fleet, name="one-exporter-silent", dcgm=one_dark)
