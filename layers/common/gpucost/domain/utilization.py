@@ -216,7 +216,8 @@ class Ladder:
         running = one.running
         inside = (running.start > self._window.start) + (running.end < self._window.end)
         missing = running.length - seen_ms
-        near = whole and seen_ms and 2 * missing <= 3 * device.interval * max(1, inside)
+        # At an edge the exporter's next scrape may come an interval later; nowhere may one scrape be lost, or jitter.
+        near = whole and seen_ms and 20 * missing <= (21 * inside if inside else 30) * device.interval
         return running.length if near else seen_ms
 
     def _averages(self, rung: UtilizationSource, spoken_for: set[DeviceKey]) -> dict[str, _Average]:

@@ -60,7 +60,11 @@ class ScrapeTimes:
             scrapes |= heartbeats.merge(
                 (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
             )
-        for some in _chunks([who for who in found if who not in scrapes]):
+        by_kind: dict[str, list[Instance]] = {}
+        for who in found:
+            if who not in scrapes:
+                by_kind.setdefault(found[who].get(STAT, ""), []).append(who)
+        for some in (chunk for silent in by_kind.values() for chunk in _chunks(silent)):
             answer = self._client.raw_samples(beat({who: found[who] for who in some}), start, end)
             scrapes |= heartbeats.merge(
                 (tables.instance(one.labels), [at for at, _ in one.samples])
