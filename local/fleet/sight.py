@@ -31,6 +31,7 @@ class Sight:
             shards.setdefault(one.shard, []).append(one.scraping)
         self.gaps = union(gap for targets in shards.values() for gap in common_gaps(targets))
         self._tells_times = any(one.times for one in scenario.ksm)
+        self._is_exact = is_on_the_grid(scenario)
 
     @property
     def long_gaps(self) -> list[Span]:
@@ -45,7 +46,7 @@ class Sight:
         """How far off an observer may be about a time at which something began or ended, within the hour."""
         interval = max(interval, self.interval)
         start, end = self.window
-        near = interval if start - interval < at < end + interval else ZERO
+        near = interval if start - interval < at < end + interval and not self._is_exact else ZERO
         if told:
             return near
         # The scrapes that saw the last of before and the first of after are up to an interval away from the gap.
@@ -105,13 +106,35 @@ class Sight:
         for gap in self.blind_to(node):
             hit = overlap(gap, during)
             if length(hit):
-                off += sum(interval for edge in gap if during[0] - interval < edge < during[1] + interval)
+                near = (interval for edge in gap if during[0] - interval < edge < during[1] + interval)
+                off += ZERO if self._is_exact else sum(near, ZERO)
                 off += length(hit) if length(gap) < 2 * interval else ZERO
         return off
 
     @staticmethod
     def _target(node: Node, exporter: Exporter) -> Scraping:
         return exporter.by_node.get(node.name, exporter.scraping)
+
+
+def is_on_the_grid(scenario: Scenario) -> bool:
+    """Whether all happens at the very moment of a scrape: then whoever sees the scrapes sees it exactly.
+
+    Something that begins with a scrape is in it, something that ends with a scrape is not: the time from the first
+    sample to one interval after the last is its life, to the millisecond.
+    """
+    exporter = scenario.dcgm
+    scrapings = [one.scraping for one in scenario.ksm]
+    if exporter is not None:
+        if exporter.lingers or exporter.early or exporter.blank or exporter.nan or exporter.restarts:
+            return False
+        scrapings += [exporter.scraping, *exporter.by_node.values()]
+    regular = all(one.seconds == 60 and not (one.phase or one.jitter or one.then) for one in scrapings)
+    times = [edge for one in scrapings for life in (one.life, *one.gaps) for edge in life]
+    times += [edge for node in scenario.nodes for edge in (*node.life, *(e for g in node.geometries for e in g.life))]
+    for pod in scenario.pods:
+        times += [pod.start, *pod.runs, pod.deleted, pod.stops]
+        times += [since for curve in (pod.uses or [pod.use]) for since, _ in curve]
+    return regular and all(Fraction(at).denominator == 1 for at in times)
 
 
 def common_gaps(targets: Sequence[Scraping]) -> list[Span]:
