@@ -168,3 +168,8 @@ def _shared_and_dark() -> Iterator[Scenario]:
     yield Scenario("sharer-unseen", [n], pods, dcgm=Exporter(scraping), sources={"unseen": "none"})
     beside = [*pods[:2], Pod("brief", n, [2], flat("0.1"), start=20.2, deleted=20.9)]
     yield Scenario("sharer-for-a-moment", [n], beside)
+    # Bound just before kube-state-metrics falls silent, labelled just after: it is known where it is all the same.
+    late = [*pods[:2], Pod("late", n, [0], flat("0.1"), start=20.7, deleted=30)]
+    slow = Exporter(Scraping("dcgm-exporter", "", phase=36))
+    before = [ksm("a", seconds=15, gaps=[(21.2, 35)])]
+    yield Scenario("sharer-placed-by-a-later-label", [n], late, ksm=before, dcgm=slow)
