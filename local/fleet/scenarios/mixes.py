@@ -33,7 +33,7 @@ def mix(seed: int) -> Scenario:
     pods = [pod for one in nodes for pod in _Filling(chance, one).pods()]
     scenario = Scenario(
         f"mix-{seed}",
-        nodes,
+        [*nodes, Node("cpu", "m7g.large", 0, "", ())],  # kube-state-metrics itself runs somewhere
         pods,
         _kube_state_metrics(chance),
         _exporter(chance),

@@ -129,6 +129,10 @@ def _exporters() -> Iterator[Scenario]:
     # GPU_UTIL says that any kernel ran: where the engine's own signal is there too, it is what counts.
     both = Exporter(signals=OLD | {"DCGM_FI_DEV_GPU_UTIL": 300})
     yield Scenario("engine-before-gpu-util", [n1], [Pod("p", n1, [0], flat("0.25"))], dcgm=both)
+    # Seen for a while, and unseen until they end: minutes that nobody saw are not minutes like those before.
+    silenced = Exporter(Scraping("dcgm-exporter", "", gaps=[(20.6, 45.6)], phase=22))
+    ending = [Pod(f"ends-{end}", n1, [i], flat("0.5"), start=19.1, deleted=end) for i, end in enumerate((21, 23.8, 28))]
+    yield Scenario("ends-in-an-outage", [n1], [*ending, Pod("long", n1, [3], flat("0.5"), deleted=23.8)], dcgm=silenced)
     dark = Scraping("dcgm-exporter", "")
     one_dark = Exporter(dark, by_node={"n2": replace(dark, gaps=[(20, 40)])})
     yield replace(fleet, name="one-exporter-silent", dcgm=one_dark)
@@ -164,3 +168,8 @@ def _shared_and_dark() -> Iterator[Scenario]:
     yield Scenario("sharer-unseen", [n], pods, dcgm=Exporter(scraping), sources={"unseen": "none"})
     beside = [*pods[:2], Pod("brief", n, [2], flat("0.1"), start=20.2, deleted=20.9)]
     yield Scenario("sharer-for-a-moment", [n], beside)
+    # Bound just before kube-state-metrics falls silent, labelled just after: it is known where it is all the same.
+    late = [*pods[:2], Pod("late", n, [0], flat("0.1"), start=20.7, deleted=30)]
+    slow = Exporter(Scraping("dcgm-exporter", "", phase=36))
+    before = [ksm("a", seconds=15, gaps=[(21.2, 35)])]
+    yield Scenario("sharer-placed-by-a-later-label", [n], late, ksm=before, dcgm=slow)
