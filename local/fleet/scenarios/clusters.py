@@ -91,8 +91,8 @@ def _claims() -> Iterator[Scenario]:
     n = node("n1", "h100", empty)
     asked = {"main": {"gpu_nvidia_com": 2}}
     pods = [
-        Pod("claims", n, [0, 1], flat("0.5"), requests=asked, claims=["c1"], uid="team/claims"),
-        Pod("comes", n, [2, 3], flat("0.7"), requests=asked, claims=["c2"], uid="team/comes", start=20, deleted=50),
+        Pod("claims", n, [0, 1], flat("0.5"), requests=asked, claims=["c1"]),
+        Pod("comes", n, [2, 3], flat("0.7"), requests=asked, claims=["c2"], start=20, deleted=50),
     ]
     yield Scenario("claims", [n], pods)
 

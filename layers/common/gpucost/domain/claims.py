@@ -1,7 +1,7 @@
 """Which devices a pod's GPUs are: what exporters label, and what follows from it."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -28,41 +28,67 @@ class Claims:
 def find_claims(holdings: Sequence[Holding], devices: Iterable[DeviceHour]) -> Claims:
     """Join holdings and devices by the pods that devices are labelled with while these run.
 
-    A label outside of a pod's running time says nothing: it may linger after the finish, come before the start, or be
-    of a namesake. Where a node has one device only, whoever holds a unit of it is on that device, labelled or not.
+    A label outside of a pod's running time may linger after the finish, come before the start, or be of a namesake: it
+    tells on which device the pod is only where no label within that time does, and there is no namesake. Where a node
+    has one device only, whoever holds a unit of it is on that device, labelled or not.
     """
     by_name: dict[tuple[str, str], list[int]] = {}
     for place, one in enumerate(holdings):
         by_name.setdefault((one.pod.namespace, one.pod.pod), []).append(place)
-    labelled: dict[int, list[tuple[int, DeviceHour]]] = {}
+    labelled: dict[int, list[_Labelled]] = {}
     on_node: dict[str, list[DeviceHour]] = {}
     for device in devices:
         on_node.setdefault(device.node, []).append(device)
-        times: dict[int, int] = {}
-        for label in device.labels:
-            for place in by_name.get(label[:2], ()):
-                one = holdings[place]
-                if (not label[2] or label[2] == one.pod.uid) and fits(one, device):
-                    times[place] = times.get(place, 0) + device.labelled_ms(label, one.running)
-        for place, time in times.items():
-            if time:
-                labelled.setdefault(place, []).append((time, device))
+        for place, found in _labels(device, holdings, by_name).items():
+            labelled.setdefault(place, []).append(found)
     claims = Claims()
     for place, one in enumerate(holdings):
-        found = labelled.get(place, [])
-        if len(found) > devices_expected(one, [device for _, device in found]) and len(
-            by_name[one.pod.namespace, one.pod.pod]
-        ) > len({holdings[other].resource for other in by_name[one.pod.namespace, one.pod.pod]}):
-            # A namesake's label lingers on its device: the pod's own are those that were its for longest.
-            most = devices_expected(one, [device for _, device in found])
-            found = sorted(found, key=lambda item: (-item[0], item[1].key))[:most]
-        for _, device in found:
+        uids = {holdings[other].pod.uid for other in by_name[one.pod.namespace, one.pod.pod]}
+        own = _own(one, labelled.get(place, []), has_namesakes=len(uids) > 1)
+        for device in own or _only_device(one, on_node.get(one.node.name, [])):
             claims.add(place, device)
-        if not found and is_shared_resource(one):
-            only = [device for device in on_node.get(one.node.name, []) if fits(one, device)]
-            if len(only) == 1 and one.node.physical == 1:
-                claims.add(place, only[0])
     return claims
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """A device with a pod's label, and for how long of the pod's running time."""
+
+    device: DeviceHour
+    while_running_ms: int
+
+
+def _labels(
+    device: DeviceHour, holdings: Sequence[Holding], by_name: Mapping[tuple[str, str], Sequence[int]]
+) -> dict[int, _Labelled]:
+    """The holdings whose pod a device is labelled with, by their places."""
+    times: dict[int, int] = {}
+    for label in device.labels:
+        for place in by_name.get(label[:2], ()):
+            one = holdings[place]
+            if (not label[2] or label[2] == one.pod.uid) and fits(one, device):
+                times[place] = times.get(place, 0) + device.labelled_ms(label, one.running)
+    return {place: _Labelled(device, time) for place, time in times.items()}
+
+
+def _own(one: Holding, found: Sequence[_Labelled], *, has_namesakes: bool) -> list[DeviceHour]:
+    """The devices that are a holding's, of those with its pod's label."""
+    running = [labelled for labelled in found if labelled.while_running_ms]
+    if not running:
+        return [] if has_namesakes else [labelled.device for labelled in found]
+    most = devices_expected(one)
+    if has_namesakes and len(running) > most:
+        # A namesake's label lingers on its device: the pod's own are those that were its for longest.
+        running = sorted(running, key=lambda labelled: (-labelled.while_running_ms, labelled.device.key))[:most]
+    return [labelled.device for labelled in running]
+
+
+def _only_device(one: Holding, devices: Sequence[DeviceHour]) -> list[DeviceHour]:
+    """The one device that a sharer can be on, whatever labels say."""
+    if not is_shared_resource(one) or one.node.physical != 1:
+        return []
+    only = [device for device in devices if fits(one, device)]
+    return only if len(only) == 1 else []
 
 
 def scaled_to_gpus(holdings: Sequence[Holding], claims: Claims, slices_per_gpu: int | None) -> list[Holding]:
@@ -109,7 +135,7 @@ def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
     return holding.share.of_gpu * replicas(holding, device)
 
 
-def devices_expected(holding: Holding, devices: Sequence[DeviceHour]) -> int:
+def devices_expected(holding: Holding) -> int:
     """How many devices an exclusive holding is."""
     per_unit = holding.node.cores_per_device() if is_neuron(holding.resource) else 1
     return holding.units * (1 if holding.resource == NEURON_CORE else per_unit)

@@ -111,7 +111,7 @@ class Ladder:
     def _own(self, place: int, devices: Sequence[DeviceHour]) -> Measurement:
         """The pod's own devices; one that should be there and has no series counts as not observed."""
         one = self._holdings[place]
-        expected = devices_expected(one, devices)
+        expected = devices_expected(one)
         if len(devices) == expected == 1 and devices[0].is_plain and one.running.length == self._window.length:
             (device,) = devices  # nearly all pods
             seen = device.seen(one.running)

@@ -8,8 +8,14 @@ from gpucost.domain.observations import ContainerRequest, DeviceSeries, Instance
 from gpucost.domain.shares import DRA_GPU, MIG_PREFIX
 
 
-def claiming_pods(series: Iterable[DeviceSeries]) -> list[PodObservation]:
-    """A pod for every claim that devices are labelled with: it holds them for as long as they are."""
+def claiming_pods(series: Iterable[DeviceSeries], rows: Iterable[tuple[Labels, object]]) -> list[PodObservation]:
+    """A pod for every claim that devices are labelled with: it holds them for as long as they are.
+
+    Args:
+        series: of the exporters.
+        rows: `kube_pod_resourceclaim_info`, which tells uids.
+    """
+    uids = {(told(labels, "namespace"), told(labels, "pod")): labels.get("uid", "") for labels, _ in rows}
     by_claim: dict[tuple[str, str, str, str, str], list[DeviceSeries]] = {}
     for one in series:
         if one.claim:
@@ -19,7 +25,7 @@ def claiming_pods(series: Iterable[DeviceSeries]) -> list[PodObservation]:
         PodObservation(
             namespace=namespace,
             pod=pod,
-            uid=uid or f"{namespace}/{pod}",
+            uid=uid or uids.get((namespace, pod)) or f"{namespace}/{pod}",
             node=node,
             requests=(ContainerRequest("", "container", resource, Decimal(_devices(own))),),
             held=_sightings(own),

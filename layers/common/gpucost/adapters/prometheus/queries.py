@@ -146,7 +146,7 @@ class Queries:
                 "pod": pods,
                 "replicaset": f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_END}",
                 "job": f"{self.select('kube_job_owner', shard_by='job_name')} {_END}",
-                "claim": f"{self.select(CLAIMS, shard_by='uid')} {_END}",
+                "claim": f"last_over_time({self.select(CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
             }
         )
 

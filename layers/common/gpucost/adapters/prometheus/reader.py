@@ -112,7 +112,7 @@ class PrometheusReader:
         devices, scrapes, device_notes = self._devices(
             rows["devices"], nodes, pods.names(passing), hour, dict(exporters.of(hour))
         )
-        claiming = claiming_pods(devices)
+        claiming = claiming_pods(devices, rows["owners"].get("claim", []))
         device_notes += untold_claims(rows["owners"].get("claim", []), claiming)
         return Observation(
             cluster=self._cluster,
