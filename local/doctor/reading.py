@@ -74,10 +74,12 @@ def nodes(series: Iterable[Series], holders: Iterable[Holder] = ()) -> dict[str,
 def without_gone(holders: Sequence[Holder], nodes: Mapping[str, Node], devices: Iterable[Device]) -> Sequence[Holder]:
     """Leave out pods whose objects outlived their node, as after a spot reclaim: they hold nothing.
 
-    A node that neither kube-state-metrics nor an exporter tells of is gone, unless that is so of all.
+    A node that neither kube-state-metrics nor an exporter tells of is gone, unless nodes are not told of at all.
     """
+    kept = any(node.has_info for node in nodes.values())
     there = {*nodes, *(name for device in devices for name in device.named)}
-    return [one for one in holders if one.node in there] or holders
+    left = [one for one in holders if one.node in there]
+    return left if left or kept else holders
 
 
 def devices(series: Iterable[Series]) -> list[Device]:

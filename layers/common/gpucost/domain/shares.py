@@ -79,8 +79,9 @@ class GpuNode:
         if self.physical is None or resource == DRA_GPU:
             return found
         if self._tells_layouts:
-            gpus = [uuid for uuid, layout in self.layouts.items() for part in layout if part == resource]
-            return self.share_on(resource, gpus, slices_per_gpu)
+            return self._on(
+                found, [uuid for uuid, layout in self.layouts.items() for part in layout if part == resource]
+            )
         advertised = self._advertised(self.capacity, slices_per_gpu, scaled=False)
         # Dominant shares of a geometry can sum above the GPU (3g+2g+1g+1g is 15/14): its holders share it, not more.
         if advertised > self.physical:
@@ -89,8 +90,12 @@ class GpuNode:
 
     def share_on(self, resource: str, gpus: Sequence[str], slices_per_gpu: int | None) -> Share:
         """What one unit is on some GPUs, by UUID: where a GPU's layout sums above it, its holders share it."""
-        found = self._unscaled(resource, slices_per_gpu)
-        if not self._tells_layouts or not gpus:
+        if not self._tells_layouts:
+            return self.share(resource, slices_per_gpu)
+        return self._on(self._unscaled(resource, slices_per_gpu), gpus)
+
+    def _on(self, found: Share, gpus: Sequence[str]) -> Share:
+        if not gpus:
             return found
         scale = sum((self._scales[uuid] for uuid in gpus), Fraction(0)) / len(gpus)
         return Share(found.of_gpu * scale, found.source, found.replicas)
