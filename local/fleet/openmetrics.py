@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from local.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
+from local.fleet import dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
 from local.fleet.scenario import Scenario
 from local.fleet.scraping import Scraping
 from local.fleet.series import Series
@@ -51,6 +51,7 @@ def series(scenario: Scenario) -> Iterator[Series]:
     yield from kube_state_metrics.series(scenario)
     yield from dcgm_exporter.series(scenario)
     yield from neuron_monitor.series(scenario)
+    yield from karpenter.series(scenario)
     targets = [one.scraping for one in scenario.ksm]
     targets += [scraping for _, scraping in dcgm_exporter.targets(scenario)]
     for target in targets:
