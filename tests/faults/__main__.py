@@ -23,8 +23,8 @@ COPIED = ("docs", "layers", "local", "tests", "functions", "pyproject.toml", "te
 
 
 def main() -> None:
-    """Run all faults whose description holds the words given; all where none is given."""
-    wanted = [fault for fault in FAULTS if all(word in fault.what for word in sys.argv[1:])]
+    """Run the faults whose description holds any of the words given; all where none are."""
+    wanted = [fault for fault in FAULTS if not sys.argv[1:] or any(words in fault.what for words in sys.argv[1:])]
     missed = []
     with tempfile.TemporaryDirectory(prefix="gpucost-faults-") as folder:
         copy = Path(folder)

@@ -17,7 +17,8 @@ TOOLS = REPOSITORY / ".tools" / "mutate" / "bin"
 LEAST = 90
 MODULES = ("metering", "devices", "attribution")
 TESTS = ("tests/mutation/recorded.py", "tests/domain/test_devices.py", "tests/domain/test_distribution.py",
-         "tests/domain/test_attribution.py", "tests/domain/test_intervals.py")  # fmt: skip
+         "tests/domain/test_attribution.py", "tests/domain/test_intervals.py",
+         "tests/domain/test_metering.py")  # fmt: skip
 CONFIG = """
 [tool.mutmut]
 source_paths = ["gpucost"]

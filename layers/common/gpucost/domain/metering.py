@@ -115,12 +115,10 @@ def _life(seen: NodeObservation, present: Interval, devices: Sequence[DeviceSeri
     states = []
     ends = [spans.span(state.seen).time for state in seen.states]
     for place, state in enumerate(seen.states):
-        # What it says of itself holds until it says something else, a missed scrape in between or not.
-        until = ends[place + 1].start if place + 1 < len(ends) and ends[place + 1].length else ends[place].end
         start = ends[place].start
         if place == 0 and spans.gap_before(state.seen).holds(present.start):
             start = present.start  # pods were on it by then, so that it advertised
-        time = Interval(start, min(until, ends[place].end)).overlap(present)
+        time = Interval(start, ends[place].end).overlap(present)
         if time.length:
             then = [device for device in own if _was_there(device, time)]
             states.append((time, describe(seen, state.labels, then, state.capacity, state.allocatable)))
