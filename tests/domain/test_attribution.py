@@ -10,12 +10,12 @@ from gpucost.domain.attribution import AttributionRules, BusinessUnit, Owners, a
 from gpucost.domain.intervals import Interval
 from gpucost.domain.model import Coverage
 from gpucost.domain.observations import PodObservation
-from gpucost.domain.rating import Rate
+from gpucost.domain.pricing import Pricing
 from gpucost.domain.shares import GpuNode, Share
 from gpucost.domain.usage import Holding, Measurement, PodUsage, Usage
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
-RATE = Rate(Decimal(10), "constant", "gpu-bears-all")
+PRICING = Pricing.constant(Decimal(10))
 MINUTE = 60_000
 
 
@@ -79,7 +79,7 @@ def test_a_unit_by_labels_that_stands_first_wins_over_one_by_name() -> None:
 
 def test_a_line_says_all_that_is_known() -> None:
     measured = Measurement("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600))
-    rules = AttributionRules(RATE, cost_labels={"app": "label_app", "gone": "label_gone"})
+    rules = AttributionRules(PRICING, cost_labels={"app": "label_app", "gone": "label_gone"})
     (line,) = attribute(usage(measured), rules).lines
     assert (line.business_unit, line.namespace, line.pod, line.uid) == ("team", "team", "p", "u")
     assert (line.workload_kind, line.workload, line.labels) == ("Deployment", "web", {"app": "web"})
@@ -101,17 +101,17 @@ def test_a_line_says_all_that_is_known() -> None:
 
 
 def test_what_nobody_saw_is_unknown_and_not_zero() -> None:
-    (line,) = attribute(usage(Measurement("none")), AttributionRules(RATE)).lines
+    (line,) = attribute(usage(Measurement("none")), AttributionRules(PRICING)).lines
     assert (line.effective_gpu_hours, line.effective_usd, line.waste_usd, line.utilization) == (None, None, None, None)
     assert line.unmeasured_usd == line.allocated_usd
     assert line.unmeasured_gpu_hours == line.allocated_gpu_hours
 
 
 def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() -> None:
-    (line,) = attribute(usage(Measurement("none"), runs=45), AttributionRules(RATE)).lines
+    (line,) = attribute(usage(Measurement("none"), runs=45), AttributionRules(PRICING)).lines
     assert line.effective_usd is None
-    assert line.waste_usd == pytest.approx(line.allocated_usd / 4)
-    (line,) = attribute(usage(Measurement("none"), runs=0), AttributionRules(RATE)).lines
+    assert line.allocated_usd and line.waste_usd == pytest.approx(line.allocated_usd / 4)
+    (line,) = attribute(usage(Measurement("none"), runs=0), AttributionRules(PRICING)).lines
     assert line.effective_usd == line.unmeasured_usd == 0
     assert line.waste_usd == line.allocated_usd
 
@@ -127,7 +127,9 @@ def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() ->
     ],
 )
 def test_an_hour_of_which_too_little_was_seen_has_no_figures(coverage: str, seen: str | None, says: list[str]) -> None:
-    rules = AttributionRules(RATE, least_allocation_coverage=Decimal("0.5"), least_utilization_coverage=Decimal("0.2"))
+    rules = AttributionRules(
+        PRICING, least_allocation_coverage=Decimal("0.5"), least_utilization_coverage=Decimal("0.2")
+    )
     record = attribute(usage(Measurement("none"), coverage=coverage, seen=seen), rules)
     assert record.notes == (*says, "a note")
     assert (record.status, record.cluster, record.hour) == ("incomplete" if says else "complete", "c", HOUR)
@@ -137,4 +139,4 @@ def test_an_hour_of_which_too_little_was_seen_has_no_figures(coverage: str, seen
 
 
 def test_without_any_threshold_an_hour_that_nobody_saw_still_has_no_figures() -> None:
-    assert attribute(usage(Measurement("none"), coverage="0"), AttributionRules(RATE)).status == "incomplete"
+    assert attribute(usage(Measurement("none"), coverage="0"), AttributionRules(PRICING)).status == "incomplete"

@@ -36,7 +36,7 @@ def test_nothing_is_lost_or_made(before: list[Line], shared: dict[str, Policy]) 
     after = distribute(before, shared)
     assert Costs.total(one.costs() for one in after) == Costs.total(one.costs() for one in before)
     for one in after:
-        assert one.allocated_usd == (one.effective_usd or 0) + (one.waste_usd or 0) + one.unmeasured_usd
+        assert one.allocated_usd == (one.effective_usd or 0) + (one.waste_usd or 0) + (one.unmeasured_usd or 0)
     own = {one.business_unit for one in before} - shared.keys()
     if own:
         assert {one.business_unit for one in after} == own

@@ -146,7 +146,10 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
             PRICING + "clusters: [{name: a, prometheus: {url: 'http://x', auht: none}}]",
             "unknown key 'clusters[0].prometheus.auht'; allowed there: url, auth",
         ),
-        (CLUSTERS + PRICING.replace("constant", "magic"), "pricing.source: Input should be 'constant'"),
+        (
+            CLUSTERS + PRICING.replace("constant", "magic"),
+            "pricing.source: Input should be 'override', 'capacity-block', 'cur'",
+        ),
         (CLUSTERS + PRICING.replace(": 1}", ": 0}"), "pricing.gpu_hourly_usd: Input should be greater than 0"),
         (CLUSTERS.replace("http", "ftp") + PRICING, "clusters[0].prometheus.url"),
         ("clusters: [unclosed", "not valid YAML"),

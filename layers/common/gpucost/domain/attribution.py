@@ -12,7 +12,8 @@ from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.model import Costs, HourRecord, Line, Totals
 from gpucost.domain.money import quantize
 from gpucost.domain.observations import PodObservation
-from gpucost.domain.rating import Rate, RatedPod, rate_usage
+from gpucost.domain.pricing import NodePrice, Pricing
+from gpucost.domain.rating import RatedPod, rate_usage
 from gpucost.domain.shares import kubernetes_resource
 from gpucost.domain.usage import Usage
 
@@ -79,7 +80,7 @@ def units_in_force(units: Sequence[BusinessUnit], hour: datetime) -> list[Busine
 class AttributionRules:
     """What settings say about who pays."""
 
-    rate: Rate
+    pricing: Pricing
     business_units: tuple[BusinessUnit, ...] = ()
     cost_labels: Mapping[str, str] = field(default_factory=dict)
     """Name on the line → label as kube-state-metrics writes it."""
@@ -88,18 +89,32 @@ class AttributionRules:
 
 
 def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
-    """The record of a metered hour; *incomplete* and without figures where a source's coverage is too low."""
+    """The record of a metered hour.
+
+    *Incomplete* and without figures where a source's coverage is too low; *provisional* where a node has no price, or
+    one that a better source will replace.
+    """
     shortfall = _shortfall(usage, rules)
     if shortfall:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
-    rated, capacity = rate_usage(usage, rules.rate)
+    rated = rate_usage(usage, rules.pricing)
     units = units_in_force(rules.business_units, usage.hour)
     owners = Owners(units)
-    own = [_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated]
+    own = [_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated.pods]
     lines = tuple(distribute(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
-    totals = Totals(Costs.total(line.costs() for line in lines), capacity)
-    return HourRecord(usage.cluster, usage.hour, "complete", usage.coverage, totals, lines, usage.notes)
+    return HourRecord(
+        cluster=usage.cluster,
+        hour=usage.hour,
+        status="complete" if rated.is_final else "provisional",
+        coverage=usage.coverage,
+        totals=Totals(Costs.total(line.costs() for line in lines), rated.capacity),
+        lines=lines,
+        notes=(*usage.notes, *rated.notes),
+        nodes=tuple(rated.nodes),
+        charges=tuple(rated.charges),
+        currency=rules.pricing.currency,
+    )
 
 
 def _shortfall(usage: Usage, rules: AttributionRules) -> list[str]:
@@ -121,6 +136,7 @@ def _too_low(source: str, seen: Decimal, least: Decimal) -> str:
 def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
     holding, measured = rated.usage.holding, rated.usage.measurement
     pod, node = holding.pod, holding.node
+    price = rated.price if isinstance(rated.price, NodePrice) else None
     unknown = measured.source == "none" and holding.running.length > 0
     return Line(
         business_unit=business_unit,
@@ -140,14 +156,14 @@ def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
         gpu_share=holding.share.published,
         gpu_share_source=holding.share.source,
         labels={name: pod.labels[label] for name, label in rules.cost_labels.items() if label in pod.labels},
-        split_policy=rated.rate.split_policy,
+        split_policy=price.split_policy if price else "",
         allocated_gpu_hours=rated.allocated_gpu_hours,
         effective_gpu_hours=None if unknown else rated.effective_gpu_hours,
         utilization=None if measured.utilization is None else quantize(measured.utilization),
         utilization_source=measured.source,
         unmeasured_gpu_hours=rated.unmeasured_gpu_hours,
-        gpu_hourly_usd=rated.rate.gpu_hourly_usd,
-        price_source=rated.rate.source,
+        gpu_hourly_usd=rated.gpu_hourly_usd,
+        price_source=price.source if price else "",
         allocated_usd=rated.allocated_usd,
         effective_usd=None if unknown else rated.effective_usd,
         waste_usd=None if unknown and not rated.waste_usd else rated.waste_usd,

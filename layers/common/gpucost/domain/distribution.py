@@ -30,7 +30,7 @@ def distribute(lines: Sequence[Line], policies: Mapping[str, Policy]) -> list[Li
     costs: dict[str, Fraction] = {}
     for line in lines:
         if line.business_unit not in policies:
-            costs[line.business_unit] = costs.get(line.business_unit, Fraction(0)) + Fraction(line.allocated_usd)
+            costs[line.business_unit] = costs.get(line.business_unit, Fraction(0)) + Fraction(line.allocated_usd or 0)
     receivers = sorted(costs)
     if not receivers:
         return list(lines)
@@ -49,14 +49,15 @@ def distribute(lines: Sequence[Line], policies: Mapping[str, Policy]) -> list[Li
 def _parts(line: Line, receivers: Sequence[str], weights: Sequence[Fraction]) -> list[Line]:
     """A line in parts; each part's `allocated` is the sum of its own effective, waste and unmeasured."""
     effective_hours, effective = line.effective_gpu_hours or ZERO, line.effective_usd or ZERO
+    is_priced, unmeasured = line.allocated_usd is not None, line.unmeasured_usd or ZERO
     wasted_hours = line.allocated_gpu_hours - effective_hours - line.unmeasured_gpu_hours
     amounts = [
         effective_hours,
         wasted_hours,
         line.unmeasured_gpu_hours,
         effective,
-        line.allocated_usd - effective - line.unmeasured_usd,
-        line.unmeasured_usd,
+        (line.allocated_usd or ZERO) - effective - unmeasured,
+        unmeasured,
         line.used_beyond_allocation_gpu_hours,
     ]
     parts = split_each(amounts, weights)
@@ -68,10 +69,10 @@ def _parts(line: Line, receivers: Sequence[str], weights: Sequence[Fraction]) ->
             allocated_gpu_hours=used_hours + idle_hours + unseen_hours,
             effective_gpu_hours=None if line.effective_gpu_hours is None else used_hours,
             unmeasured_gpu_hours=unseen_hours,
-            allocated_usd=used + idle + unseen,
+            allocated_usd=used + idle + unseen if is_priced else None,
             effective_usd=None if line.effective_usd is None else used,
             waste_usd=None if line.waste_usd is None else idle,
-            unmeasured_usd=unseen,
+            unmeasured_usd=unseen if is_priced else None,
             used_beyond_allocation_gpu_hours=beyond,
         )
         for unit, used_hours, idle_hours, unseen_hours, used, idle, unseen, beyond in zip(

@@ -45,6 +45,8 @@ class Costs(Amounts):
     waste_usd: Decimal = ZERO
     unmeasured_usd: Decimal = ZERO
     unmeasured_gpu_hours: Decimal = ZERO
+    unpriced_gpu_hours: Decimal = ZERO
+    """Allocated on nodes whose price nobody knows: in no amount of money."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,28 +115,70 @@ class Line:
     """Mean observed utilization, 0 to 1."""
     utilization_source: UtilizationSource
     unmeasured_gpu_hours: Decimal
-    gpu_hourly_usd: Decimal
+    gpu_hourly_usd: Decimal | None
+    """What a physical GPU of the node costs for an hour; like all of the line's money None where nobody knows."""
     price_source: str
-    allocated_usd: Decimal
+    """Which source the price came from; "" where there is none."""
+    allocated_usd: Decimal | None
     effective_usd: Decimal | None
     waste_usd: Decimal | None
-    unmeasured_usd: Decimal
+    unmeasured_usd: Decimal | None
     used_beyond_allocation_gpu_hours: Decimal = ZERO
     """Use of a shared device beyond the pod's part: a memo, in no sum."""
     shared_from: str = ""
     """The shared unit whose cost this is a part of; "" for a unit's own."""
 
     def costs(self) -> Costs:
-        """The line's part of a sum; a use nobody observed adds nothing to effective (it is in unmeasured)."""
+        """The line's part of a sum.
+
+        A use nobody observed adds nothing to effective (it is in unmeasured), and what nobody can price adds no money
+        (its GPU-hours are in unpriced).
+        """
         return Costs(
             allocated_gpu_hours=self.allocated_gpu_hours,
             effective_gpu_hours=self.effective_gpu_hours or ZERO,
-            allocated_usd=self.allocated_usd,
+            allocated_usd=self.allocated_usd or ZERO,
             effective_usd=self.effective_usd or ZERO,
             waste_usd=self.waste_usd or ZERO,
-            unmeasured_usd=self.unmeasured_usd,
+            unmeasured_usd=self.unmeasured_usd or ZERO,
             unmeasured_gpu_hours=self.unmeasured_gpu_hours,
+            unpriced_gpu_hours=self.allocated_gpu_hours if self.allocated_usd is None else ZERO,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHour:
+    """One GPU node in one hour: what it cost, from which source, and what became of it."""
+
+    node: str
+    provider_id: str
+    node_pool: str
+    instance_type: str
+    capacity_type: str
+    zone: str
+    gpu_model: str
+    price_source: str
+    """"" where nobody knows a price; `capacity` then holds GPU-hours and no money."""
+    split_policy: str
+    billed_usd: Decimal | None
+    """What the bill says of this very instance, where its cost is a blend over instances of a kind."""
+    allocated_usd: Decimal
+    """What all the holders of its GPUs pay."""
+    capacity: Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCharge:
+    """Paid for and without a node: unused commitment or reserved capacity."""
+
+    kind: str
+    """`unused-savings-plan`, `unused-reservation`, `unused-capacity-reservation`, `unused-capacity-block`."""
+    reference: str
+    """The commitment's or reservation's id or ARN."""
+    amount: Decimal
+    currency: str = "USD"
+    gpu_hours: Decimal | None = None
+    """Of reserved capacity; None for a commitment of money alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +195,10 @@ class HourRecord:
     totals: Totals | None
     lines: tuple[Line, ...] = ()
     notes: tuple[str, ...] = ()
+    nodes: tuple[NodeHour, ...] = ()
+    charges: tuple[ClusterCharge, ...] = ()
+    currency: str = "USD"
+    """Of all amounts, whatever the names of their fields say."""
 
     def by_namespace(self) -> dict[tuple[str, str], Costs]:
         """The lines' sums per (business unit, namespace), in order of name."""

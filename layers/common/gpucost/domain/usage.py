@@ -106,6 +106,12 @@ class NodeUsage:
         return self.node.provider_id
 
     @property
+    def gpus(self) -> Fraction:
+        """Physical GPUs."""
+        length = self.present.length
+        return self.total_gpu_ms / length if length else Fraction(self.node.physical or 0)
+
+    @property
     def stranded_gpu_ms(self) -> Fraction:
         """Paid for, and no pod could hold it."""
         return self.not_ready_gpu_ms + self.geometry_gpu_ms + self.unhealthy_gpu_ms

@@ -168,7 +168,7 @@ class AlertService:
         lines = self._ledger.lines(cluster, hour, unit)
         return HourWaste(
             hour,
-            sum((line.allocated_usd for line in lines), ZERO),
+            sum((line.allocated_usd or ZERO for line in lines), ZERO),
             sum((line.waste_usd or ZERO for line in lines if _is_observed(line)), ZERO),
         )
 

@@ -16,10 +16,10 @@ from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
-from gpucost.domain.rating import Rate
 from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
 from gpucost.messages import HourClosed, HoursDue
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
+from gpucost.services.pricing import pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
 AMP_RETENTION = timedelta(days=150)
@@ -174,9 +174,8 @@ def _collector_paused() -> Iterator[None]:
 
 def attribution_rules(settings: Settings) -> AttributionRules:
     """What a settings document says about who pays."""
-    pricing = settings.pricing
     return AttributionRules(
-        rate=Rate(pricing.gpu_hourly_usd, pricing.source, pricing.split),
+        pricing=pricing_of(settings),
         business_units=tuple(
             BusinessUnit(
                 unit.name,

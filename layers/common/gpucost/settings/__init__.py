@@ -5,7 +5,7 @@ names of Secrets Manager secrets.
 """
 
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -16,22 +16,17 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
+from gpucost.settings.pricing import PricingSettings
+from gpucost.settings.section import Name, Percent, Positive, Section, as_instant
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Share = Annotated[Decimal, Field(ge=0, le=1)]
-Percent = Annotated[Decimal, Field(ge=0, le=100)]
 SecretName = Annotated[str, StringConstraints(pattern=r"^gpucost/[A-Za-z0-9/_+=.@-]{1,400}$")]
 QueryRole = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/gpucost-query-[\w+=,.@-]+$")]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Rung = Literal["pod", "shared", "node", "cluster"]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PrometheusSettings(_Section):
+class PrometheusSettings(Section):
     """Where a cluster's metrics are and how to be let in."""
 
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
@@ -72,7 +67,7 @@ class PrometheusSettings(_Section):
         return self
 
 
-class ClusterSettings(_Section):
+class ClusterSettings(Section):
     """One EKS cluster."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
@@ -83,16 +78,7 @@ class ClusterSettings(_Section):
     """What a unit of `nvidia.com/gpu` is (1/n of a GPU), where the node does not say."""
 
 
-class PricingSettings(_Section):
-    """Where GPU prices come from."""
-
-    source: Literal["constant"]
-    gpu_hourly_usd: Positive
-    """USD per hour of one physical GPU."""
-    split: Literal["gpu-bears-all"] = "gpu-bears-all"
-
-
-class UtilizationSettings(_Section):
+class UtilizationSettings(Section):
     """Which signal says how busy a GPU is, and how far down the ladder to go when a pod has no signal of its own."""
 
     signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -115,7 +101,7 @@ class UtilizationSettings(_Section):
         return ladder
 
 
-class CoverageSettings(_Section):
+class CoverageSettings(Section):
     """Least share of scrapes that must have been seen for an hour to count as complete."""
 
     allocation: Share = Decimal("0.25")
@@ -123,7 +109,7 @@ class CoverageSettings(_Section):
     """0: use that nobody saw makes lines unmeasured, not hours incomplete."""
 
 
-class BusinessUnitSettings(_Section):
+class BusinessUnitSettings(Section):
     """A business unit owns what any of its matchers match; the first unit that matches wins."""
 
     name: Name
@@ -139,9 +125,7 @@ class BusinessUnitSettings(_Section):
     @field_validator("since", mode="before")
     @classmethod
     def _is_a_day_or_hour(cls, since: object) -> object:
-        if isinstance(since, date) and not isinstance(since, datetime):
-            return datetime(since.year, since.month, since.day, tzinfo=UTC)
-        return f"{since}T00:00:00Z" if isinstance(since, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", since) else since
+        return as_instant(since)
 
     @field_validator("since")
     @classmethod
@@ -157,7 +141,7 @@ class BusinessUnitSettings(_Section):
         return self
 
 
-class WasteOverride(_Section):
+class WasteOverride(Section):
     """Other thresholds for one business unit."""
 
     business_unit: Name
@@ -166,7 +150,7 @@ class WasteOverride(_Section):
     for_hours: Annotated[int, Field(ge=1, le=168)] | None = None
 
 
-class WasteRule(_Section):
+class WasteRule(Section):
     """Fires when a unit wastes at least so much money, and so much of what it holds, for so many hours on end."""
 
     rule: Literal["waste"]
@@ -184,14 +168,14 @@ class WasteRule(_Section):
         return self
 
 
-class SlackReceiver(_Section):
+class SlackReceiver(Section):
     """A Slack incoming webhook; its address is the secret's value."""
 
     type: Literal["slack"]
     secret: SecretName
 
 
-class EmailReceiver(_Section):
+class EmailReceiver(Section):
     """The deployment's SNS email topic."""
 
     type: Literal["email"]
@@ -200,14 +184,14 @@ class EmailReceiver(_Section):
 Receiver = Annotated[SlackReceiver | EmailReceiver, Field(discriminator="type")]
 
 
-class AlertSettings(_Section):
+class AlertSettings(Section):
     """When to speak up, and to whom."""
 
     rules: tuple[WasteRule, ...] = ()
     receivers: tuple[Receiver, ...] = ()
 
 
-class Settings(_Section):
+class Settings(Section):
     """The whole document."""
 
     clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
@@ -230,6 +214,12 @@ class Settings(_Section):
         ):
             if twice:
                 raise ValueError(f"{what}: {twice[0]!r} is named twice")
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_have_a_cluster(self) -> "Settings":
+        for block in self.pricing.capacity_blocks:
+            self.pricing.cluster_of(block, tuple(cluster.name for cluster in self.clusters))
         return self
 
     def cluster(self, name: str) -> ClusterSettings | None:

@@ -1,0 +1,73 @@
+"""Split policies: which part of a node's price its GPUs bear; the rest is the host's, its CPU and memory (design §4).
+
+A policy weighs one GPU, one vCPU and one GiB of memory against each other:
+
+    GPU part = gpus × w_gpu / (gpus × w_gpu + vcpus × w_vcpu + gib × w_gib)
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceShape:
+    """What an EC2 instance type consists of (`DescribeInstanceTypes`)."""
+
+    instance_type: str
+    gpus: int
+    """Physical GPUs, or Neuron devices."""
+    vcpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPolicy:
+    """A named way to split a node's price.
+
+    Exactly one of the two is given: `weights` per unit, or `gpu_part` whatever the instance's shape.
+    """
+
+    name: str
+    weights: tuple[Fraction, Fraction, Fraction] | None = None
+    """Of one GPU, one vCPU, one GiB."""
+    gpu_part: Fraction | None = None
+
+    @property
+    def needs_shape(self) -> bool:
+        """Whether it can't be applied to an instance type that nobody knows."""
+        return self.gpu_part is None
+
+    def of_gpus(self, shape: InstanceShape | None) -> Fraction | None:
+        """The GPUs' part of the node's price, 0 to 1; None where the shape is needed and not known."""
+        if self.weights is None:
+            return self.gpu_part
+        if shape is None:
+            return None
+        gpu, vcpu, gib = self.weights
+        gpus = gpu * shape.gpus
+        host = vcpu * shape.vcpus + gib * Fraction(shape.memory_mib, 1024)
+        return gpus / (gpus + host) if gpus + host else None
+
+
+def _weights(gpu: str, vcpu: str, gib: str) -> tuple[Fraction, Fraction, Fraction]:
+    return Fraction(gpu), Fraction(vcpu), Fraction(gib)
+
+
+SPLIT_POLICIES: dict[str, SplitPolicy] = {
+    policy.name: policy
+    for policy in (
+        SplitPolicy("gpu-bears-all", gpu_part=Fraction(1)),
+        SplitPolicy("scad", weights=_weights("9", "0.9", "0.1")),
+        SplitPolicy("opencost", weights=_weights("0.95", "0.031611", "0.004237")),
+        SplitPolicy("datadog", gpu_part=Fraction(95, 100)),
+    )
+}
+"""`gpu-bears-all`: tainted GPU nodes exist for their GPUs. `scad`: AWS Split Cost Allocation Data (accelerators to
+CPU and memory 9 : 1, CPU to memory 9 : 1). `opencost`: the default prices of its configs/aws.json. `datadog`: 95% GPU,
+3% CPU, 2% memory of every node."""
+
+
+def own_policy(gpu: Decimal, vcpu: Decimal, gib: Decimal) -> SplitPolicy:
+    """A policy of the user's own weights, of which that of the GPU is positive and none negative."""
+    return SplitPolicy("own", weights=(Fraction(gpu), Fraction(vcpu), Fraction(gib)))

@@ -1,0 +1,82 @@
+"""From the settings and the price book to the prices in force in a cluster's hours."""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from gpucost.domain.bill import Bill
+from gpucost.domain.capacity_blocks import CapacityBlock
+from gpucost.domain.prices import Discount, Price, PriceBook, PriceUnit
+from gpucost.domain.pricing import Pricing
+from gpucost.domain.splitting import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
+from gpucost.settings import Settings
+from gpucost.settings.pricing import DiscountSettings, OwnSplit, PricingSettings, RateSettings
+
+
+def pricing_of(
+    settings: Settings,
+    fetched: Iterable[Price] = (),
+    shapes: Mapping[str, InstanceShape] | None = None,
+    bill: Bill | None = None,
+) -> Pricing:
+    """All that is known about prices.
+
+    Args:
+        settings: the document in force, whose own prices are added.
+        fetched: prices of the book: set by hand, or asked of AWS.
+        shapes: instance types of the book.
+        bill: the hour's billed amounts, where the bill is a source.
+    """
+    section = settings.pricing
+    clusters = tuple(cluster.name for cluster in settings.clusters)
+    blocks = tuple(
+        CapacityBlock(
+            reservation_id=block.reservation_id,
+            cluster=section.cluster_of(block, clusters),
+            instance_type=block.instance_type,
+            instances=block.instances,
+            fee=block.fee_usd,
+            currency=section.currency,
+            valid_from=block.since,
+            valid_to=block.until,
+        )
+        for block in section.capacity_blocks
+    )
+    own = [*(block.price() for block in blocks), *(_rate(rate, section.currency) for rate in section.rates)]
+    if section.gpu_hourly_usd is not None:
+        own.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
+    return Pricing(
+        book=PriceBook([*fetched, *own], [_discount(one) for one in section.discounts]),
+        order=section.order,
+        policy=policy_of(section),
+        shapes=shapes or {},
+        currency=section.currency,
+        bill=bill,
+        blocks=blocks,
+    )
+
+
+def policy_of(section: PricingSettings) -> SplitPolicy:
+    """The split policy that the settings ask for."""
+    if isinstance(section.split, OwnSplit):
+        return own_policy(section.split.gpu, section.split.vcpu, section.split.gib)
+    return SPLIT_POLICIES[section.split]
+
+
+def _rate(rate: RateSettings, currency: str) -> Price:
+    unit: PriceUnit = "of-on-demand"
+    amount = (rate.percent_of_on_demand or Decimal(0)) / 100
+    if rate.gpu_hourly_usd is not None:
+        unit, amount = "gpu-hour", rate.gpu_hourly_usd
+    elif rate.node_hourly_usd is not None:
+        unit, amount = "node-hour", rate.node_hourly_usd
+    return Price("rates", unit, amount, rate.applies_to(), currency, rate.since, rate.until)
+
+
+def _discount(discount: DiscountSettings) -> Discount:
+    return Discount(
+        factor=1 - discount.percent / 100,
+        sources=frozenset(discount.sources),
+        applies_to=discount.applies_to(),
+        valid_from=discount.since,
+        valid_to=discount.until,
+    )

@@ -1,0 +1,36 @@
+"""What all sections of the settings document are made of."""
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
+Percent = Annotated[Decimal, Field(ge=0, le=100)]
+
+
+class Section(BaseModel):
+    """Base of all: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def as_instant(value: object) -> object:
+    """A day stands for its first moment, UTC."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return f"{value}T00:00:00Z" if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value) else value
+
+
+def _in_utc(value: object) -> object:
+    found = as_instant(value)
+    if isinstance(found, datetime) and found.tzinfo is None:
+        raise ValueError("must have a zone, like 2026-11-19T10:00:00Z, or be a day like 2026-11-19")
+    return found
+
+
+Moment = Annotated[datetime, BeforeValidator(_in_utc)]
+"""A UTC instant or day."""
