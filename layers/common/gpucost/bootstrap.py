@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpucost.services.attribute import AttributeService
     from gpucost.services.dispatch import DispatchService
     from gpucost.services.reports import ReportService
+    from gpucost.services.restate import RestateService
     from gpucost.settings import Settings
 
 
@@ -110,6 +111,14 @@ def attribute_service() -> "AttributeService":
     from gpucost.services.attribute import AttributeService
 
     return AttributeService(settings_store(), ledger(), metrics_reader, bus(), clock=utc_now)
+
+
+@cache
+def restate_service() -> "RestateService":
+    """For `functions/attribute`."""
+    from gpucost.services.restate import RestateService
+
+    return RestateService(settings_store(), ledger(), bus(), clock=utc_now)
 
 
 @cache

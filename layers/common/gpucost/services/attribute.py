@@ -16,8 +16,9 @@ from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
+from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
-from gpucost.messages import HourClosed, HoursDue
+from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
 from gpucost.services.pricing import pricing_of
 from gpucost.settings import ClusterSettings, Settings
@@ -34,6 +35,14 @@ class Attributed:
     was_published: bool
     """False where the hour had been published before and was only announced again."""
     lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RatedHour:
+    """An hour's record, and the usage that it was rated from; None where the metrics could not be had."""
+
+    record: HourRecord
+    usage: Usage | None = None
 
 
 class AttributeService:
@@ -64,57 +73,73 @@ class AttributeService:
         now = self._clock()
         known = {hour: self._ledger.manifest(cluster.name, hour) for hour in message.starts()}
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
-        records = {record.hour: record for record in self._records(cluster, settings, waiting, now)}
+        rated = {one.record.hour: one for one in self._rated(cluster, settings, waiting, now)}
         results = []
         for hour, manifest in known.items():
-            result = self._publish(records.get(hour), manifest, message, now)
-            self._bus.publish(_closed(result.manifest, message))
+            result = self._publish(rated.get(hour), manifest, message, now)
+            self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
             results.append(result)
         return results
 
-    def _records(
+    def _rated(
         self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime
-    ) -> list[HourRecord]:
+    ) -> list[RatedHour]:
         """A record for each hour, incomplete where the metrics failed."""
         reader = self._readers(cluster, settings)
-        records: list[HourRecord] = []
+        rated: list[RatedHour] = []
         for run in _runs(hours):
             try:
-                records += attribute_hours(reader, cluster, settings, run, now=now)
+                rated += rate_hours(reader, cluster, settings, run, now=now)
             except MetricsAnswerError as error:
                 if len(run) > 1:  # one hour's bad answer must not cost its neighbours
                     for hour in run:
-                        records += self._records(cluster, settings, [hour], now)
+                        rated += self._rated(cluster, settings, [hour], now)
                 else:
-                    records += _failed(cluster, run, error)
+                    rated += _failed(cluster, run, error)
             except SourceError as error:
-                records += _failed(cluster, run, error)
-        return records
+                rated += _failed(cluster, run, error)
+        return rated
 
     def _publish(
-        self, record: HourRecord | None, manifest: Manifest | None, message: HoursDue, now: datetime
+        self, rated: RatedHour | None, manifest: Manifest | None, message: HoursDue, now: datetime
     ) -> Attributed:
-        if record is None:
+        if rated is None:
             # Published before: by an earlier delivery of this message that ended before it could tell.
             if manifest is None:
                 raise AssertionError("an hour without a manifest is always attributed")
             return Attributed(manifest, was_published=False)
         try:
             published = self._ledger.publish(
-                record, replacing=manifest, settings_version=message.settings_version, now=now
+                rated.record,
+                replacing=manifest,
+                settings_version=message.settings_version,
+                now=now,
+                usage=rated.usage if rated.record.totals is not None else None,
             )
         except ConflictError:
-            winner = self._ledger.manifest(record.cluster, record.hour)
+            winner = self._ledger.manifest(rated.record.cluster, rated.record.hour)
             if winner is None:
                 raise
             return Attributed(winner, was_published=False)
-        return Attributed(published, was_published=True, lines=len(record.lines))
+        return Attributed(published, was_published=True, lines=len(rated.record.lines))
 
 
 def attribute_hours(
     reader: MetricsReader, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], *, now: datetime
 ) -> list[HourRecord]:
     """The records of consecutive hours of one cluster, without a ledger.
+
+    Raises:
+        InvalidInputError: an hour that has not ended.
+        SourceError: the metrics could not be had; no figure exists.
+    """
+    return [one.record for one in rate_hours(reader, cluster, settings, hours, now=now)]
+
+
+def rate_hours(
+    reader: MetricsReader, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], *, now: datetime
+) -> list[RatedHour]:
+    """The records of consecutive hours of one cluster, each with the usage behind it.
 
     Raises:
         InvalidInputError: an hour that has not ended.
@@ -128,7 +153,8 @@ def attribute_hours(
     )
     rules = attribution_rules(settings)
     with _collector_paused():
-        return [attribute(meter(observation, metering), rules) for observation in reader.observe(hours)]
+        metered = [meter(observation, metering) for observation in reader.observe(hours)]
+        return [RatedHour(attribute(usage, rules), usage) for usage in metered]
 
 
 def check_hour(hour: datetime, now: datetime) -> None:
@@ -219,17 +245,18 @@ def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
     return runs
 
 
-def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: SourceError) -> list[HourRecord]:
-    return [HourRecord(cluster.name, hour, "incomplete", None, None, notes=(str(error),)) for hour in hours]
+def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: SourceError) -> list[RatedHour]:
+    return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(str(error),))) for hour in hours]
 
 
-def _closed(manifest: Manifest, message: HoursDue) -> HourClosed:
+def closed(manifest: Manifest, origin: Origin, correlation_id: str) -> HourClosed:
+    """The announcement of a version in force."""
     return HourClosed(
         cluster=manifest.cluster,
         hour=manifest.hour,
         status=manifest.status,
         record_version=manifest.version,
         settings_version=manifest.settings_version,
-        origin=message.origin,
-        correlation_id=message.correlation_id,
+        origin=origin,
+        correlation_id=correlation_id,
     )

@@ -15,7 +15,7 @@ from gpucost.domain.ledger import HourSummary, Manifest
 from gpucost.domain.model import Capacity, Costs, Coverage, Totals
 from gpucost.domain.money import quantize
 from gpucost.errors import InvalidInputError, ParameterError
-from gpucost.ports import Clock, Ledger, SettingsStore
+from gpucost.ports import Clock, PublishedHours, SettingsStore
 from gpucost.settings import Settings
 
 Granularity = Literal["hour", "day"]
@@ -104,7 +104,7 @@ class ReportService:
         clock: the time now: hours that have not ended are not expected yet.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: PublishedHours, clock: Clock) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._clock = clock
