@@ -19,6 +19,7 @@ from gpucost.domain.model import HourRecord
 from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
 from gpucost.messages import HourClosed, HoursDue
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
+from gpucost.price_ports import PricesInForce, PriceStore
 from gpucost.services.pricing import pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
@@ -40,12 +41,20 @@ class AttributeService:
     """Handles `HoursDue`: twice, late or after a crash, the ledger ends in the same figures."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: Ledger, readers: MetricsReaders, bus: Bus, *, clock: Clock
+        self,
+        settings_store: SettingsStore,
+        ledger: Ledger,
+        readers: MetricsReaders,
+        bus: Bus,
+        *,
+        prices: PriceStore,
+        clock: Clock,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._readers = readers
         self._bus = bus
+        self._prices = prices
         self._clock = clock
 
     def attribute(self, message: HoursDue) -> list[Attributed]:
@@ -75,12 +84,17 @@ class AttributeService:
     def _records(
         self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime
     ) -> list[HourRecord]:
-        """A record for each hour, incomplete where the metrics failed."""
+        """A record for each hour, incomplete where the metrics failed.
+
+        Raises:
+            SourceError: the price book could not be read.
+        """
         reader = self._readers(cluster, settings)
         records: list[HourRecord] = []
         for run in _runs(hours):
+            book = self._prices.in_force(run[0], run[-1] + HOUR, sources=settings.pricing.order)
             try:
-                records += attribute_hours(reader, cluster, settings, run, now=now)
+                records += attribute_hours(reader, cluster, settings, run, now=now, book=book)
             except MetricsAnswerError as error:
                 if len(run) > 1:  # one hour's bad answer must not cost its neighbours
                     for hour in run:
@@ -112,9 +126,23 @@ class AttributeService:
 
 
 def attribute_hours(
-    reader: MetricsReader, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], *, now: datetime
+    reader: MetricsReader,
+    cluster: ClusterSettings,
+    settings: Settings,
+    hours: Sequence[datetime],
+    *,
+    now: datetime,
+    book: PricesInForce | None = None,
 ) -> list[HourRecord]:
     """The records of consecutive hours of one cluster, without a ledger.
+
+    Args:
+        reader: of the cluster's metrics.
+        cluster: which one.
+        settings: the document in force.
+        hours: consecutive, in order.
+        now: the time now.
+        book: prices in force in these hours beside the settings' own; None where there is no price book.
 
     Raises:
         InvalidInputError: an hour that has not ended.
@@ -126,7 +154,7 @@ def attribute_hours(
         ladder=settings.utilization.ladder,
         slices_per_gpu=cluster.slices_per_gpu,
     )
-    rules = attribution_rules(settings)
+    rules = attribution_rules(settings, book)
     with _collector_paused():
         return [attribute(meter(observation, metering), rules) for observation in reader.observe(hours)]
 
@@ -172,10 +200,10 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def attribution_rules(settings: Settings) -> AttributionRules:
-    """What a settings document says about who pays."""
+def attribution_rules(settings: Settings, book: PricesInForce | None = None) -> AttributionRules:
+    """What a settings document and the price book say about who pays, and how much."""
     return AttributionRules(
-        pricing=pricing_of(settings),
+        pricing=pricing_of(settings, book.prices, book.shapes) if book else pricing_of(settings),
         business_units=tuple(
             BusinessUnit(
                 unit.name,
