@@ -3,13 +3,16 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prometheus import metrics_reader
-from gpucost.errors import InvalidInputError
+from gpucost.domain.prices import Price
+from gpucost.errors import InvalidInputError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin, Tick
 from gpucost.services.attribute import AttributeService, check_hour, check_retention
 from gpucost.settings import parse_settings
@@ -44,7 +47,10 @@ class System:
         self.push(url)
         self.heard = Heard()
         self.now = NOW
-        self.service = AttributeService(self.store, self.ledger, metrics_reader, self.heard, clock=lambda: self.now)
+        self.book = DynamoPriceBook(table.client, table.name)
+        self.service = AttributeService(
+            self.store, self.ledger, metrics_reader, self.heard, prices=self.book, clock=lambda: self.now
+        )
 
     def push(self, url: str, price: int = 12) -> None:
         document = {
@@ -94,6 +100,42 @@ def test_delivered_again_it_announces_again_and_changes_nothing(system: System) 
     assert system.figures() == [("complete", "12", 1)]
     assert len(system.heard.closed) == 2
     assert system.heard.closed[0] == system.heard.closed[1]
+
+
+def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:
+    half = HOUR + timedelta(minutes=30)
+    for amount, start, end in (("30", HOUR - timedelta(days=1), half), ("48", half, None)):
+        price = Price("override", "gpu-hour", Decimal(amount), {}, "USD", start, end, NOW, "me", "negotiated")
+        system.book.set_override(price, now=NOW)
+    system.attribute()
+    assert system.figures() == [("complete", "39", 1)]
+    assert {line.price_source for line in system.ledger.lines("demo", HOUR)} == {"override"}
+
+
+def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> None:
+    url = system.store.current().settings.clusters[0].prometheus.url
+    document = {
+        "clusters": [{"name": "demo", "prometheus": {"url": url}}],
+        "pricing": {"sources": ["spot", "on-demand"]},
+    }
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    system.attribute(version=2)
+    assert [status for status, _, _ in system.figures()] == ["provisional"]
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest
+    assert any("from override, spot, on-demand" in note for note in manifest.notes)
+
+
+def test_a_book_that_cannot_be_read_leaves_the_message_to_be_delivered_again(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise SourceError("the ledger's table failed")
+
+    monkeypatch.setattr(system.book, "in_force", refuse)
+    with pytest.raises(SourceError):
+        system.attribute()
+    assert system.figures() == []
 
 
 def test_a_retry_after_a_push_keeps_the_prices_of_its_message(system: System) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.hours import to_ms
@@ -89,6 +90,7 @@ class System:
         self.table = table
         self.ledger = DynamoLedger(table.client, table.name)
         self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        self.book = DynamoPriceBook(table.client, table.name)
         self.heard = Heard()
         self.metrics = OnePod()
         self.push(12)
@@ -108,13 +110,15 @@ class System:
         message = HoursDue(
             cluster="demo", first_hour=HOUR, hours=hours, settings_version=1, origin="schedule", correlation_id="c"
         )
-        AttributeService(self.store, self.ledger, self.reader, self.heard, clock=lambda: NOW).attribute(message)
+        AttributeService(
+            self.store, self.ledger, self.reader, self.heard, prices=self.book, clock=lambda: NOW
+        ).attribute(message)
 
     def restate(self, *, version: int | None = 2, hours: int = 1, ledger: DynamoLedger | None = None) -> list[int]:
         message = HoursToRestate(
             cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, why="new price", correlation_id="c"
         )
-        service = RestateService(self.store, ledger or self.ledger, self.heard, clock=lambda: NOW)
+        service = RestateService(self.store, ledger or self.ledger, self.heard, prices=self.book, clock=lambda: NOW)
         return [done.manifest.version for done in service.restate(message)]
 
     def line(self) -> Line:
@@ -210,9 +214,11 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(system: System) -> No
         )
         killed = DynamoLedger(Killed(system.table.client, hours + 1), system.table.name)
         try:
-            RestateService(system.store, killed, system.heard, clock=lambda: NOW).restate(message)
+            RestateService(system.store, killed, system.heard, prices=system.book, clock=lambda: NOW).restate(message)
         except KeyboardInterrupt:
-            RestateService(system.store, system.ledger, system.heard, clock=lambda: NOW).restate(message)
+            RestateService(system.store, system.ledger, system.heard, prices=system.book, clock=lambda: NOW).restate(
+                message
+            )
         else:
             break
     else:

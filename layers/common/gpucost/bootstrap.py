@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
+    from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.messaging import AwsBus
     from gpucost.ports import Notifier
@@ -74,6 +75,15 @@ def settings_store() -> "DynamoSettingsStore":
 
 
 @cache
+def price_book() -> "DynamoPriceBook":
+    """Fetched prices and those set by hand."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+
+    return DynamoPriceBook(aws.client("dynamodb"), environment().table)
+
+
+@cache
 def alert_states() -> "DynamoAlertStates":
     """The memory of alert rules."""
     from gpucost.adapters import aws
@@ -110,7 +120,7 @@ def attribute_service() -> "AttributeService":
     from gpucost.adapters.prometheus import metrics_reader
     from gpucost.services.attribute import AttributeService
 
-    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), clock=utc_now)
+    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), prices=price_book(), clock=utc_now)
 
 
 @cache
@@ -118,7 +128,7 @@ def restate_service() -> "RestateService":
     """For `functions/attribute`."""
     from gpucost.services.restate import RestateService
 
-    return RestateService(settings_store(), ledger(), bus(), clock=utc_now)
+    return RestateService(settings_store(), ledger(), bus(), prices=price_book(), clock=utc_now)
 
 
 @cache

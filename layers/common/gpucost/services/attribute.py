@@ -20,6 +20,7 @@ from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
+from gpucost.price_ports import PricesInForce, PriceStore
 from gpucost.services.pricing import pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
@@ -49,12 +50,20 @@ class AttributeService:
     """Handles `HoursDue`: twice, late or after a crash, the ledger ends in the same figures."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: Ledger, readers: MetricsReaders, bus: Bus, *, clock: Clock
+        self,
+        settings_store: SettingsStore,
+        ledger: Ledger,
+        readers: MetricsReaders,
+        bus: Bus,
+        *,
+        prices: PriceStore,
+        clock: Clock,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._readers = readers
         self._bus = bus
+        self._prices = prices
         self._clock = clock
 
     def attribute(self, message: HoursDue) -> list[Attributed]:
@@ -84,12 +93,17 @@ class AttributeService:
     def _rated(
         self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime
     ) -> list[RatedHour]:
-        """A record for each hour, incomplete where the metrics failed."""
+        """A record for each hour, incomplete where the metrics failed.
+
+        Raises:
+            SourceError: the price book could not be read.
+        """
         reader = self._readers(cluster, settings)
         rated: list[RatedHour] = []
         for run in _runs(hours):
+            book = self._prices.in_force(run[0], run[-1] + HOUR, sources=settings.pricing.order)
             try:
-                rated += rate_hours(reader, cluster, settings, run, now=now)
+                rated += rate_hours(reader, cluster, settings, run, now=now, book=book)
             except MetricsAnswerError as error:
                 if len(run) > 1:  # one hour's bad answer must not cost its neighbours
                     for hour in run:
@@ -125,21 +139,39 @@ class AttributeService:
 
 
 def attribute_hours(
-    reader: MetricsReader, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], *, now: datetime
+    reader: MetricsReader,
+    cluster: ClusterSettings,
+    settings: Settings,
+    hours: Sequence[datetime],
+    *,
+    now: datetime,
 ) -> list[HourRecord]:
-    """The records of consecutive hours of one cluster, without a ledger.
+    """The records of consecutive hours of one cluster, without a ledger and its price book.
 
     Raises:
-        InvalidInputError: an hour that has not ended.
-        SourceError: the metrics could not be had; no figure exists.
+        As `rate_hours`.
     """
     return [one.record for one in rate_hours(reader, cluster, settings, hours, now=now)]
 
 
 def rate_hours(
-    reader: MetricsReader, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], *, now: datetime
+    reader: MetricsReader,
+    cluster: ClusterSettings,
+    settings: Settings,
+    hours: Sequence[datetime],
+    *,
+    now: datetime,
+    book: PricesInForce | None = None,
 ) -> list[RatedHour]:
     """The records of consecutive hours of one cluster, each with the usage behind it.
+
+    Args:
+        reader: of the cluster's metrics.
+        cluster: which one.
+        settings: the document in force.
+        hours: consecutive, in order.
+        now: the time now.
+        book: prices in force in these hours beside the settings' own; None where there is no price book.
 
     Raises:
         InvalidInputError: an hour that has not ended.
@@ -151,7 +183,7 @@ def rate_hours(
         ladder=settings.utilization.ladder,
         slices_per_gpu=cluster.slices_per_gpu,
     )
-    rules = attribution_rules(settings)
+    rules = attribution_rules(settings, book)
     with _collector_paused():
         metered = [meter(observation, metering) for observation in reader.observe(hours)]
         return [RatedHour(attribute(usage, rules), usage) for usage in metered]
@@ -198,10 +230,10 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def attribution_rules(settings: Settings) -> AttributionRules:
-    """What a settings document says about who pays."""
+def attribution_rules(settings: Settings, book: PricesInForce | None = None) -> AttributionRules:
+    """What a settings document and the price book say about who pays, and how much."""
     return AttributionRules(
-        pricing=pricing_of(settings),
+        pricing=pricing_of(settings, book.prices, book.shapes) if book else pricing_of(settings),
         business_units=tuple(
             BusinessUnit(
                 unit.name,
