@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpucost.services.attribute import AttributeService
     from gpucost.services.dispatch import DispatchService
     from gpucost.services.reports import ReportService
+    from gpucost.services.repricing import RepricingService
     from gpucost.services.restate import RestateService
     from gpucost.settings import Settings
 
@@ -129,6 +130,14 @@ def restate_service() -> "RestateService":
     from gpucost.services.restate import RestateService
 
     return RestateService(settings_store(), ledger(), bus(), prices=price_book(), clock=utc_now)
+
+
+@cache
+def repricing_service() -> "RepricingService":
+    """For `functions/dispatch`."""
+    from gpucost.services.repricing import RepricingService
+
+    return RepricingService(settings_store(), ledger(), price_book(), bus())
 
 
 @cache
