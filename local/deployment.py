@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import GpuCostError, InvalidInputError
 from local.aws import STACK, credentials
+
+if TYPE_CHECKING:
+    from gpucost.adapters.messaging import AwsBus
 
 STATE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gpucost" / "local.json"
 """Where a running demo leaves the address of its embedded AWS."""
@@ -25,6 +28,17 @@ class Deployment:
     dead_letter_queue_url: str
     events_topic_arn: str
     api_url: str
+
+    def bus(self) -> "AwsBus":
+        """Its queues and topic."""
+        from gpucost.adapters.messaging import AwsBus
+
+        return AwsBus(
+            hours_queue_url=self.hours_queue_url,
+            backfill_queue_url=self.backfill_queue_url,
+            dead_letter_queue_url=self.dead_letter_queue_url,
+            events_topic_arn=self.events_topic_arn,
+        )
 
 
 def find(stack: str) -> Deployment:

@@ -34,6 +34,7 @@ class OnePod:
     """A metrics source in which one pod holds one of two GPUs all the time."""
 
     asked = 0
+    instance_type = ""
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
         self.asked += 1
@@ -47,7 +48,8 @@ class OnePod:
         request = ContainerRequest("main", "container", GPU, Decimal(1))
         labels = {"label_team": "red"}
         pod = PodObservation("a", "p", "u", "n", (request,), None, labels=labels)
-        node = NodeObservation("n", "aws:///z/i-0", None, {}, (NodeState(None, {GPU: Decimal(2)}, {}, {}),))
+        kind = {"label_node_kubernetes_io_instance_type": self.instance_type} if self.instance_type else {}
+        node = NodeObservation("n", "aws:///z/i-0", None, kind, (NodeState(None, {GPU: Decimal(2)}, {}, kind),))
         return Observation("demo", hour, {"k": scrapes}, (pod,), (node,), ())
 
 
@@ -106,9 +108,14 @@ class System:
         }
         self.store.push(json.dumps(document), author="me", now=NOW)
 
-    def attribute(self, hours: int = 1) -> None:
+    def attribute(self, hours: int = 1, version: int = 1) -> None:
         message = HoursDue(
-            cluster="demo", first_hour=HOUR, hours=hours, settings_version=1, origin="schedule", correlation_id="c"
+            cluster="demo",
+            first_hour=HOUR,
+            hours=hours,
+            settings_version=version,
+            origin="schedule",
+            correlation_id="c",
         )
         AttributeService(
             self.store, self.ledger, self.reader, self.heard, prices=self.book, clock=lambda: NOW
