@@ -28,6 +28,9 @@ class Deployment:
     dead_letter_queue_url: str
     events_topic_arn: str
     api_url: str
+    prices_function: str
+    price_sources: tuple[str, ...]
+    """What the price book is fetched from."""
 
     def bus(self) -> "AwsBus":
         """Its queues and topic."""
@@ -73,7 +76,12 @@ def find(stack: str) -> Deployment:
     missing = [output for output in names.values() if output not in outputs]
     if missing:
         raise InvalidInputError(f"stack {stack!r} has no output {missing[0]}; is it a gpucost stack?")
-    return Deployment(**{name: outputs[output] for name, output in names.items()})
+    return Deployment(
+        **{name: outputs[output] for name, output in names.items()},
+        # Deployments of earlier versions have no price book.
+        prices_function=outputs.get("PricesFunctionName", ""),
+        price_sources=tuple(filter(None, outputs.get("PriceSources", "").split(","))),
+    )
 
 
 @contextmanager

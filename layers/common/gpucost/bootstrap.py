@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.dispatch import DispatchService
+    from gpucost.services.prices import PricesService
     from gpucost.services.reports import ReportService
     from gpucost.services.repricing import RepricingService
     from gpucost.services.restate import RestateService
@@ -34,6 +35,8 @@ class Environment(BaseModel):
     dead_letter_queue_url: str = ""
     events_topic_arn: str = ""
     email_topic_arn: str = ""
+    price_sources: str = ""
+    """The sources that this deployment fetches prices from, with commas: `spot,on-demand,shapes`."""
     public_url: str = ""
     """Address of the API that people can open; links stand in messages only where it is set."""
 
@@ -138,6 +141,27 @@ def repricing_service() -> "RepricingService":
     from gpucost.services.repricing import RepricingService
 
     return RepricingService(settings_store(), ledger(), price_book(), bus())
+
+
+@cache
+def prices_service() -> "PricesService":
+    """For `functions/prices`."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.prices.on_demand import AwsPriceList
+    from gpucost.adapters.prices.shapes import Ec2InstanceTypes
+    from gpucost.adapters.prices.spot import Ec2SpotHistory
+    from gpucost.services.prices import PricesService
+
+    return PricesService(
+        settings_store(),
+        ledger(),
+        price_book(),
+        spot=Ec2SpotHistory(aws.client),
+        price_list=AwsPriceList(aws.client),
+        catalogue=Ec2InstanceTypes(aws.client),
+        fetched=frozenset(environment().price_sources.split(",")) - {""},
+        clock=utc_now,
+    )
 
 
 @cache

@@ -3,6 +3,7 @@
 | message | from → to | carried by |
 | --- | --- | --- |
 | `ScheduledTick` | EventBridge Scheduler → dispatch | the schedule's input |
+| `PricesDue` | EventBridge Scheduler, `gpucost prices refresh` → prices | the schedules' input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
@@ -47,6 +48,16 @@ class ScheduledTick(Message):
 
     version: Literal[1] = 1
     scheduled_time: Instant
+
+
+class PricesDue(Message):
+    """Refresh the price book."""
+
+    version: Literal[1] = 1
+    source: Literal["spot", "on-demand", "shapes"] | None = None
+    """Only this one; None: all that the deployment fetches."""
+    new_only: bool = False
+    """On-demand prices and shapes of those instance types only that the book does not have yet."""
 
 
 class HoursDue(Message):

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
 from gpucost.domain.price_changes import Override, PriceChange
@@ -11,6 +11,9 @@ from gpucost.domain.splitting import InstanceShape
 
 FetchedSource = Literal["spot", "on-demand"]
 OperatingSystem = Literal["linux", "windows"]
+SPOT_VALID_FOR = timedelta(days=2)
+"""How long the newest spot price counts, from the start of the day on which it was fetched: so its validity changes
+once a day only, and a refresh that fails for a day leaves no hour without a price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class SpotHistory(Protocol):
         since: datetime,
         now: datetime,
     ) -> list[Price]:
-        """All prices in force at some time since, each valid until the next one, the last one for a day or two.
+        """All prices in force at some time since, each valid until the next one, the last as `SPOT_VALID_FOR` says.
 
         Raises:
             SourceError: AWS did not answer.

@@ -6,6 +6,7 @@ the one that began last, then the one that was fetched last. Sources are asked i
 that knows the whole of a node's time wins.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -30,10 +31,16 @@ FACTS = (
 )  # fmt: skip
 """What is known of a node, and a price can apply to."""
 _RESERVATION = ("label_karpenter_k8s_aws_capacity_reservation_id", "label_eks_amazonaws_com_capacity_reservation_id")
-_REGION = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
+_REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
 _OPERATING_SYSTEM = "label_kubernetes_io_os"
-PRICE_LABELS = frozenset({*_RESERVATION, *_REGION, _OPERATING_SYSTEM})
+PRICE_LABELS = frozenset({*_RESERVATION, *_REGION_LABELS, _OPERATING_SYSTEM})
 """The labels that facts are read off, beside what `GpuNode` already says."""
+_REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
+_DIRECTIONS = {
+    "n": "north", "s": "south", "e": "east", "w": "west", "c": "central",
+    "ne": "northeast", "nw": "northwest", "se": "southeast", "sw": "southwest",
+}  # fmt: skip
+_ZONE_ID = re.compile(r"([a-z]{2})(g(?=[nsewc]))?(ne|nw|se|sw|n|s|e|w|c)(\d+)-")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _EVER = 2**62
@@ -89,7 +96,7 @@ class Quote:
 def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
     """What prices can apply to, of one node; "" where nothing tells.
 
-    The region is the topology label's, else the zone without its letter; the operating system is Kubernetes' own word
+    The region is the topology label's, else the zone's; the operating system is Kubernetes' own word
     (`linux`, `windows`), linux where no label tells.
     """
     labels = node.labels
@@ -105,9 +112,24 @@ def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
         "capacity_type": node.capacity_type,
         "zone": node.zone,
         "zone_id": node.zone_id,
-        "region": _first(labels, _REGION) or node.zone.rstrip("abcdefghijklmnopqrstuvwxyz"),
+        "region": _first(labels, _REGION_LABELS) or region_of(node.zone),
         "operating_system": labels.get(_OPERATING_SYSTEM) or "linux",
     }
+
+
+def region_of(zone: str) -> str:
+    """The region that an AWS zone lies in, local zones (`us-west-2-lax-1a`) as well; "" for anything else."""
+    found = _REGION.match(zone)
+    return found[0] if found else ""
+
+
+def region_of_zone_id(zone_id: str) -> str:
+    """The region of a zone id (`use1-az4` → `us-east-1`, `usgw1-az1` → `us-gov-west-1`); "" for anything else."""
+    found = _ZONE_ID.match(zone_id)
+    if not found:
+        return ""
+    area, gov, direction, number = found.groups()
+    return f"{area}{'-gov' if gov else ''}-{_DIRECTIONS[direction]}-{number}"
 
 
 class PriceBook:

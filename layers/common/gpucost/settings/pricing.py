@@ -112,6 +112,8 @@ class PricingSettings(Section):
     discounts: tuple[DiscountSettings, ...] = ()
     capacity_blocks: tuple[CapacityBlockSettings, ...] = ()
     on_demand: OnDemandSettings = OnDemandSettings()
+    operating_systems: Annotated[tuple[Literal["linux", "windows"], ...], Field(min_length=1)] = ("linux",)
+    """Of the nodes: for which spot and on-demand prices are fetched."""
     split: Literal["gpu-bears-all", "scad", "opencost", "datadog"] | OwnSplit = "gpu-bears-all"
 
     @field_validator("sources")
