@@ -125,7 +125,7 @@ def test_prices_per_gpu_and_per_node_are_told_apart() -> None:
         ({"label_topology_kubernetes_io_region": "eu-central-1"}, "x", "eu-central-1"),
         ({"label_failure_domain_beta_kubernetes_io_region": "eu-central-1"}, "", "eu-central-1"),
         ({}, "us-gov-west-1b", "us-gov-west-1"),
-        ({}, "us-west-2-lax-1a", "us-west-2-lax-1"),
+        ({}, "us-west-2-lax-1a", "us-west-2"),
         ({}, "", ""),
     ],
 )

@@ -71,7 +71,19 @@ class PublishedHours(Protocol):
         ...
 
 
-class Ledger(PublishedHours, Protocol):
+class ReportedHours(PublishedHours, Protocol):
+    """What reports read beside."""
+
+    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """What each node of an hour cost, and what was paid for without one."""
+        ...
+
+    def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
+        """What replaced figures in hours of `[start, end)`: oldest hour first, its versions in their order."""
+        ...
+
+
+class Ledger(ReportedHours, Protocol):
     """The records. Hours are published atomically."""
 
     def publish(
@@ -96,14 +108,6 @@ class Ledger(PublishedHours, Protocol):
 
     def usage(self, manifest: Manifest) -> Usage | None:
         """The usage that a version was rated from; None where it is not (or no longer) kept."""
-        ...
-
-    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        """What each node of an hour cost, and what was paid for without one."""
-        ...
-
-    def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
-        """What replaced figures in hours of `[start, end)`: oldest hour first, its versions in their order."""
         ...
 
 

@@ -88,6 +88,20 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         first, last = _instant("start", start), _instant("end", end)
         return _json(schemas.hours_answer(first, last, *service().hours(first, last, cluster)))
 
+    @app.get(
+        "/v1/restatements",
+        summary="Which hours were restated, and why",
+        tags=["reports"],
+        responses=_answers(schemas.RestatementsAnswer),
+    )
+    def restatements(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
+        """Versions that replaced figures of hours in the period: before, after, and why.
+
+        `/v1/costs` answers the version in force; here stands what it replaced.
+        """
+        first, last = _instant("start", start), _instant("end", end)
+        return _json(schemas.restatements_answer(first, last, service().restatements(first, last, cluster)))
+
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
     def health() -> Response[str]:
         """Says that the function runs; public, and asks nothing of the database."""
