@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from gpucost.adapters.dynamodb import blobs, packed, price_items
 from gpucost.adapters.dynamodb.packed import Packed, persistently
 from gpucost.adapters.dynamodb.price_items import BOOK, PENDING, SETTLED
-from gpucost.adapters.dynamodb.spot_days import KEPT, SpotDays
+from gpucost.adapters.dynamodb.spot_days import KEPT, SpotDays, whole
 from gpucost.adapters.dynamodb.table import Item, Table, key, text
 from gpucost.domain.hours import floor_hour, format_instant
 from gpucost.domain.intervals import Interval
@@ -32,7 +32,7 @@ from gpucost.domain.price_changes import (
     override_change,
     override_of,
 )
-from gpucost.domain.price_history import EVER, Key, Timeline, joined, prices_of, revised, seconds, timelines_of
+from gpucost.domain.price_history import EVER, Key, Timeline, prices_of, revised, seconds, timelines_of
 from gpucost.domain.prices import Price, PriceSource
 from gpucost.domain.splitting import InstanceShape
 from gpucost.errors import InvalidInputError, NotFoundError
@@ -77,9 +77,7 @@ class DynamoPriceBook:
                 if _overlaps(one.price, start, end)
             ]
             if documents["spot"].generation and (sources is None or "spot" in sources):
-                days = self._spot.read(first, last)
-                timelines = joined((day.start, day.timelines) for day in days)
-                prices += prices_of("spot", timelines, first, last)
+                prices += prices_of("spot", whole(self._spot.read(first, last)), first, last)
             return PricesInForce(prices, price_items.read_shapes(documents["shapes"].read([])))
 
         return persistently(once)
@@ -89,7 +87,7 @@ class DynamoPriceBook:
         if source == "on-demand":
             return list(prices_of("on-demand", _timelines(self._documents()["on-demand"])))
         newest = persistently(self._spot.newest)
-        return [] if newest is None else list(prices_of("spot", newest.timelines))
+        return [] if newest is None else list(prices_of("spot", whole([newest])))
 
     def overrides(self) -> list[Override]:
         """Every price ever set by hand, in the order in which they were set."""

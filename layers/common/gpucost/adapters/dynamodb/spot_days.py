@@ -10,7 +10,7 @@ from gpucost.adapters.dynamodb.table import ConditionalDelete, ConditionalPut, I
 from gpucost.domain.hours import floor_day
 from gpucost.domain.intervals import Interval
 from gpucost.domain.price_changes import PriceChange, changes_between
-from gpucost.domain.price_history import EVER, Timelines, cut, instant, joined, revised, seconds
+from gpucost.domain.price_history import EVER, Event, Timelines, cut, instant, joined, revised, seconds
 from gpucost.price_ports import Replaced
 
 PARTITION = "PRICES#spot"
@@ -29,6 +29,16 @@ class Day:
     """Seconds since the epoch."""
     timelines: Timelines
     pieces: int
+
+
+def whole(days: Iterable[Day]) -> Timelines:
+    """Several days as one; a day speaks for itself alone, but where it tells until when its last prices count."""
+    return joined((day.start, _closed(day)) for day in days)
+
+
+def _closed(day: Day) -> Timelines:
+    end = Event(day.start + DAY, None)
+    return {one: events if events[-1].amount is None else (*events, end) for one, events in day.timelines.items()}
 
 
 @dataclass
@@ -95,7 +105,7 @@ class SpotDays:
         first = since // DAY * DAY
         days = self.read(first)
         stored = {day.start: day for day in days if day.start >= first}
-        old = joined((day.start, day.timelines) for day in days)
+        old = whole(days)
         new = revised(old, answer, since)
         chunks = _chunks(new, first, max([seconds(floor_day(now)), *stored]), stored)
         made: list[PriceChange] = []
