@@ -107,11 +107,12 @@ def bill_of(lines: Iterable[BillLine], sharing: Sharing) -> Bill:
         lines: of this hour, as `by_hour` gives them.
         sharing: blend, and who pays for unused commitments.
 
-    Raises:
-        ValueError: an instance is billed in two currencies in one hour; they are never added.
+    Returns:
+        The bill; an instance `in_two_currencies` is not in it.
     """
     lines = list(lines)
-    instances = _instances([line for line in lines if line.kind == "instance"])
+    mixed = set(in_two_currencies(lines))
+    instances = _instances([line for line in lines if line.kind == "instance" and line.resource not in mixed])
     unused = [line for line in lines if line.kind != "instance" and line.kind.removeprefix("unused-") in sharing.unused]
     return Bill(
         instances=_billed(instances, sharing),
@@ -120,17 +121,21 @@ def bill_of(lines: Iterable[BillLine], sharing: Sharing) -> Bill:
     )
 
 
+def in_two_currencies(lines: Iterable[BillLine]) -> list[str]:
+    """Instances that one hour's bill has in several currencies: they are never added, so nobody knows their price."""
+    currencies: dict[str, set[str]] = {}
+    for line in lines:
+        if line.kind == "instance":
+            currencies.setdefault(line.resource, set()).add(line.currency)
+    return sorted(instance_id for instance_id, found in currencies.items() if len(found) > 1)
+
+
 def _instances(lines: Sequence[BillLine]) -> dict[str, _Instance]:
     of_instance: dict[str, list[BillLine]] = {}
     for line in lines:
         of_instance.setdefault(line.resource, []).append(line)
     found = {}
     for instance_id, rows in sorted(of_instance.items()):
-        currencies = sorted({row.currency for row in rows})
-        if len(currencies) > 1:
-            raise ValueError(
-                f"the bill has instance {instance_id} in {' and '.join(currencies)} at {rows[0].start:%Y-%m-%d %H:%M}"
-            )
         found[instance_id] = _Instance(
             line=max(rows, key=lambda row: (row.hours or 0, row.instance_type, row.capacity_type, row.operation)),
             amount=quantize(sum((row.amount for row in rows), ZERO)),

@@ -75,6 +75,27 @@ class Table:
         with translated("write an item"):
             self._client.put_item(TableName=self._name, Item=item, ConditionExpression=condition, **more)
 
+    def write_together(
+        self,
+        puts: Sequence[Item],
+        deletes: Sequence[Item] = (),
+        *,
+        condition: str,
+        values: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Write and delete items in one transaction, on a condition on the first of them.
+
+        Raises:
+            ConflictError: the condition does not hold, or somebody else wrote one of them; nothing was written.
+        """
+        actions: list[dict[str, Any]] = [{"Put": {"TableName": self._name, "Item": item}} for item in puts]
+        actions[0]["Put"]["ConditionExpression"] = condition
+        if values:
+            actions[0]["Put"]["ExpressionAttributeValues"] = values
+        actions += [{"Delete": {"TableName": self._name, "Key": one}} for one in deletes]
+        with translated("write items together"):
+            self._client.transact_write_items(TransactItems=actions)
+
     def put_all(self, items: Sequence[Item]) -> None:
         """Write items, in no order and with no condition."""
         self._write([{"PutRequest": {"Item": item}} for item in items])

@@ -1,5 +1,5 @@
 -- CUR 2.0, net amortized: what each accelerated instance cost in each hour after private discounts, and what
--- commitments cost that nobody used. AWS fills the columns with `net_` only where there are private discounts: where one
+-- commitments cost that nobody used. AWS fills columns with `net_` only where there are private discounts: where one
 -- is empty or 0, its fellow without `net_` is taken.
 -- One row per instance and hour, and per commitment and period. Taxes, credits, refunds, purchases up front and the
 -- negation of Savings Plans are no price of an instance and are left out; so are lines of Capacity Blocks, which are
