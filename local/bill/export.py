@@ -144,6 +144,7 @@ def _focus_row(item: Item, form: Format, currency: str, invoice: str) -> _Row:
         "BillingCurrency": currency,
         "BillingPeriodStart": _naive(item.month),
         "BillingPeriodEnd": _naive(item.next_month),
+        "ChargeClass": "Correction" if item.corrects else None,
         "ChargePeriodStart": _naive(item.start),
         "ChargePeriodEnd": _naive(item.until),
         "CommitmentDiscountCategory": ("Spend" if is_plan else "Usage") if item.commitment else None,

@@ -50,6 +50,8 @@ class Item:
     capacity_reservation: str = ""
     capacity_status: Literal["", "Used", "Unused", "Reserved"] = ""
     capacity_type: Literal["", "ODCR", "EC2 Capacity Block for ML"] = ""
+    corrects: bool = False
+    """Whether it corrects an earlier bill, as FOCUS tells."""
 
     @property
     def until(self) -> datetime:

@@ -173,7 +173,31 @@ def test_instances_of_a_capacity_block_are_not_free(tmp_path: Path, form: dict[s
 
 def test_a_capacity_blocks_licence_fee_is_not_its_price_where_the_export_tells_the_type(tmp_path: Path) -> None:
     licence = replace(block("i-0a", "p5.48xlarge", HOUR, BLOCK), unblended=Decimal("0.13"), listed=Decimal("0.13"))
-    assert read(tmp_path, EVERY[0], [replace(licence, effective=Decimal("0.13"))]) == []
+    for form in EVERY[:2]:
+        assert read(tmp_path, form, [replace(licence, effective=Decimal("0.13"))]) == []
+
+
+def test_a_capacity_block_is_known_by_its_price_where_no_column_tells_its_type(tmp_path: Path) -> None:
+    unnamed = replace(
+        block("i-0a", "p5.48xlarge", HOUR, BLOCK), capacity_reservation="", capacity_status="", capacity_type=""
+    )
+    for form in EVERY[:2]:
+        assert read(tmp_path, form, [unnamed, spot("i-0b", "g5.xlarge", HOUR, "0")])[0].resource == "i-0b"
+        assert len(read(tmp_path, form, [unnamed])) == 0
+
+
+@each_statement
+def test_usage_of_no_instance_is_no_instances_price(tmp_path: Path, form: dict[str, Any]) -> None:
+    """AWS leaves the resource empty on some lines."""
+    nobody = replace(on_demand("", "p5.48xlarge", HOUR, "55"), resource="")
+    assert read(tmp_path, form, [nobody]) == []
+
+
+@pytest.mark.parametrize("form", EVERY[2:], ids=str)
+def test_a_correction_of_an_earlier_bill_is_left_out(tmp_path: Path, form: dict[str, Any]) -> None:
+    one = on_demand("i-0a", "p5.48xlarge", HOUR, "55")
+    lines = read(tmp_path, form, [one, replace(one, effective=Decimal(-5), corrects=True)])
+    assert [line.amount for line in lines] == [55]
 
 
 @each_statement
@@ -233,11 +257,12 @@ def test_a_bill_is_final_when_it_is_closed(tmp_path: Path, form: dict[str, Any])
 
 @each_statement
 def test_only_the_months_and_hours_asked_for_are_read(tmp_path: Path, form: dict[str, Any]) -> None:
-    times = [NOVEMBER - timedelta(hours=1), NOVEMBER, DECEMBER - timedelta(hours=1), DECEMBER]
+    one_hour = timedelta(hours=1)
+    times = [NOVEMBER - one_hour, NOVEMBER, NOVEMBER + one_hour, DECEMBER - one_hour, DECEMBER]
     items = [on_demand(f"i-0{number}", "p5.48xlarge", at, "55") for number, at in enumerate(times)]
     write_export(tmp_path, items, form=form["format"])
     bill = DuckDbBill(tmp_path, cur_settings(**form))
-    assert [line.resource for line in bill.lines(NOVEMBER, DECEMBER)] == ["i-01", "i-02"]
+    assert [line.resource for line in bill.lines(NOVEMBER, DECEMBER)] == ["i-01", "i-02", "i-03"]
     assert [line.resource for line in bill.lines(NOVEMBER, NOVEMBER + timedelta(hours=1))] == ["i-01"]
     sql = statement(cur_settings(**form), NOVEMBER, DECEMBER, now=NOW)
     assert "billing_period BETWEEN '2026-11' AND '2026-11'" in sql, "Athena scans one month's files"

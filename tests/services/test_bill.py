@@ -66,7 +66,7 @@ class World:
 
     def service(self, client: Any = None) -> BillService:
         store = DynamoBillStore(client or self.table.client, self.table.name, clock=lambda: self.now)
-        return BillService(self.reader, store, clock=lambda: self.now, node_pools=self.node_pools)
+        return BillService(lambda _: self.reader, store, clock=lambda: self.now, node_pools=self.node_pools)
 
     def refresh(self, months: tuple[datetime, ...] = (), **cur: Any) -> BillRefresh:
         self.reader.reads.clear()

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from gpucost.domain.bill import Bill
 from gpucost.domain.billing import BillLine
+from gpucost.settings.cur import CurSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,14 @@ class BillReader(Protocol):
         Raises:
             SourceError: it could not be read, or not as it must be (hourly, with resource ids).
         """
+        ...
+
+
+class BillReaders(Protocol):
+    """A reader for each export."""
+
+    def __call__(self, cur: CurSettings) -> BillReader:
+        """The reader of one export."""
         ...
 
 

@@ -9,12 +9,14 @@ from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.messaging import AwsBus
     from gpucost.ports import Notifier
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
+    from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
     from gpucost.services.reports import ReportService
     from gpucost.settings import Settings
@@ -73,6 +75,15 @@ def settings_store() -> "DynamoSettingsStore":
 
 
 @cache
+def bill_store() -> "DynamoBillStore":
+    """What the bill says of each hour."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+
+    return DynamoBillStore(aws.client("dynamodb"), environment().table, clock=utc_now)
+
+
+@cache
 def alert_states() -> "DynamoAlertStates":
     """The memory of alert rules."""
     from gpucost.adapters import aws
@@ -110,6 +121,15 @@ def attribute_service() -> "AttributeService":
     from gpucost.services.attribute import AttributeService
 
     return AttributeService(settings_store(), ledger(), metrics_reader, bus(), clock=utc_now)
+
+
+@cache
+def bill_service() -> "BillService":
+    """For `functions/prices`, source `cur`."""
+    from gpucost.adapters.bill.athena import bill_reader
+    from gpucost.services.bill import BillService
+
+    return BillService(bill_reader, bill_store(), clock=utc_now)
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from gpucost.bill_ports import BillReader, BillStore, NodePools, no_node_pools
+from gpucost.bill_ports import BillReader, BillReaders, BillStore, NodePools, no_node_pools
 from gpucost.domain.billing import BillLine, Sharing, bill_of, by_hour, in_two_currencies
 from gpucost.domain.hours import floor_day
 from gpucost.errors import SourceError
@@ -38,16 +38,16 @@ class BillService:
     """Refreshes the bill.
 
     Args:
-        reader: where AWS delivers it.
+        readers: of the export that the settings name.
         store: where it is kept.
         node_pools: needed with `blend: node_pool` only.
         clock: the time now.
     """
 
     def __init__(
-        self, reader: BillReader, store: BillStore, *, clock: Clock, node_pools: NodePools = no_node_pools
+        self, readers: BillReaders, store: BillStore, *, clock: Clock, node_pools: NodePools = no_node_pools
     ) -> None:
-        self._reader = reader
+        self._readers = readers
         self._store = store
         self._node_pools = node_pools
         self._clock = clock
@@ -68,8 +68,9 @@ class BillService:
             return BillRefresh()
         clusters = tuple(cluster.name for cluster in settings.clusters)
         found = BillRefresh()
+        reader = self._readers(cur)
         for month in months or self._moving(cur):
-            found = self._read(month, cur, cur.cluster_of_unused(clusters), found)
+            found = self._read(reader, month, cur, cur.cluster_of_unused(clusters), found)
         return found
 
     def _moving(self, cur: CurSettings) -> list[datetime]:
@@ -83,11 +84,13 @@ class BillService:
             month = _next(month)
         return sorted(one for one in touched if not known.get(one))
 
-    def _read(self, month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh) -> BillRefresh:
+    def _read(
+        self, reader: BillReader, month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
+    ) -> BillRefresh:
         end = _next(month)
         pools = self._node_pools(month, end) if cur.blend == "node_pool" else {}
         sharing = Sharing(cur.blend, pools, unused_to, cur.unused_commitments)
-        extract = self._reader.read(month, end)
+        extract = reader.read(month, end)
         months, scanned = (*so_far.months, month), so_far.bytes_scanned + extract.bytes_scanned
         seen = _Seen()
         changed = list(so_far.changed)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from gpucost.adapters.bill.statements import COLUMNS, read_row, statement
@@ -122,6 +122,11 @@ class AthenaBill:
             raise SourceError(
                 f"Athena could not {what} for the bill in {self._where}: {type(error).__name__}"
             ) from error
+
+
+def bill_reader(cur: CurSettings) -> AthenaBill:
+    """The reader of one export; fulfils `bill_ports.BillReaders`."""
+    return AthenaBill(athena_client(cur), cur, clock=lambda: datetime.now(UTC))
 
 
 def athena_client(cur: CurSettings) -> Any:

@@ -73,12 +73,15 @@ class DynamoBillStore:
             raise SourceError(f"the bill of {day:%Y-%m-%d} is too large: {len(pieces)} pieces of 300 KB")
         was = text(old_pieces[0], "h") if old_pieces else ""
         version = sha256(b"".join(pieces)).hexdigest()[:16]
-        items: list[Item] = [_piece(day, number, len(pieces), version, piece) for number, piece in enumerate(pieces)]
-        self._table.write_together(
-            puts=[*items, self._change(day, f"{was}-{version}", changed)],
-            deletes=[key(*_key(day, number)) for number in range(len(pieces), len(old_pieces))],
-            condition="h = :was" if was else "attribute_not_exists(pk)",
-            values={":was": {"S": was}} if was else {},
+        first, *others = [_piece(day, number, len(pieces), version, piece) for number, piece in enumerate(pieces)]
+        is_unchanged = "h = :was" if was else "attribute_not_exists(pk)"
+        self._table.transact(
+            puts=[
+                (first, is_unchanged, {":was": {"S": was}} if was else None),
+                *((piece, "", None) for piece in others),
+                (self._change(day, f"{was}-{version}", changed), "", None),
+            ],
+            deletes=[(key(*_key(day, number)), "") for number in range(len(pieces), len(old_pieces))],
         )
         return [day + int(name) * HOUR for name in changed]
 

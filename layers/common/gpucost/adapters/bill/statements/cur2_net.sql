@@ -73,7 +73,6 @@ WITH lines AS (
   WHERE billing_period BETWEEN '$first_period' AND '$last_period'
     AND line_item_usage_start_date >= TIMESTAMP '$start'
     AND line_item_usage_start_date < TIMESTAMP '$end'
-    AND bill_bill_type <> 'Refund'
     AND (
       (
         line_item_product_code = 'AmazonEC2'
