@@ -162,6 +162,20 @@ def test_a_month_still_running_is_not_closed_whatever_its_invoices_say(world: Wo
     assert NOVEMBER in _reads_after(world)
 
 
+def test_a_month_is_open_as_long_as_one_of_its_lines_is(world: World) -> None:
+    class Late(DuckDbBill):
+        def lines(self, start: datetime, end: datetime) -> list[BillLine]:
+            first, *others = super().lines(start, end)
+            return [replace(first, is_final=False), *others]
+
+    items = [on_demand("i-0a", "p5.48xlarge", HOUR + number * ONE_HOUR, "55") for number in range(2)]
+    write_export(world.folder, items, invoice="EUINDE26-1")
+    world.reader = Late(world.folder, cur_settings())
+    world.now = DECEMBER + timedelta(days=4)
+    assert world.refresh(months=(NOVEMBER,)).closed == ()
+    assert world.store.months() == {NOVEMBER: False}
+
+
 def _reads_after(world: World) -> list[datetime]:
     world.refresh()
     return world.reader.reads
