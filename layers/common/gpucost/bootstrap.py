@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gpucost.ports import Notifier
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
+    from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
     from gpucost.services.prices import PricesService
     from gpucost.services.reports import ReportService
@@ -85,6 +87,15 @@ def price_book() -> "DynamoPriceBook":
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 
     return DynamoPriceBook(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def bill_store() -> "DynamoBillStore":
+    """What the bill says of each hour."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+
+    return DynamoBillStore(aws.client("dynamodb"), environment().table, clock=utc_now)
 
 
 @cache
@@ -162,6 +173,15 @@ def prices_service() -> "PricesService":
         fetched=frozenset(environment().price_sources.split(",")) - {""},
         clock=utc_now,
     )
+
+
+@cache
+def bill_service() -> "BillService":
+    """For `functions/prices`, source `cur`."""
+    from gpucost.adapters.bill.athena import bill_reader
+    from gpucost.services.bill import BillService
+
+    return BillService(bill_reader, bill_store(), clock=utc_now)
 
 
 @cache
