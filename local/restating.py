@@ -72,9 +72,11 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, whi
 def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | None, form: str) -> None:
     """What each split policy would charge each business unit for the same hours; nothing is changed."""
     from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.services.comparison import SplitComparison
+    from gpucost.services.pricing import Pricer
     from local import deployment
 
     _period(start, end)
@@ -83,7 +85,9 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     table = deployment.find(stack).table
     client = aws.client("dynamodb")
     store = settings_store(stack)
-    comparison = SplitComparison(store, DynamoLedger(client, table), DynamoPriceBook(client, table))
+    bills = DynamoBillStore(client, table, clock=lambda: datetime.now(UTC))
+    pricer = Pricer(DynamoPriceBook(client, table), bills)
+    comparison = SplitComparison(store, DynamoLedger(client, table), pricer)
     found = comparison.compare(_clusters(store.current().settings, cluster), start, end)
     if not any(one.hours for one in found):
         raise InvalidInputError(f"no hour from {format_instant(start)} to {format_instant(end)} has stored usage")

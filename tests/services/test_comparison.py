@@ -37,7 +37,7 @@ def system(table: DynamoTable) -> System:
 
 def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
     system.attribute(hours=3, version=2)
-    found = SplitComparison(system.store, system.ledger, system.book).compare(["demo"], HOUR, HOUR + 3 * ONE_HOUR)
+    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 3 * ONE_HOUR)
     # One of two GPUs is held: half of the GPUs' part of $10, three times. By hand: scad 18 / (18 + 7.2 + 3.2), opencost
     # 1.9 / (1.9 + 0.252888 + 0.135584), own 6 / (6 + 4 + 8).
     parts = {
@@ -58,6 +58,6 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
 def test_nothing_is_changed_and_hours_without_usage_are_left_out(system: System) -> None:
     system.attribute(hours=1, version=2)
     before = system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR)
-    found = SplitComparison(system.store, system.ledger, system.book).compare(["demo"], HOUR, HOUR + 5 * ONE_HOUR)
+    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 5 * ONE_HOUR)
     assert {one.hours for one in found} == {1}
     assert system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR) == before

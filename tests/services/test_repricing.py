@@ -5,9 +5,11 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.bill import Bill, BilledHour
 from gpucost.domain.prices import Price
 from gpucost.messages import HoursDue, HoursToRestate
 from gpucost.services.repricing import SETTLES_AFTER, RepricingService, to_restate
@@ -41,10 +43,11 @@ class Repriced:
     def __init__(self, table: DynamoTable) -> None:
         self.ledger = DynamoLedger(table.client, table.name)
         self.book = DynamoPriceBook(table.client, table.name)
+        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
         store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
         store.push(SETTINGS, author="me", now=NOW)
         self.queue = Queue()
-        self.service = RepricingService(store, self.ledger, self.book, self.queue)  # type: ignore[arg-type]
+        self.service = RepricingService(store, self.ledger, self.book, self.bills, self.queue)  # type: ignore[arg-type]
 
     def publish(self, cluster: str, *back: int, status: str = "complete") -> None:
         for hours in back:
@@ -113,6 +116,20 @@ def test_what_the_queue_did_not_take_is_not_settled(repriced: Repriced) -> None:
         repriced.service.reprice(NOW + SETTLES_AFTER, "c")
     repriced.queue.is_down = False
     assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 1
+
+
+def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repriced: Repriced) -> None:
+    day = NEWEST.replace(hour=0) - timedelta(days=2)
+    hours = [day + HOUR * at for at in (3, 4, 9)]
+    for hour in [*hours, day]:
+        repriced.ledger.publish(record(cluster="blue", hour=hour), replacing=None, settings_version=1, now=NOW)
+    billed = Bill({"i-1": BilledHour(Decimal(1), "USD", 3_600_000, is_final=False)})
+    repriced.bills.store(day, dict.fromkeys([*hours, day + HOUR * 20], billed))
+    assert repriced.service.reprice(NOW, "c") == 3
+    why = f"the bill of {day:%Y-%m-%d} is new or changed"
+    assert sorted(repriced.queue.sent) == [("blue", hours[0], 2, why), ("blue", hours[2], 1, why)]
+    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 3
+    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 0
 
 
 def test_a_month_is_ordinary_work() -> None:

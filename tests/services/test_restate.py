@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
@@ -21,6 +22,7 @@ from gpucost.errors import InvalidInputError
 from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Tick
 from gpucost.ports import MetricsReader
 from gpucost.services.attribute import AttributeService
+from gpucost.services.pricing import Pricer
 from gpucost.services.restate import RestateService
 from gpucost.settings import ClusterSettings, Settings
 from tests.conftest import DynamoTable
@@ -93,6 +95,8 @@ class System:
         self.ledger = DynamoLedger(table.client, table.name)
         self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
         self.book = DynamoPriceBook(table.client, table.name)
+        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        self.pricer = Pricer(self.book, self.bills)
         self.heard = Heard()
         self.metrics = OnePod()
         self.push(12)
@@ -118,14 +122,14 @@ class System:
             correlation_id="c",
         )
         AttributeService(
-            self.store, self.ledger, self.reader, self.heard, prices=self.book, clock=lambda: NOW
+            self.store, self.ledger, self.reader, self.heard, pricer=self.pricer, clock=lambda: NOW
         ).attribute(message)
 
     def restate(self, *, version: int | None = 2, hours: int = 1, ledger: DynamoLedger | None = None) -> list[int]:
         message = HoursToRestate(
             cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, why="new price", correlation_id="c"
         )
-        service = RestateService(self.store, ledger or self.ledger, self.heard, prices=self.book, clock=lambda: NOW)
+        service = RestateService(self.store, ledger or self.ledger, self.heard, pricer=self.pricer, clock=lambda: NOW)
         return [done.manifest.version for done in service.restate(message)]
 
     def line(self) -> Line:
@@ -221,9 +225,9 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(system: System) -> No
         )
         killed = DynamoLedger(Killed(system.table.client, hours + 1), system.table.name)
         try:
-            RestateService(system.store, killed, system.heard, prices=system.book, clock=lambda: NOW).restate(message)
+            RestateService(system.store, killed, system.heard, pricer=system.pricer, clock=lambda: NOW).restate(message)
         except KeyboardInterrupt:
-            RestateService(system.store, system.ledger, system.heard, prices=system.book, clock=lambda: NOW).restate(
+            RestateService(system.store, system.ledger, system.heard, pricer=system.pricer, clock=lambda: NOW).restate(
                 message
             )
         else:

@@ -46,6 +46,8 @@ class BillChange:
 
     id: str
     hours: tuple[datetime, ...]
+    at: datetime
+    """When it was stored."""
 
 
 class BillStore(Protocol):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
     from gpucost.services.prices import PricesService
+    from gpucost.services.pricing import Pricer
     from gpucost.services.reports import ReportService
     from gpucost.services.repricing import RepricingService
     from gpucost.services.restate import RestateService
@@ -90,6 +91,14 @@ def price_book() -> "DynamoPriceBook":
 
 
 @cache
+def pricer() -> "Pricer":
+    """What is known about prices."""
+    from gpucost.services.pricing import Pricer
+
+    return Pricer(price_book(), bill_store())
+
+
+@cache
 def bill_store() -> "DynamoBillStore":
     """What the bill says of each hour."""
     from gpucost.adapters import aws
@@ -135,7 +144,7 @@ def attribute_service() -> "AttributeService":
     from gpucost.adapters.prometheus import metrics_reader
     from gpucost.services.attribute import AttributeService
 
-    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), prices=price_book(), clock=utc_now)
+    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), pricer=pricer(), clock=utc_now)
 
 
 @cache
@@ -143,7 +152,7 @@ def restate_service() -> "RestateService":
     """For `functions/attribute`."""
     from gpucost.services.restate import RestateService
 
-    return RestateService(settings_store(), ledger(), bus(), prices=price_book(), clock=utc_now)
+    return RestateService(settings_store(), ledger(), bus(), pricer=pricer(), clock=utc_now)
 
 
 @cache
@@ -151,7 +160,7 @@ def repricing_service() -> "RepricingService":
     """For `functions/dispatch`."""
     from gpucost.services.repricing import RepricingService
 
-    return RepricingService(settings_store(), ledger(), price_book(), bus())
+    return RepricingService(settings_store(), ledger(), price_book(), bill_store(), bus())
 
 
 @cache
@@ -180,8 +189,9 @@ def bill_service() -> "BillService":
     """For `functions/prices`, source `cur`."""
     from gpucost.adapters.bill.athena import bill_reader
     from gpucost.services.bill import BillService
+    from gpucost.services.node_pools import LedgerNodePools
 
-    return BillService(bill_reader, bill_store(), clock=utc_now)
+    return BillService(bill_reader, bill_store(), clock=utc_now, node_pools=LedgerNodePools(settings_store(), ledger()))
 
 
 @cache

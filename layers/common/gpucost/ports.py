@@ -1,6 +1,6 @@
 """What services need from the outside, as Protocols; adapters fulfil them, bootstrap joins the two."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -76,6 +76,10 @@ class ReportedHours(PublishedHours, Protocol):
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """What each node of an hour cost, and what was paid for without one."""
+        ...
+
+    def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
+        """The nodes of every hour in `[start, end)`."""
         ...
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:

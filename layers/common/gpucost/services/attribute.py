@@ -6,7 +6,7 @@ and its next attempt, and the message counts as handled.
 
 import gc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,12 +16,12 @@ from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
+from gpucost.domain.pricing import Pricing
 from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
-from gpucost.price_ports import PricesInForce, PriceStore
-from gpucost.services.pricing import pricing_of
+from gpucost.services.pricing import Pricer, pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
 AMP_RETENTION = timedelta(days=150)
@@ -56,14 +56,14 @@ class AttributeService:
         readers: MetricsReaders,
         bus: Bus,
         *,
-        prices: PriceStore,
+        pricer: Pricer,
         clock: Clock,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._readers = readers
         self._bus = bus
-        self._prices = prices
+        self._pricer = pricer
         self._clock = clock
 
     def attribute(self, message: HoursDue) -> list[Attributed]:
@@ -96,14 +96,14 @@ class AttributeService:
         """A record for each hour, incomplete where the metrics failed.
 
         Raises:
-            SourceError: the price book could not be read.
+            SourceError: the price book or the bill could not be read.
         """
         reader = self._readers(cluster, settings)
         rated: list[RatedHour] = []
         for run in _runs(hours):
-            book = self._prices.in_force(run[0], run[-1] + HOUR, sources=settings.pricing.order)
+            prices = self._pricer.of_hours(settings, run)
             try:
-                rated += rate_hours(reader, cluster, settings, run, now=now, book=book)
+                rated += rate_hours(reader, cluster, settings, run, now=now, prices=prices)
             except MetricsAnswerError as error:
                 if len(run) > 1:  # one hour's bad answer must not cost its neighbours
                     for hour in run:
@@ -161,7 +161,7 @@ def rate_hours(
     hours: Sequence[datetime],
     *,
     now: datetime,
-    book: PricesInForce | None = None,
+    prices: Mapping[datetime, Pricing] | None = None,
 ) -> list[RatedHour]:
     """The records of consecutive hours of one cluster, each with the usage behind it.
 
@@ -171,7 +171,7 @@ def rate_hours(
         settings: the document in force.
         hours: consecutive, in order.
         now: the time now.
-        book: prices in force in these hours beside the settings' own; None where there is no price book.
+        prices: in force in each hour; None: the settings' own alone.
 
     Raises:
         InvalidInputError: an hour that has not ended.
@@ -183,10 +183,13 @@ def rate_hours(
         ladder=settings.utilization.ladder,
         slices_per_gpu=cluster.slices_per_gpu,
     )
-    rules = attribution_rules(settings, book)
+    own = pricing_of(settings)
     with _collector_paused():
         metered = [meter(observation, metering) for observation in reader.observe(hours)]
-        return [RatedHour(attribute(usage, rules), usage) for usage in metered]
+        return [
+            RatedHour(attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own))), usage)
+            for usage in metered
+        ]
 
 
 def check_hour(hour: datetime, now: datetime) -> None:
@@ -230,10 +233,10 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def attribution_rules(settings: Settings, book: PricesInForce | None = None) -> AttributionRules:
-    """What a settings document and the price book say about who pays, and how much."""
+def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
+    """What a settings document says about who pays, at what prices."""
     return AttributionRules(
-        pricing=pricing_of(settings, book.prices, book.shapes) if book else pricing_of(settings),
+        pricing=pricing,
         business_units=tuple(
             BusinessUnit(
                 unit.name,

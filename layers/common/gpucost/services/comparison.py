@@ -5,13 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from gpucost.domain.attribution import attribute
-from gpucost.domain.hours import HOUR
 from gpucost.domain.model import Capacity, Costs, HourRecord
 from gpucost.domain.splitting import SPLIT_POLICIES
 from gpucost.ports import Ledger, SettingsStore
-from gpucost.price_ports import PriceStore
 from gpucost.services.attribute import attribution_rules
-from gpucost.services.pricing import policy_of
+from gpucost.services.pricing import Pricer, policy_of
 
 
 @dataclass(slots=True)
@@ -42,10 +40,10 @@ class SplitComparison:
     Beside the named policies there is the settings' own, where it is one.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: Ledger, prices: PriceStore) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: Ledger, pricer: Pricer) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
-        self._prices = prices
+        self._pricer = pricer
 
     def compare(self, clusters: Sequence[str], start: datetime, end: datetime) -> list[SplitSums]:
         """The sums of hours in `[start, end)`, by policy: same usage, same prices, each hour under its own settings.
@@ -62,8 +60,7 @@ class SplitComparison:
                 if usage is None:
                     continue
                 settings = self._settings_store.version(manifest.settings_version).settings
-                book = self._prices.in_force(manifest.hour, manifest.hour + HOUR, sources=settings.pricing.order)
-                rules = attribution_rules(settings, book)
+                rules = attribution_rules(settings, self._pricer.of_hours(settings, [manifest.hour])[manifest.hour])
                 for name, policy in policies.items():
                     record = attribute(usage, replace(rules, pricing=replace(rules.pricing, policy=policy)))
                     found[name].add(record)

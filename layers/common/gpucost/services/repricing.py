@@ -1,9 +1,10 @@
-"""Repricing: which hours stand on prices that have changed since, as work for the backfill queue."""
+"""Repricing: which hours stand on prices or bills that have changed since, as work for the backfill queue."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
+from gpucost.bill_ports import BillStore
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.domain.price_changes import PriceChange
 from gpucost.errors import SettingsMissingError
@@ -21,10 +22,13 @@ USAGE_KEPT = timedelta(days=400)
 class RepricingService:
     """Sends hours to be rated again; sent twice, they come out the same."""
 
-    def __init__(self, settings_store: SettingsStore, ledger: PublishedHours, prices: PriceStore, bus: Bus) -> None:
+    def __init__(
+        self, settings_store: SettingsStore, ledger: PublishedHours, prices: PriceStore, bills: BillStore, bus: Bus
+    ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._prices = prices
+        self._bills = bills
         self._bus = bus
 
     def reprice(self, now: datetime, correlation_id: str) -> int:
@@ -33,8 +37,8 @@ class RepricingService:
         Raises:
             SourceError: the ledger or the queue failed; what is not settled is sent again next time.
         """
-        changes = self._prices.pending_changes()
-        if not changes:
+        changes, arrivals = self._prices.pending_changes(), self._bills.changes()
+        if not changes and not arrivals:
             return 0
         try:
             settings = self._settings_store.current().settings
@@ -42,20 +46,30 @@ class RepricingService:
             return 0
         clusters = [cluster.name for cluster in settings.clusters]
         sent = 0
+        oldest = now - USAGE_KEPT
         for change in changes:
+            start = floor_hour(max(change.start, oldest) if change.start else oldest)
             for cluster in _concerned(change, clusters):
-                sent += self._send(change, cluster, now, correlation_id)
+                sent += self._send(cluster, self._published(cluster, start, change.end), change.why, correlation_id)
             if change.at + SETTLES_AFTER <= now:
                 self._prices.settle(change.id, now=now)
+        for arrival in arrivals:
+            why = f"the bill of {min(arrival.hours):%Y-%m-%d} is new or changed"
+            for cluster in clusters:
+                published = self._published(cluster, min(arrival.hours), max(arrival.hours) + HOUR)
+                hours = [hour for hour in published if hour in arrival.hours]
+                sent += self._send(cluster, hours, why, correlation_id)
+            if arrival.at + SETTLES_AFTER <= now:
+                self._bills.settle(arrival)
         return sent
 
-    def _send(self, change: PriceChange, cluster: str, now: datetime, correlation_id: str) -> int:
-        oldest = now - USAGE_KEPT
-        start = floor_hour(max(change.start, oldest) if change.start else oldest)
-        manifests = self._ledger.manifests(cluster, start, change.end)
-        hours = [manifest.hour for manifest in manifests if manifest.status != "incomplete"]
-        work = to_restate(cluster, hours, settings_version=None, why=change.why, correlation_id=correlation_id)
-        self._bus.send_due(work)
+    def _published(self, cluster: str, start: datetime, end: datetime) -> list[datetime]:
+        """The hours of `[start, end)` that have figures."""
+        manifests = self._ledger.manifests(cluster, start, end)
+        return [manifest.hour for manifest in manifests if manifest.status != "incomplete"]
+
+    def _send(self, cluster: str, hours: Sequence[datetime], why: str, correlation_id: str) -> int:
+        self._bus.send_due(to_restate(cluster, hours, settings_version=None, why=why, correlation_id=correlation_id))
         return len(hours)
 
 

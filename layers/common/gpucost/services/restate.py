@@ -3,13 +3,12 @@
 from datetime import datetime
 
 from gpucost.domain.attribution import attribute
-from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import Manifest, content_digest
 from gpucost.errors import ConflictError, InvalidInputError
 from gpucost.messages import HoursToRestate
 from gpucost.ports import Bus, Clock, Ledger, SettingsStore
-from gpucost.price_ports import PriceStore
 from gpucost.services.attribute import Attributed, attribution_rules, closed
+from gpucost.services.pricing import Pricer
 
 TRIES = 3
 """Against writers of the same hour; each reads the version that won."""
@@ -19,12 +18,12 @@ class RestateService:
     """Handles `HoursToRestate`: an hour whose figures come out as they are keeps its version."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: Ledger, bus: Bus, *, prices: PriceStore, clock: Clock
+        self, settings_store: SettingsStore, ledger: Ledger, bus: Bus, *, pricer: Pricer, clock: Clock
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._bus = bus
-        self._prices = prices
+        self._pricer = pricer
         self._clock = clock
 
     def restate(self, message: HoursToRestate) -> list[Attributed]:
@@ -68,8 +67,8 @@ class RestateService:
             return None
         version = message.settings_version or manifest.settings_version
         settings = self._settings_store.version(version).settings
-        book = self._prices.in_force(manifest.hour, manifest.hour + HOUR, sources=settings.pricing.order)
-        record = attribute(usage, attribution_rules(settings, book))
+        prices = self._pricer.of_hours(settings, [manifest.hour])
+        record = attribute(usage, attribution_rules(settings, prices[manifest.hour]))
         if content_digest(record) == manifest.digest:
             return Attributed(manifest, was_published=False)
         published = self._ledger.publish(

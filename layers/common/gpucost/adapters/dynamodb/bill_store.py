@@ -92,7 +92,7 @@ class DynamoBillStore:
             check_format(item)
             day = datetime.fromisoformat(text(item, "sk")[:10]).replace(tzinfo=UTC)
             hours = tuple(day + int(number["N"]) * HOUR for number in item["c"]["L"])
-            found.append(BillChange(text(item, "sk"), hours))
+            found.append(BillChange(text(item, "sk"), hours, datetime.fromtimestamp(whole(item, "p"), UTC)))
         return found
 
     def settle(self, change: BillChange) -> None:

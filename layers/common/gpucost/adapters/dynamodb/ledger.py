@@ -14,7 +14,7 @@ A run id is the version that it wants to become and a hash of its content: runni
 items, another content never touches them, and a version once taken can never be taken by a run that lost.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -176,6 +176,20 @@ class DynamoLedger:
         manifest = self.manifest(cluster, hour)
         own = self._pieces_of(keys.partition(cluster, "nodes"), hour, manifest.run_id) if manifest else []
         return blobs.read_nodes(blobs.unpack(own)) if own else ((), ())
+
+    def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
+        """The nodes of every hour in `[start, end)`, one query for each day."""
+        while start < end:
+            until = min(start + timedelta(days=1), end)
+            in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, until)}
+            pieces: dict[datetime, list[bytes]] = {}
+            for item in self._range(keys.partition(cluster, "nodes"), start, until):
+                hour, run = keys.parts(item)
+                if in_force.get(hour) == run:
+                    pieces.setdefault(hour, []).append(item["b"]["B"])
+            for own in pieces.values():
+                yield from blobs.read_nodes(blobs.unpack(own))[0]
+            start = until
 
     def usage(self, manifest: Manifest) -> Usage | None:
         """The usage that a version was rated from; None where it is not (or no longer) kept."""
