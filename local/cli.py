@@ -1,6 +1,5 @@
 """`gpucost`: the command line of design §6. Results go to stdout, progress and errors to stderr."""
 
-import getpass
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,8 @@ import click
 
 from gpucost.domain.hours import HOUR, format_instant, hours_between, parse_hour
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
+from local import deployment
+from local.price_commands import prices
 
 FAILURE, BAD_INPUT = 1, 2
 
@@ -92,6 +93,9 @@ def doctor(path: Path, form: str) -> None:
         raise GpuCostError(sentence)
 
 
+cli.add_command(prices)
+
+
 @cli.group()
 def settings() -> None:
     """The settings document of a deployment."""
@@ -109,7 +113,7 @@ def push(path: Path, stack: str) -> None:
 
     text = _read(path)
     parse_settings(text)
-    stored = _store(stack).push(text, author=_author(), now=datetime.now(UTC))
+    stored = _store(stack).push(text, author=deployment.author(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
 
 
@@ -136,7 +140,7 @@ def history(stack: str) -> None:
 def rollback(stack: str, version: int) -> None:
     """Put an older document in force again, as a new version."""
     store = _store(stack)
-    stored = store.push(store.version(version).text, author=_author(), now=datetime.now(UTC))
+    stored = store.push(store.version(version).text, author=deployment.author(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force, with the text of version {version}")
 
 
@@ -150,7 +154,6 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None) ->
     from gpucost.adapters.messaging import AwsBus
     from gpucost.services.attribute import check_hour
     from gpucost.services.dispatch import messages
-    from local import deployment
 
     if start >= end:
         raise InvalidInputError("--to must be after --from")
@@ -244,14 +247,6 @@ def _read(path: Path) -> str:
 def _store(stack: str) -> Any:
     from gpucost.adapters import aws
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-    from local import deployment
 
     table = deployment.find(stack).table
     return DynamoSettingsStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
-
-
-def _author() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

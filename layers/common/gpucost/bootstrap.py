@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.dispatch import DispatchService
+    from gpucost.services.price_listing import PriceListing
     from gpucost.services.prices import PricesService
     from gpucost.services.reports import ReportService
     from gpucost.settings import Settings
@@ -166,3 +167,11 @@ def report_service() -> "ReportService":
     from gpucost.services.reports import ReportService
 
     return ReportService(settings_store(), ledger(), clock=utc_now)
+
+
+@cache
+def price_listing() -> "PriceListing":
+    """For `functions/api`."""
+    from gpucost.services.price_listing import PriceListing
+
+    return PriceListing(price_book())
