@@ -10,7 +10,10 @@ import click
 
 from gpucost.domain.hours import HOUR, format_instant, hours_between
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
-from local.options import HourType, author, settings_store, stack_option
+from local import deployment
+from local.deployment import author
+from local.options import HourType, settings_store, stack_option
+from local.price_commands import prices
 from local.restating import compare_splits, restate
 
 FAILURE, BAD_INPUT = 1, 2
@@ -77,6 +80,9 @@ def doctor(path: Path, form: str) -> None:
         raise GpuCostError(sentence)
 
 
+cli.add_command(prices)
+
+
 @cli.group()
 def settings() -> None:
     """The settings document of a deployment."""
@@ -131,7 +137,6 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None) ->
     """Attribute past hours through the deployment's own queue; nobody is notified."""
     from gpucost.services.attribute import check_hour
     from gpucost.services.dispatch import messages
-    from local import deployment
 
     if start >= end:
         raise InvalidInputError("--to must be after --from")

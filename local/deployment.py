@@ -1,5 +1,6 @@
 """A deployment by its stack's name: its outputs, and clients that reach it; `local` is the running demo."""
 
+import getpass
 import json
 import os
 from collections.abc import Iterator
@@ -93,6 +94,23 @@ def announced(endpoint: str) -> Iterator[None]:
         yield
     finally:
         STATE.unlink(missing_ok=True)
+
+
+def author() -> str:
+    """Who runs the command, for histories."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def local_credentials() -> dict[str, str]:
+    """Environment variables that lead AWS clients to the running demo.
+
+    Raises:
+        GpuCostError: none is running.
+    """
+    return credentials(_local_endpoint())
 
 
 def _local_endpoint() -> str:

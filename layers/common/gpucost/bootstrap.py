@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
+    from gpucost.services.price_listing import PriceListing
     from gpucost.services.prices import PricesService
     from gpucost.services.pricing import Pricer
     from gpucost.services.reports import ReportService
@@ -214,3 +215,11 @@ def report_service() -> "ReportService":
     from gpucost.services.reports import ReportService
 
     return ReportService(settings_store(), ledger(), clock=utc_now)
+
+
+@cache
+def price_listing() -> "PriceListing":
+    """For `functions/api`."""
+    from gpucost.services.price_listing import PriceListing
+
+    return PriceListing(price_book())

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Capacity, Costs, Status, Totals
+from gpucost.domain.prices import PriceSource, PriceUnit
+from gpucost.services.price_listing import ListedPrice, PricePage
 from gpucost.services.reports import CostReport, HourRow, PeriodCoverage
 
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
@@ -182,6 +184,34 @@ class RestatementsAnswer(_Shape):
     cursor: None = Field(description="Null: the answer is whole")
 
 
+class PriceRow(_Shape):
+    """One price of the price book, in force for `[from, to)`."""
+
+    id: str | None = Field(description="Of a price set by hand: `gpucost prices drop` takes it")
+    source: PriceSource
+    applies_to: dict[str, str] = Field(
+        description="Facts of nodes that must match, as shell patterns; empty: every node",
+        examples=[{"instance_type": "p5.48xlarge", "region": "us-east-1"}],
+    )
+    unit: PriceUnit = Field(description="Money per hour of a node or of one physical GPU, or a factor")
+    amount: Amount
+    currency: str = Field(examples=["USD"])
+    since: Instant | None = Field(alias="from", description="Null: since ever")
+    until: Instant | None = Field(alias="to", description="Null: until further notice")
+    fetched_at: Instant | None = Field(description="When it was fetched from AWS, or set by hand")
+    author: str
+    reason: str
+
+
+class PricesAnswer(_Shape):
+    """GET /v1/prices."""
+
+    start: Instant
+    end: Instant
+    rows: list[PriceRow]
+    cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
+
+
 class Health(_Shape):
     """GET /health: the function runs. It asks nothing of the database."""
 
@@ -267,6 +297,29 @@ def _restatement(one: Restatement) -> dict[str, Any]:
             {"business_unit": unit, "before": before.figures(), "after": after.figures()}
             for unit, (before, after) in one.units.items()
         ],
+    }
+
+
+def prices_answer(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
+    """As `PricesAnswer`."""
+    return {"start": start, "end": end, "rows": [price_row(row) for row in page.rows], "cursor": cursor}
+
+
+def price_row(row: ListedPrice) -> dict[str, Any]:
+    """As `PriceRow`."""
+    price = row.price
+    return {
+        "id": row.id,
+        "source": price.source,
+        "applies_to": dict(price.applies_to),
+        "unit": price.unit,
+        "amount": price.amount,
+        "currency": price.currency,
+        "from": price.valid_from,
+        "to": price.valid_to,
+        "fetched_at": price.fetched_at,
+        "author": price.author,
+        "reason": price.reason,
     }
 
 
