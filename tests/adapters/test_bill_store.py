@@ -8,8 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gpucost.adapters.dynamodb.bill_blobs import day_document, read_day
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+from gpucost.adapters.dynamodb.blobs import pack, unpack
 from gpucost.domain.bill import Bill, BilledHour
 from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.hours import HOUR_MS
@@ -75,9 +79,10 @@ FULL = Bill(
     },
     charges={
         "demo": [
-            ClusterCharge("unused-savings-plan", "arn:sp", Decimal("19.5")),
             ClusterCharge("unused-capacity-reservation", "arn:cr", Decimal("110.08"), "USD", Decimal(16)),
             ClusterCharge("unused-capacity-reservation", "arn:cr-0", Decimal(1), "USD", Decimal(0)),
+            ClusterCharge("unused-savings-plan", "arn:sp", Decimal(3), "EUR"),
+            ClusterCharge("unused-savings-plan", "arn:sp", Decimal("19.5")),
         ],
         "eu": [ClusterCharge("unused-reservation", "arn:ri", Decimal(2), "EUR")],
     },
@@ -111,6 +116,39 @@ def test_the_same_again_writes_nothing(table: DynamoTable) -> None:
     assert store_of(table, watched).store(DAY, {at(10)[0]: bill("1"), at(9)[0]: FULL}) == []
     assert watched.calls == ["query"]
     assert len(store_of(table).changes()) == 1
+
+
+BILLED = st.builds(
+    BilledHour,
+    amount=st.sampled_from(["1", "2.5", "0.000000000001"]).map(Decimal),
+    currency=st.sampled_from(["USD", "EUR"]),
+    billed_ms=st.sampled_from([HOUR_MS, 7]),
+    is_final=st.booleans(),
+    unblended=st.sampled_from([None, Decimal(3)]),
+)
+CHARGES = st.lists(
+    st.builds(
+        ClusterCharge,
+        kind=st.just("unused-capacity-reservation"),
+        reference=st.sampled_from(["arn:a", "arn:b"]),
+        amount=st.sampled_from([Decimal(1), Decimal(2)]),
+        currency=st.just("USD"),
+        gpu_hours=st.sampled_from([None, Decimal(8)]),
+    ),
+    max_size=2,
+    unique_by=lambda one: one.reference,
+).map(lambda found: sorted(found, key=lambda one: one.reference))
+BILLS = st.builds(
+    Bill,
+    instances=st.dictionaries(st.sampled_from(["i-a", "i-b"]), BILLED),
+    charges=st.dictionaries(st.sampled_from(["demo", "eu"]), CHARGES.filter(bool)),
+    is_final=st.booleans(),
+)
+
+
+@given(st.dictionaries(st.integers(0, 23), BILLS))
+def test_any_day_comes_back(day: dict[int, Bill]) -> None:
+    assert read_day(unpack(pack(day_document(day)))) == day
 
 
 @pytest.mark.parametrize(
@@ -180,9 +218,16 @@ def test_of_two_writers_one_wins_and_the_other_is_told(table: DynamoTable) -> No
     assert store_of(table).bill(at(8)[0]) == bill("9")
 
 
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day of several pieces need not be large."""
+    monkeypatch.setattr("gpucost.adapters.dynamodb.blobs.PIECE", 3_000)
+
+
+@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_call_and_run_again_ends_the_same(table: DynamoTable, after: bool) -> None:
-    before, later = large(3), large(2, seed=5) | {at(23)[0]: bill("1")}
+    before, later = large(60), large(40, seed=5) | {at(23)[0]: bill("1")}
 
     def start_over() -> None:
         table.client.delete_table(TableName=table.name)
@@ -218,14 +263,14 @@ def test_killed_at_any_call_and_run_again_ends_the_same(table: DynamoTable, afte
         assert seen() == expected, f"call {number}"
 
 
-def large(pieces: int, seed: int = 1) -> dict[datetime, Bill]:
-    """A day that takes so many pieces: amounts that do not compress."""
+def large(size: int, seed: int = 1) -> dict[datetime, Bill]:
+    """A day of so many instances an hour, whose amounts do not compress."""
     chance = random.Random(seed)
     return {
         hour: Bill(
             {
                 f"i-{chance.getrandbits(68):017x}": billed(f"{chance.randrange(10**14)}e-12", unblended=None)
-                for _ in range(1000 * pieces)
+                for _ in range(size)
             }
         )
         for hour in at(*range(12))
@@ -234,7 +279,7 @@ def large(pieces: int, seed: int = 1) -> dict[datetime, Bill]:
 
 def test_a_day_of_several_pieces_grows_and_shrinks(table: DynamoTable) -> None:
     store = store_of(table)
-    many, few = large(2), {at(3)[0]: bill("1")}
+    many, few = large(2000), {at(3)[0]: bill("1")}
     store.store(DAY, many)
     pieces = [item for item in items(table) if item["pk"]["S"] == "BILL#2026-11"]
     assert len(pieces) > 1
@@ -251,9 +296,10 @@ def items(table: DynamoTable) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.usefixtures("small_pieces")
 def test_pieces_of_two_versions_are_never_read_as_one(table: DynamoTable) -> None:
     """A reader that catches the first page of one version and the second of the next reads again."""
-    store_of(table).store(DAY, large(2))
+    store_of(table).store(DAY, large(40))
 
     class Overtaken(Watched):
         """After the first page somebody stores other figures, once."""
@@ -264,26 +310,28 @@ def test_pieces_of_two_versions_are_never_read_as_one(table: DynamoTable) -> Non
             def call(**arguments: Any) -> Any:
                 answer = real(**(arguments | {"Limit": 1}))
                 if len(self.calls) == 1:
-                    store_of(table).store(DAY, large(2, seed=9))
+                    store_of(table).store(DAY, large(40, seed=9))
                 return answer
 
             return call
 
     found = store_of(table, Overtaken(table.client)).bills(DAY, DAY + ONE_DAY)
-    assert found == large(2, seed=9)
+    assert found == large(40, seed=9)
 
 
+@pytest.mark.usefixtures("small_pieces")
 def test_a_torn_day_is_an_error_and_not_half_a_bill(table: DynamoTable) -> None:
-    store_of(table).store(DAY, large(2))
+    store_of(table).store(DAY, large(40))
     table.client.delete_item(TableName=table.name, Key={"pk": {"S": "BILL#2026-11"}, "sk": {"S": "19#01"}})
     with pytest.raises(SourceError, match="2026-11 changed each time"):
         store_of(table).bill(at(3)[0])
 
 
+@pytest.mark.usefixtures("small_pieces")
 def test_a_day_too_large_for_a_transaction_is_refused(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.adapters.dynamodb.bill_store.LARGEST_PIECES", 1)
-    with pytest.raises(SourceError, match=r"2026-11-19 is too large: \d pieces"):
-        store_of(table).store(DAY, large(2))
+    with pytest.raises(SourceError, match=r"2026-11-19 is too large: \d+ pieces"):
+        store_of(table).store(DAY, large(40))
 
 
 def test_months_are_remembered(table: DynamoTable) -> None:

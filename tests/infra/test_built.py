@@ -77,6 +77,15 @@ def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, 
     return [line for line in lines if "_aws" in line]
 
 
+def test_the_bills_statements_are_deployed(built: Path) -> None:
+    def statements(package: Path) -> dict[str, str]:
+        return {path.name: path.read_text() for path in (package / "adapters" / "bill" / "statements").iterdir()}
+
+    committed = statements(REPOSITORY / "layers" / "common" / "gpucost")
+    assert len(committed) == 4
+    assert statements(built / "CommonLayer" / "python" / "gpucost") == committed
+
+
 def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"

@@ -6,16 +6,15 @@ Each piece carries the hash of the whole: a reader that catches pieces of two ve
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
+from gpucost.adapters.dynamodb.bill_blobs import day_document, read_day
 from gpucost.adapters.dynamodb.blobs import pack, unpack
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.bill_ports import BillChange
-from gpucost.domain.bill import Bill, BilledHour
+from gpucost.domain.bill import Bill
 from gpucost.domain.hours import HOUR, floor_day
-from gpucost.domain.model import ClusterCharge
 from gpucost.errors import SourceError
 
 CHANGES = "BILL#changes"
@@ -23,9 +22,8 @@ MONTHS = "BILL#months"
 LOOKS = 5
 """How often a day is read before it is given up that its pieces fit together."""
 LARGEST_PIECES = 12
-"""3.6 MB compressed, some ten thousands of instances; a transaction takes 4 MB."""
+"""3.6 MB compressed, of the 4 MB that a transaction takes: thousands of instances, whatever they cost."""
 _DAY = timedelta(days=1)
-_Document = dict[str, Any]
 
 
 class DynamoBillStore:
@@ -45,11 +43,11 @@ class DynamoBillStore:
         """The bill of the hours in `[start, end)` that have one; one query per month."""
         found: dict[datetime, Bill] = {}
         for first, last in _by_month(floor_day(start), end):
-            for day, (_, document) in self._days(first, last).items():
-                for number, hour in document.items():
-                    at = day + int(number) * HOUR
+            for day, (_, bills) in self._days(first, last).items():
+                for number, bill in bills.items():
+                    at = day + number * HOUR
                     if start <= at < end:
-                        found[at] = _read_bill(hour)
+                        found[at] = bill
         return dict(sorted(found.items()))
 
     def bill(self, hour: datetime) -> Bill | None:
@@ -64,11 +62,12 @@ class DynamoBillStore:
             SourceError: the table failed; storing again is safe. Or the day does not fit a transaction.
         """
         old_pieces, old = self._days(day, day).get(day, ((), {}))
-        new = {str((hour - day) // HOUR): _bill_document(bill) for hour, bill in sorted(bills.items())}
-        changed = sorted((name for name in old.keys() | new.keys() if old.get(name) != new.get(name)), key=int)
+        document = day_document({(hour - day) // HOUR: bill for hour, bill in bills.items()})
+        new = read_day(document)
+        changed = sorted(hour for hour in old.keys() | new.keys() if old.get(hour) != new.get(hour))
         if not changed:
             return []
-        pieces = pack(new)
+        pieces = pack(document)
         if len(pieces) > LARGEST_PIECES:
             raise SourceError(f"the bill of {day:%Y-%m-%d} is too large: {len(pieces)} pieces of 300 KB")
         was = text(old_pieces[0], "h") if old_pieces else ""
@@ -83,7 +82,7 @@ class DynamoBillStore:
             ],
             deletes=[(key(*_key(day, number)), "") for number in range(len(pieces), len(old_pieces))],
         )
-        return [day + int(name) * HOUR for name in changed]
+        return [day + hour * HOUR for hour in changed]
 
     def changes(self) -> list[BillChange]:
         """Changes that nobody has settled, oldest day first."""
@@ -112,8 +111,8 @@ class DynamoBillStore:
         item: Item = {**key(MONTHS, f"{month:%Y-%m}"), "v": {"N": str(FORMAT)}, "f": {"BOOL": is_closed}}
         self._table.put_all([item])
 
-    def _days(self, first: datetime, last: datetime) -> dict[datetime, tuple[Sequence[Item], _Document]]:
-        """The days of one month from the first to the last, each with its items and its document."""
+    def _days(self, first: datetime, last: datetime) -> dict[datetime, tuple[Sequence[Item], dict[int, Bill]]]:
+        """The days of one month from the first to the last, each with its items and its bills by hour."""
         for _ in range(LOOKS):
             items: dict[datetime, list[Item]] = {}
             for item in self._table.query(
@@ -122,14 +121,16 @@ class DynamoBillStore:
                 check_format(item)
                 items.setdefault(first.replace(day=int(text(item, "sk")[:2])), []).append(item)
             if all(_fit(pieces) for pieces in items.values()):
-                return {day: (pieces, unpack(one["b"]["B"] for one in pieces)) for day, pieces in items.items()}
+                return {
+                    day: (pieces, read_day(unpack(one["b"]["B"] for one in pieces))) for day, pieces in items.items()
+                }
         raise SourceError(f"the bill of {first:%Y-%m} changed each time it was read")
 
-    def _change(self, day: datetime, version: str, hours: Sequence[str]) -> Item:
+    def _change(self, day: datetime, version: str, hours: Sequence[int]) -> Item:
         return {
             **key(CHANGES, f"{day:%Y-%m-%d}#{version}"),
             "v": {"N": str(FORMAT)},
-            "c": {"L": [{"N": number} for number in hours]},
+            "c": {"L": [{"N": str(hour)} for hour in hours]},
             "p": {"N": str(int(self._clock().timestamp()))},
         }
 
@@ -161,52 +162,3 @@ def _by_month(first: datetime, end: datetime) -> list[tuple[datetime, datetime]]
         found.append((first, floor_day(min(following, end) - timedelta(microseconds=1))))
         first = following
     return found
-
-
-def _bill_document(bill: Bill) -> list[Any]:
-    instances = [
-        [
-            instance_id,
-            _decimal(one.amount),
-            one.currency,
-            one.billed_ms,
-            int(one.is_final),
-            None if one.unblended is None else _decimal(one.unblended),
-        ]
-        for instance_id, one in sorted(bill.instances.items())
-    ]
-    charges = [
-        [
-            cluster,
-            charge.kind,
-            charge.reference,
-            _decimal(charge.amount),
-            charge.currency,
-            None if charge.gpu_hours is None else _decimal(charge.gpu_hours),
-        ]
-        for cluster, charges in sorted(bill.charges.items())
-        for charge in charges
-    ]
-    return [int(bill.is_final), instances, charges]
-
-
-def _read_bill(document: Sequence[Any]) -> Bill:
-    is_final, instances, charges = document
-    of_cluster: dict[str, list[ClusterCharge]] = {}
-    for cluster, kind, reference, amount, currency, gpu_hours in charges:
-        found = ClusterCharge(kind, reference, Decimal(amount), currency, gpu_hours and Decimal(gpu_hours))
-        of_cluster.setdefault(cluster, []).append(found)
-    return Bill(
-        instances={
-            instance_id: BilledHour(
-                Decimal(amount), currency, billed_ms, bool(final), None if unblended is None else Decimal(unblended)
-            )
-            for instance_id, amount, currency, billed_ms, final, unblended in instances
-        },
-        charges=of_cluster,
-        is_final=bool(is_final),
-    )
-
-
-def _decimal(value: Decimal) -> str:
-    return format(value, "f")
