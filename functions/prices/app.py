@@ -30,7 +30,15 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"refreshed": {}}
     for one in result.refreshed:
-        logger.info("prices refreshed", source=one.source, prices=one.prices, changes=one.changes, unknown=one.unknown)
+        logger.info(
+            "prices refreshed",
+            source=one.source,
+            prices=one.prices,
+            changes=one.changes,
+            unknown=one.unknown,
+            notes=one.notes,
+            bytes_scanned=one.bytes_scanned,
+        )
     for failure in result.failures:
         logger.error("prices could not be refreshed", reason=failure)
     metrics.add_metric("PricesChanged", MetricUnit.Count, sum(one.prices for one in result.refreshed))

@@ -131,19 +131,28 @@ def test_prices_are_refreshed_before_dispatch_and_only_where_a_source_is_on(temp
 
 
 def test_each_price_source_brings_its_own_permissions(template: Template) -> None:
-    granted = {}
+    granted: dict[str, set[str]] = {}
     for name, policy in of_type(template, "AWS::IAM::Policy"):
         assert policy["Roles"] == [{"Ref": "PricesFunctionRole"}]
-        (statement,) = policy["PolicyDocument"]["Statement"]
-        assert statement["Resource"] == "*", "none of these actions knows a narrower one"
-        granted[template["Resources"][name]["Condition"]] = set(as_list(statement["Action"]))
+        for statement in policy["PolicyDocument"]["Statement"]:
+            narrow = {"QueryBill", "ReadBillTable", "ReadExport", "WriteResults", "AssumeQueryRoles"}
+            # None of the others' actions knows a narrower resource.
+            assert (statement["Resource"] == "*") == (statement["Sid"] not in narrow)
+            granted.setdefault(template["Resources"][name]["Condition"], set()).update(as_list(statement["Action"]))
     assert granted == {
         "WithSpotPrices": {"ec2:DescribeSpotPriceHistory", "ec2:DescribeAvailabilityZones"},
         "WithOnDemandPrices": {"pricing:GetProducts"},
         "WithPrices": {"ec2:DescribeInstanceTypes"},
-    }
-    assert template["Parameters"]["SpotPrices"]["Default"] == "false"
-    assert template["Parameters"]["OnDemandPrices"]["Default"] == "false"
+        "WithBill": {"sts:AssumeRole"},
+        "WithOwnBill": {
+            "athena:GetQueryExecution", "athena:GetQueryResults", "athena:StartQueryExecution",
+            "athena:StopQueryExecution", "glue:GetDatabase", "glue:GetPartition", "glue:GetPartitions", "glue:GetTable",
+            "s3:AbortMultipartUpload", "s3:GetBucketLocation", "s3:GetObject", "s3:ListBucket",
+            "s3:ListMultipartUploadParts", "s3:PutObject",
+        },
+    }  # fmt: skip
+    for switch in ("SpotPrices", "OnDemandPrices", "InstanceShapes", "BillPrices"):
+        assert template["Parameters"][switch]["Default"] == "false"
 
 
 def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> None:
@@ -188,10 +197,10 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
     read = {"dynamodb:GetItem", "dynamodb:Query"}
     assert actions(template, "ApiFunctionRole") == read
     assert actions(template, "DispatchFunctionRole") == read | {
-        "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "sns:Publish",
+        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "sns:Publish",
     }  # fmt: skip
     assert actions(template, "PricesFunctionRole") == read | {
-        "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage",
+        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage",
     }  # fmt: skip
     assert actions(template, "AlertFunctionRole") == read | {
         "dynamodb:PutItem", "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue",

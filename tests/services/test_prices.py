@@ -4,30 +4,40 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prices.on_demand import AwsPriceList
 from gpucost.adapters.prices.shapes import Ec2InstanceTypes
 from gpucost.adapters.prices.spot import Ec2SpotHistory
+from gpucost.bill_ports import BillReader
+from gpucost.domain.model import Capacity, NodeHour
 from gpucost.domain.price_changes import PriceChange
 from gpucost.domain.splitting import InstanceShape
 from gpucost.errors import InvalidInputError
 from gpucost.messages import PricesDue
+from gpucost.services.bill import BillService
 from gpucost.services.prices import PricesService, RefreshResult
+from gpucost.settings.cur import CurSettings
 from local.dynamodb_local import create_table
 from tests.adapters.aws_prices import Aws, Offer, Point, every, gpus
 from tests.adapters.test_ledger import Watched
 from tests.conftest import DynamoTable
-from tests.records import line, record
+from tests.records import record
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 G5, P5 = "g5.xlarge", "p5.48xlarge"
+
+
+def no_bill(cur: CurSettings) -> BillReader:
+    raise AssertionError("these settings do not name the bill")
 
 
 class System:
@@ -41,9 +51,11 @@ class System:
         self.store = DynamoSettingsStore(client, table.name, clock=lambda: self.now)
         self.ledger = DynamoLedger(client, table.name)
         self.book = DynamoPriceBook(client, table.name)
+        store = DynamoBillStore(client, table.name, clock=lambda: self.now)
+        bill = BillService(no_bill, store, clock=lambda: self.now)
         self.service = PricesService(
             self.store, self.ledger, self.book, spot=Ec2SpotHistory(aws.client), price_list=AwsPriceList(aws.client),
-            catalogue=Ec2InstanceTypes(aws.client), fetched=frozenset(fetched.split()), clock=lambda: self.now,
+            catalogue=Ec2InstanceTypes(aws.client), bill=bill, fetched=frozenset(fetched.split()), clock=lambda: self.now,
         )  # fmt: skip
 
     def push(self, clusters: tuple[str, ...] = ("demo",)) -> None:
@@ -54,11 +66,11 @@ class System:
         self.store.push(json.dumps(document), author="me", now=self.now)
 
     def rated(self, hour: datetime, *uses: tuple[str, str], cluster: str = "demo") -> None:
-        """Publish an hour with pods on these (instance type, zone)."""
-        lines = [replace(line(pod=f"p{place}"), instance_type=kind, zone=zone)
-                 for place, (kind, zone) in enumerate(uses)]  # fmt: skip
+        """Publish an hour with nodes, idle perhaps, of these (instance type, zone)."""
+        nodes = tuple(NodeHour(f"n{place}", "", "", kind, "", zone, "", "", "", None, Decimal(0), Capacity())
+                      for place, (kind, zone) in enumerate(uses))  # fmt: skip
         self.ledger.publish(
-            record(lines, cluster=cluster, hour=hour), replacing=self.ledger.manifest(cluster, hour),
+            replace(record(cluster=cluster, hour=hour), nodes=nodes), replacing=self.ledger.manifest(cluster, hour),
             settings_version=1, now=datetime.now(UTC),
         )  # fmt: skip
 

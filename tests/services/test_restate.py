@@ -1,7 +1,7 @@
 """Restatement on the real database engine: from stored usage, once, whole, and with its reason."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -37,6 +37,7 @@ class OnePod:
 
     asked = 0
     instance_type = ""
+    labels: Mapping[str, str] = {}
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
         self.asked += 1
@@ -51,6 +52,7 @@ class OnePod:
         labels = {"label_team": "red"}
         pod = PodObservation("a", "p", "u", "n", (request,), None, labels=labels)
         kind = {"label_node_kubernetes_io_instance_type": self.instance_type} if self.instance_type else {}
+        kind |= self.labels
         node = NodeObservation("n", "aws:///z/i-0", None, kind, (NodeState(None, {GPU: Decimal(2)}, {}, kind),))
         return Observation("demo", hour, {"k": scrapes}, (pod,), (node,), ())
 

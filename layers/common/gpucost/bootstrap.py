@@ -180,6 +180,7 @@ def prices_service() -> "PricesService":
         spot=Ec2SpotHistory(aws.client),
         price_list=AwsPriceList(aws.client),
         catalogue=Ec2InstanceTypes(aws.client),
+        bill=bill_service(),
         fetched=frozenset(environment().price_sources.split(",")) - {""},
         clock=utc_now,
     )

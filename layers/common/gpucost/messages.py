@@ -54,10 +54,10 @@ class PricesDue(Message):
     """Refresh the price book."""
 
     version: Literal[1] = 1
-    source: Literal["spot", "on-demand", "shapes"] | None = None
+    source: Literal["spot", "on-demand", "shapes", "cur"] | None = None
     """Only this one; None: all that the deployment fetches."""
     new_only: bool = False
-    """On-demand prices and shapes of those instance types only that the book does not have yet."""
+    """On-demand prices and shapes of those instance types only that the book does not have yet; and not the bill."""
 
 
 class HoursDue(Message):

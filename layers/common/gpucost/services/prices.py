@@ -12,7 +12,7 @@ from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.domain.prices import Price, region_of, region_of_zone_id
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.messages import PricesDue
-from gpucost.ports import Clock, Ledger, SettingsStore
+from gpucost.ports import Clock, ReportedHours, SettingsStore
 from gpucost.price_ports import (
     SPOT_VALID_FOR,
     InstanceTypes,
@@ -22,9 +22,10 @@ from gpucost.price_ports import (
     Replaced,
     SpotHistory,
 )
+from gpucost.services.bill import BillService
 from gpucost.settings import Settings
 
-Source = Literal["spot", "on-demand", "shapes"]
+Source = Literal["spot", "on-demand", "shapes", "cur"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 SPOT_KEPT = timedelta(days=90)
 """How far back EC2 tells spot prices."""
@@ -44,11 +45,14 @@ class Refreshed:
 
     source: Source
     prices: int
-    """Things whose prices, or their validity, or shapes are not what they were."""
+    """Things whose prices, or their validity, or shapes are not what they were; hours, of the bill."""
     changes: int
     """Of times that may have been rated."""
     unknown: tuple[str, ...] = ()
     """`region type` of what is in use and AWS does not list."""
+    notes: tuple[str, ...] = ()
+    bytes_scanned: int = 0
+    """By Athena, which charges for them."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class PricesService:
         spot: spot prices.
         price_list: on-demand prices.
         catalogue: shapes.
+        bill: what AWS charged.
         fetched: the sources that this deployment may ask.
         clock: the time now.
     """
@@ -77,12 +82,13 @@ class PricesService:
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: Ledger,
+        ledger: ReportedHours,
         book: PriceStore,
         *,
         spot: SpotHistory,
         price_list: PriceList,
         catalogue: InstanceTypes,
+        bill: BillService,
         fetched: Collection[str],
         clock: Clock,
     ) -> None:
@@ -92,6 +98,7 @@ class PricesService:
         self._spot = spot
         self._price_list = price_list
         self._catalogue = catalogue
+        self._bill = bill
         self._fetched = fetched
         self._clock = clock
 
@@ -106,7 +113,7 @@ class PricesService:
             raise InvalidInputError(
                 f"{due.source} is not fetched by this deployment, which fetches: "
                 f"{', '.join(sorted(self._fetched)) or 'nothing'}; "
-                "set the stack's parameter SpotPrices or OnDemandPrices to true"
+                "the stack's parameters SpotPrices, OnDemandPrices, InstanceShapes and BillPrices switch them on"
             )
         try:
             settings = self._settings_store.current().settings
@@ -127,6 +134,9 @@ class PricesService:
             elif source == "on-demand":
                 known = held["on-demand"] if due.new_only else {}
                 self._refresh_on_demand(settings, _without(in_use, known), newest_hour, result)
+            elif source == "cur":
+                if not due.new_only:
+                    self._refresh_bill(settings, result)
             else:
                 shapes = self._book.in_force(self._clock(), self._clock()).shapes if due.new_only else {}
                 self._refresh_shapes(_without(in_use, dict.fromkeys(in_use, shapes)), newest_hour, result)
@@ -174,6 +184,17 @@ class PricesService:
 
         self._each_region("shapes", in_use, one, result)
 
+    def _refresh_bill(self, settings: Settings, result: RefreshResult) -> None:
+        try:
+            found = self._bill.refresh(settings)
+        except (SourceError, ConflictError) as error:
+            result.failures.append(f"the bill: {error}")
+            return
+        changed = len(found.changed)
+        result.refreshed.append(
+            Refreshed("cur", changed, changed, notes=found.notes, bytes_scanned=found.bytes_scanned)
+        )
+
     def _each_region(
         self,
         source: Source,
@@ -208,10 +229,10 @@ class PricesService:
             if not rated:
                 continue
             newest = max(rated[-1], newest or rated[-1])
-            for line in self._ledger.lines(cluster.name, rated[-1]):
-                region = region_of(line.zone)
-                if region and line.instance_type:
-                    found.setdefault(region, set()).add(line.instance_type)
+            for node in self._ledger.nodes(cluster.name, rated[-1])[0]:
+                region = region_of(node.zone)
+                if region and node.instance_type:
+                    found.setdefault(region, set()).add(node.instance_type)
         return found, newest
 
 
