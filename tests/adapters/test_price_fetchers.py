@@ -102,6 +102,8 @@ def test_list_prices_are_exact_and_those_of_the_offer_meant() -> None:
     aws.offers = [
         Offer("p5.48xlarge", "us-east-1", "55.0400000000"),
         Offer("p5.48xlarge", "us-east-1", "0.0000000000", market="CapacityBlock"),
+        Offer("p5.48xlarge", "us-east-1", "31.4640000000", market="CapacityBlock"),
+        Offer("p5.48xlarge", "us-east-1", "0.0000000000"),
         Offer("p5.48xlarge", "us-east-1", "66.0400000000", more={"tenancy": "Dedicated"}),
         Offer("p5.48xlarge", "us-east-1", "0.0000000000", more={"capacitystatus": "AllocatedCapacityReservation"}),
         Offer("p5.48xlarge", "us-east-1", "77.0400000000", more={"preInstalledSw": "SQL Ent"}),

@@ -11,6 +11,8 @@ from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.adapters.prices.on_demand import AwsPriceList
+from gpucost.adapters.prices.spot import Ec2SpotHistory
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.domain.prices import Price
 from gpucost.errors import InvalidInputError, SourceError
@@ -19,6 +21,7 @@ from gpucost.services.attribute import AttributeService, check_hour, check_reten
 from gpucost.services.pricing import Pricer
 from gpucost.settings import parse_settings
 from local.prometheus import free_port
+from tests.adapters.aws_prices import Aws, Offer, Point
 from tests.conftest import DynamoTable
 from tests.system.timeline import HOUR, Timeline
 
@@ -114,6 +117,47 @@ def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:
     system.attribute()
     assert system.figures() == [("complete", "39", 1)]
     assert {line.price_source for line in system.ledger.lines("demo", HOUR)} == {"override"}
+
+
+def test_spot_and_on_demand_nodes_pay_their_own_prices(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+    timeline = Timeline()
+    timeline.up()
+    shared = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "us-east-1a"}
+    spot_labels = {**shared, "eks_amazonaws_com_capacity_type": "SPOT", "topology_k8s_aws_zone_id": "use1-az6"}
+    timeline.node("n1", capacity={"nvidia_com_gpu": 1}, labels=spot_labels)
+    timeline.node("n2", capacity={"nvidia_com_gpu": 1}, labels={**shared, "karpenter_sh_capacity_type": "on-demand"})
+    timeline.node("n3", capacity={"nvidia_com_gpu": 1}, labels={**shared, "karpenter_sh_capacity_type": "spot"})
+    for node in ("n1", "n2", "n3"):
+        timeline.pod(f"on-{node}", node=node)
+    system = System(table, prometheus(timeline.text()))
+    url = system.store.current().settings.clusters[0].prometheus.url
+    document = {
+        "clusters": [{"name": "demo", "prometheus": {"url": url}}],
+        "pricing": {"sources": ["spot", "on-demand"], "discounts": [{"percent": 10}]},
+    }
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    aws, minute = Aws(), timedelta(minutes=1)
+    aws.points = [
+        Point("g5.xlarge", "us-east-1a", HOUR - timedelta(days=3), "0.30"),
+        Point("g5.xlarge", "us-east-1a", HOUR + 15 * minute, "0.40"),
+        Point("g5.xlarge", "us-east-1a", HOUR + 45 * minute, "0.50"),
+    ]
+    spot = Ec2SpotHistory(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], since=HOUR, now=NOW)
+    system.book.replace("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
+    aws.offers = [Offer("g5.xlarge", "us-east-1", "1.0060000000", since="2020-01-01T00:00:00Z")]
+    listed = AwsPriceList(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], tenancy="Shared", now=NOW)
+    system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
+
+    system.attribute(version=2)
+    lines = {line.pod: (line.price_source, line.allocated_usd) for line in system.ledger.lines("demo", HOUR)}
+    assert lines == {
+        # A quarter of an hour at 0.30, half at 0.40, a quarter at 0.50.
+        "on-n1": ("spot", Decimal("0.4")),
+        # 1.006 less 10%.
+        "on-n2": ("on-demand", Decimal("0.9054")),
+        # Spot, but nothing tells its zone's id.
+        "on-n3": ("on-demand", Decimal("0.9054")),
+    }
 
 
 def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> None:

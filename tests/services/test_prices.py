@@ -55,7 +55,8 @@ class System:
         bill = BillService(no_bill, store, clock=lambda: self.now)
         self.service = PricesService(
             self.store, self.ledger, self.book, spot=Ec2SpotHistory(aws.client), price_list=AwsPriceList(aws.client),
-            catalogue=Ec2InstanceTypes(aws.client), bill=bill, fetched=frozenset(fetched.split()), clock=lambda: self.now,
+            catalogue=Ec2InstanceTypes(aws.client), bill=bill, fetched=frozenset(fetched.split()),
+            clock=lambda: self.now,
         )  # fmt: skip
 
     def push(self, clusters: tuple[str, ...] = ("demo",)) -> None:
