@@ -89,7 +89,8 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     bills = DynamoBillStore(client, table, clock=lambda: datetime.now(UTC))
     pricer = Pricer(DynamoPriceBook(client, table), bills)
     comparison = SplitComparison(store, DynamoLedger(client, table), pricer)
-    found = comparison.compare(_clusters(store.current().settings, cluster), start, end)
+    settings = store.current().settings
+    found = comparison.compare(_clusters(settings, cluster), start, end)
     if not any(one.hours for one in found):
         raise InvalidInputError(f"no hour from {format_instant(start)} to {format_instant(end)} has stored usage")
     units = sorted({unit for one in found for unit in one.units})
@@ -100,7 +101,8 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
         header = ["business_unit", *(one.policy for one in found)]
         sys.stdout.write(csv_text(header, [[unit, *_amounts(found, unit)] for unit in units]))
     else:
-        _print(found, units, f"{format_instant(start)} to {format_instant(end)}, {found[0].hours} cluster-hours")
+        title = f"{format_instant(start)} to {format_instant(end)}, {found[0].hours} cluster-hours"
+        _print(found, units, title, settings.pricing.currency)
 
 
 def _policy(one: "SplitSums") -> dict[str, Any]:
@@ -112,7 +114,7 @@ def _amounts(found: Sequence["SplitSums"], unit: str) -> list[Decimal]:
     return [one.units.get(unit, Costs()).allocated_usd for one in found]
 
 
-def _print(found: Sequence["SplitSums"], units: Sequence[str], title: str) -> None:
+def _print(found: Sequence["SplitSums"], units: Sequence[str], title: str, currency: str) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -120,16 +122,18 @@ def _print(found: Sequence["SplitSums"], units: Sequence[str], title: str) -> No
     from local.render import money, printable
 
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("USD", overflow="fold")
+    table.add_column(currency, overflow="fold")
     for one in found:
         table.add_column(one.policy, justify="right", no_wrap=True)
     for unit in units:
-        table.add_row(printable(unit), *map(money, _amounts(found, unit)))
+        table.add_row(printable(unit), *(money(amount, currency) for amount in _amounts(found, unit)))
     table.add_section()
     for part in ("unallocated_usd", "stranded_usd", "unobserved_usd", "host_usd", "residual_usd", "node_cost_usd"):
         name = part.removesuffix("_usd").replace("_", " ")
         values = [None if one.capacity is None else getattr(one.capacity, part) for one in found]
-        table.add_row(name, *map(money, values), style="bold" if part == "node_cost_usd" else None)
+        table.add_row(
+            name, *(money(value, currency) for value in values), style="bold" if part == "node_cost_usd" else None
+        )
     Console().print(table)
     for note in dict.fromkeys(note for one in found for note in one.notes):
         Console().print(f"note: {printable(note)}")

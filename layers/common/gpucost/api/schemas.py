@@ -108,7 +108,7 @@ class CostsAnswer(_Shape):
     end: Instant
     granularity: Literal["hour", "day"]
     group_by: list[str]
-    currency: Literal["USD"]
+    currency: str = Field(description="Of every amount, whatever their names say", examples=["USD"])
     rows: list[CostRow]
     totals: FleetTotals
     coverage: Coverage
@@ -120,7 +120,7 @@ class BusinessUnitsAnswer(_Shape):
 
     start: Instant
     end: Instant
-    currency: Literal["USD"]
+    currency: str = Field(description="Of every amount, whatever their names say", examples=["USD"])
     rows: list[BusinessUnitRow]
     totals: FleetTotals
     coverage: Coverage
@@ -243,7 +243,7 @@ def costs_answer(report: CostReport, granularity: str, group_by: tuple[str, ...]
         "end": report.end,
         "granularity": granularity,
         "group_by": group_by,
-        "currency": "USD",
+        "currency": report.currency,
         "rows": [
             {"start": row.start, "end": row.end, "group": row.group, **row.costs.figures()} for row in report.rows
         ],
@@ -258,7 +258,7 @@ def business_units_answer(report: CostReport) -> dict[str, Any]:
     return {
         "start": report.start,
         "end": report.end,
-        "currency": "USD",
+        "currency": report.currency,
         "rows": [{**row.group, **row.costs.figures()} for row in report.rows],
         "totals": totals_answer(report.totals),
         "coverage": coverage_answer(report.coverage),

@@ -60,6 +60,8 @@ class CostReport:
     rows: list[Row]
     totals: Totals | None
     coverage: PeriodCoverage
+    currency: str = "USD"
+    """Of every amount, whatever the names of their fields say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,21 @@ class _Sums:
     costs: list[Costs] = field(default_factory=list)
     capacities: list[Capacity | None] = field(default_factory=list)
     coverages: list[Coverage] = field(default_factory=list)
+    currencies: set[str] = field(default_factory=set)
     complete: int = 0
+
+    def currency(self) -> str:
+        """The one of all amounts.
+
+        Raises:
+            InvalidInputError: there are several, which are never added up.
+        """
+        if len(self.currencies) > 1:
+            raise InvalidInputError(
+                f"the period has hours in {' and '.join(sorted(self.currencies))}, which are never added up; "
+                "ask for one cluster, or for the time before or after the change"
+            )
+        return next(iter(self.currencies), "USD")
 
     def totals(self) -> Totals | None:
         """Exact sums; the capacity is unknown as soon as one hour's is."""
@@ -131,7 +147,7 @@ class ReportService:
             Row(begin, begin + step_of(granularity), dict(zip(group_by, key, strict=True)), Costs.total(parts))
             for (begin, key), parts in sorted(sums.groups.items(), key=lambda item: item[0])
         ]
-        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums))
+        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums), sums.currency())
 
     def business_units(self, start: datetime, end: datetime, cluster: str | None = None) -> CostReport:
         """Every unit's sum over the whole period, in order of name; a unit of the settings that held nothing has zeros.
@@ -147,7 +163,7 @@ class ReportService:
         if sums.costs:
             found = {unit.name: Costs() for unit in settings.business_units} | found
         rows = [Row(start, end, {"business_unit": unit}, costs) for unit, costs in sorted(found.items())]
-        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums))
+        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums), sums.currency())
 
     def hours(self, start: datetime, end: datetime, cluster: str | None = None) -> tuple[list[HourRow], PeriodCoverage]:
         """Where every cluster-hour that has ended stands, missing ones included, in order of time and cluster.
@@ -280,6 +296,7 @@ def _add(sums: _Sums, summary: HourSummary, begin: datetime, group_by: Sequence[
     if summary.totals is None or summary.status == "incomplete":
         return
     sums.complete += summary.status == "complete"
+    sums.currencies.add(summary.currency)
     sums.costs.append(summary.totals.costs)
     sums.capacities.append(summary.totals.capacity)
     if not group_by:
