@@ -163,4 +163,4 @@ def test_refresh_says_what_is_off(stack: Stack) -> None:
     assert (done.returncode, "SpotPrices and OnDemandPrices" in done.stdout) == (0, True)
     done = stack.run("refresh", "--source", "spot")
     assert done.returncode != 0
-    assert "set the stack's parameter SpotPrices or OnDemandPrices to true" in done.stderr
+    assert "the stack's parameters SpotPrices, OnDemandPrices" in done.stderr
