@@ -1,16 +1,18 @@
 """A deployment by its stack's name: its outputs, and clients that reach it; `local` is the running demo."""
 
-import getpass
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import GpuCostError, InvalidInputError
 from local.aws import STACK, credentials
+
+if TYPE_CHECKING:
+    from gpucost.adapters.messaging import AwsBus
 
 STATE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gpucost" / "local.json"
 """Where a running demo leaves the address of its embedded AWS."""
@@ -29,6 +31,17 @@ class Deployment:
     prices_function: str
     price_sources: tuple[str, ...]
     """What the price book is fetched from."""
+
+    def bus(self) -> "AwsBus":
+        """Its queues and topic."""
+        from gpucost.adapters.messaging import AwsBus
+
+        return AwsBus(
+            hours_queue_url=self.hours_queue_url,
+            backfill_queue_url=self.backfill_queue_url,
+            dead_letter_queue_url=self.dead_letter_queue_url,
+            events_topic_arn=self.events_topic_arn,
+        )
 
 
 def find(stack: str) -> Deployment:
@@ -80,14 +93,6 @@ def announced(endpoint: str) -> Iterator[None]:
         yield
     finally:
         STATE.unlink(missing_ok=True)
-
-
-def author() -> str:
-    """Who runs the command, for histories."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def local_credentials() -> dict[str, str]:

@@ -14,6 +14,7 @@ from gpucost.domain.prices import FACTS, PRICE_SOURCES, Price, PriceUnit
 from gpucost.encoding import csv_text, decimal_text, dumps
 from gpucost.errors import GpuCostError, InvalidInputError
 from gpucost.settings.section import as_instant
+from local.options import author, stack_option
 
 INVOCATION_SECONDS = 310
 """A little longer than the function may take."""
@@ -45,14 +46,13 @@ def prices() -> None:
     """The price book of a deployment."""
 
 
-_stack = click.option("--stack", required=True, help="CloudFormation stack; local is the running demo")
 _format = click.option(
     "--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"])
 )
 
 
 @prices.command("list")
-@_stack
+@stack_option
 @click.option("--from", "start", type=MomentType(), help="start of the period; this hour where not given")
 @click.option("--to", "end", type=MomentType(), help="end of the period; an hour later where not given")
 @click.option("--source", type=click.Choice(PRICE_SOURCES), help="only this one")
@@ -72,7 +72,7 @@ def list_(
 
 
 @prices.command("set")
-@_stack
+@stack_option
 @click.option("--match", "matches", multiple=True, metavar="FACT=PATTERN", help="which nodes; may be repeated")
 @click.option("--amount", required=True, help="money per hour, or the factor")
 @click.option("--unit", required=True, type=click.Choice(get_args(PriceUnit)), help="what the amount is for")
@@ -85,7 +85,6 @@ def set_(
     end: datetime | None, reason: str,
 ) -> None:  # fmt: skip
     """Set a price by hand; hours of the past are rated again with it."""
-    from local import deployment
 
     now = datetime.now(UTC).replace(microsecond=0)
     price = Price(
@@ -97,7 +96,7 @@ def set_(
         valid_from=start or floor_hour(now),
         valid_to=end,
         fetched_at=now,
-        author=deployment.author(),
+        author=author(),
         reason=_text("--reason", reason),
     )
     if price.valid_to is not None and price.valid_from is not None and price.valid_to <= price.valid_from:
@@ -108,22 +107,21 @@ def set_(
 
 @prices.command()
 @click.argument("override_id", metavar="ID")
-@_stack
+@stack_option
 @click.option("--at", type=MomentType(), help="when its validity ends; now where not given")
 @click.option("--reason", required=True, help="why, kept in the history")
 def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None:
     """End the validity of a price set by hand; at or before its beginning it was never in force."""
-    from local import deployment
 
     now = datetime.now(UTC).replace(microsecond=0)
     override = _book(stack).drop_override(
-        override_id, at=at or now, author=deployment.author(), reason=_text("--reason", reason), now=now
+        override_id, at=at or now, author=author(), reason=_text("--reason", reason), now=now
     )
     click.echo(f"override {override.id} ends at {_when(override.price.valid_to)}")
 
 
 @prices.command()
-@_stack
+@stack_option
 @click.option("--source", type=click.Choice(["spot", "on-demand", "shapes"]), help="only this one")
 def refresh(stack: str, source: str | None) -> None:
     """Fetch prices from AWS now, by the deployment's own function."""
@@ -145,7 +143,7 @@ def refresh(stack: str, source: str | None) -> None:
 
 
 @prices.command()
-@_stack
+@stack_option
 @click.option("--from", "start", type=MomentType(), help="changes made since; 30 days where not given")
 @click.option("--to", "end", type=MomentType(), help="changes made before; now where not given")
 @_format

@@ -44,9 +44,9 @@ def hours_tables(records: Iterable[HourRecord]) -> Iterable[Table | str]:
         if record.totals is None:
             yield escape(f"{title}: {'; '.join(record.notes)}")
             continue
-        units = {unit: _amounts(costs) for unit, costs in record.by_business_unit().items()}
-        capacity = None if record.totals.capacity is None else _amounts(record.totals.capacity)
-        yield costs_table(title, units, _amounts(record.totals.costs) | (capacity or {}))
+        units = {unit: costs.figures() for unit, costs in record.by_business_unit().items()}
+        capacity = None if record.totals.capacity is None else record.totals.capacity.figures()
+        yield costs_table(title, units, record.totals.costs.figures() | (capacity or {}))
         for note in record.notes:
             yield escape(f"note: {note}")
 
@@ -118,8 +118,8 @@ def _hour(record: HourRecord) -> dict[str, Any]:
     coverage, totals = record.coverage, record.totals
     figures: dict[str, Any] = dict.fromkeys((*Costs.names(), *Capacity.names()))
     if totals is not None:
-        figures |= _amounts(totals.costs)
-        figures |= _amounts(totals.capacity) if totals.capacity is not None else {}
+        figures |= totals.costs.figures()
+        figures |= totals.capacity.figures() if totals.capacity is not None else {}
     return {
         "cluster": record.cluster,
         "hour": record.hour,
@@ -130,15 +130,13 @@ def _hour(record: HourRecord) -> dict[str, Any]:
         },
         "totals": figures,
         "business_units": [
-            {"business_unit": unit, **_amounts(costs)} for unit, costs in record.by_business_unit().items()
+            {"business_unit": unit, **costs.figures()} for unit, costs in record.by_business_unit().items()
         ],
         "lines": [{field.name: getattr(line, field.name) for field in fields(Line)} for line in record.lines],
         "notes": list(record.notes),
+        "currency": record.currency,
+        "charges": list(record.charges),
     }
-
-
-def _amounts(amounts: Costs | Capacity) -> dict[str, Decimal]:
-    return {name: getattr(amounts, name) for name in amounts.names()}
 
 
 def _cell(value: object) -> object:

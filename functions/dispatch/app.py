@@ -1,4 +1,4 @@
-"""EventBridge Scheduler, hourly → find the hours that are due and send them to be attributed."""
+"""EventBridge Scheduler, hourly → find the hours that are due, or whose prices changed, and send them."""
 
 from typing import Any
 
@@ -32,7 +32,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         return {"hours_sent": 0}
     for failure in result.failures:
         logger.error("a cluster could not be looked at", reason=failure)
+    repriced = bootstrap.repricing_service().reprice(tick.scheduled_time, correlation_id)
+    metrics.add_metric("HoursToRestate", MetricUnit.Count, repriced)
     metrics.add_metric("HoursSent", MetricUnit.Count, result.hours_sent)
     metrics.add_metric("HoursOverdue", MetricUnit.Count, result.hours_overdue)
     metrics.add_metric("ClustersFailed", MetricUnit.Count, len(result.failures))
-    return {"hours_sent": result.hours_sent}
+    return {"hours_sent": result.hours_sent, "hours_to_restate": repriced}

@@ -83,7 +83,7 @@ def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
     """Up to six, on some of the nodes."""
     return [
         PodObservation(
-            namespace=draw(st.sampled_from(["a", "b", "c-1"])),
+            namespace=namespace,
             pod=f"p{i}",
             uid=f"u{i}",
             node=draw(st.sampled_from(names)),
@@ -95,8 +95,10 @@ def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
             ),
             held=draw(sightings()),
             running=draw(sightings()),
+            labels=draw(st.sampled_from([{}, {"label_team": "x"}])),
+            namespace_labels={"label_owner": "y"} if namespace == "b" else {},
         )
-        for i in range(draw(st.integers(0, 6)) if names else 0)
+        for i, namespace in enumerate(draw(st.lists(st.sampled_from(["a", "b", "c-1"]), max_size=6)) if names else ())
     ]
 
 

@@ -158,12 +158,17 @@ def test_a_claim_that_only_an_exporter_tells_of_ends_at_that_exporters_scrape() 
 def test_a_node_that_joined_in_a_gap_advertised_when_pods_came() -> None:
     after = tuple(time for time in ALWAYS.times if time >= START + 25 * MINUTE)
     scrapes = Scrapes(tuple(time for time in ALWAYS.times if time < START + 10 * MINUTE) + after)
-    joined = replace(node(), present={"k": after}, states=(replace(node().states[0], seen={"k": after}),))
+    eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
+    joined = replace(
+        node(7, eight), present={"k": after}, states=(replace(node(7, eight).states[0], seen={"k": after}),)
+    )
     came = replace(pod(), held={"k": after}, scheduled_at=START + 12 * MINUTE)
     usage = meter(Observation("c", HOUR, {"k": scrapes}, (came,), (joined,), ()), MeteringRules())
     assert usage.nodes is not None
     assert usage.nodes[0].present.start == START + 12 * MINUTE
     assert usage.nodes[0].not_ready_gpu_ms == 0
+    # Of its eight GPUs it advertised seven, all of the time that it was there: the gap hides who held them, not that.
+    assert usage.nodes[0].geometry_gpu_ms == 48 * MINUTE
 
 
 def test_a_pod_on_a_node_that_stopped_advertising_holds_what_its_unit_was() -> None:

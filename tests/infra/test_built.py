@@ -78,7 +78,7 @@ def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, 
 
 
 def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
-    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
+    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"
     assert run("AlertFunction", event("tick")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}
@@ -116,7 +116,7 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
     assert run("AlertFunction", event("hour-closed")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
     # At the schedule's time the recorded hour has just closed; its attempt waits, so nothing else is due.
-    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
+    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
 
 
 def test_a_message_that_fits_nothing_is_put_aside_with_the_reason(run: Any, aws: tuple[str, Deployed]) -> None:

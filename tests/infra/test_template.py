@@ -187,7 +187,9 @@ def test_policies_are_narrow(template: Template) -> None:
 def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> None:
     read = {"dynamodb:GetItem", "dynamodb:Query"}
     assert actions(template, "ApiFunctionRole") == read
-    assert actions(template, "DispatchFunctionRole") == read | {"sqs:SendMessage", "sns:Publish"}
+    assert actions(template, "DispatchFunctionRole") == read | {
+        "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "sns:Publish",
+    }  # fmt: skip
     assert actions(template, "PricesFunctionRole") == read | {
         "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage",
     }  # fmt: skip
@@ -232,7 +234,7 @@ def test_alarms_reach_operations_and_are_silent_without_data(template: Template)
 
 def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:
     needed = {
-        "DispatchFunction": {"table", "hours_queue_url", "events_topic_arn"},
+        "DispatchFunction": {"table", "hours_queue_url", "backfill_queue_url", "events_topic_arn"},
         "AttributeFunction": {"table", "dead_letter_queue_url", "events_topic_arn"},
         "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
         "ApiFunction": {"table"},

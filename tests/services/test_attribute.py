@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
@@ -17,6 +18,7 @@ from gpucost.domain.prices import Price
 from gpucost.errors import InvalidInputError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin, Tick
 from gpucost.services.attribute import AttributeService, check_hour, check_retention
+from gpucost.services.pricing import Pricer
 from gpucost.settings import parse_settings
 from local.prometheus import free_port
 from tests.adapters.aws_prices import Aws, Offer, Point
@@ -51,8 +53,10 @@ class System:
         self.heard = Heard()
         self.now = NOW
         self.book = DynamoPriceBook(table.client, table.name)
+        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        self.pricer = Pricer(self.book, self.bills)
         self.service = AttributeService(
-            self.store, self.ledger, metrics_reader, self.heard, prices=self.book, clock=lambda: self.now
+            self.store, self.ledger, metrics_reader, self.heard, pricer=self.pricer, clock=lambda: self.now
         )
 
     def push(self, url: str, price: int = 12) -> None:

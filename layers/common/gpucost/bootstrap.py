@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
@@ -16,10 +17,14 @@ if TYPE_CHECKING:
     from gpucost.ports import Notifier
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
+    from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
     from gpucost.services.price_listing import PriceListing
     from gpucost.services.prices import PricesService
+    from gpucost.services.pricing import Pricer
     from gpucost.services.reports import ReportService
+    from gpucost.services.repricing import RepricingService
+    from gpucost.services.restate import RestateService
     from gpucost.settings import Settings
 
 
@@ -87,6 +92,23 @@ def price_book() -> "DynamoPriceBook":
 
 
 @cache
+def pricer() -> "Pricer":
+    """What is known about prices."""
+    from gpucost.services.pricing import Pricer
+
+    return Pricer(price_book(), bill_store())
+
+
+@cache
+def bill_store() -> "DynamoBillStore":
+    """What the bill says of each hour."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+
+    return DynamoBillStore(aws.client("dynamodb"), environment().table, clock=utc_now)
+
+
+@cache
 def alert_states() -> "DynamoAlertStates":
     """The memory of alert rules."""
     from gpucost.adapters import aws
@@ -123,7 +145,23 @@ def attribute_service() -> "AttributeService":
     from gpucost.adapters.prometheus import metrics_reader
     from gpucost.services.attribute import AttributeService
 
-    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), prices=price_book(), clock=utc_now)
+    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), pricer=pricer(), clock=utc_now)
+
+
+@cache
+def restate_service() -> "RestateService":
+    """For `functions/attribute`."""
+    from gpucost.services.restate import RestateService
+
+    return RestateService(settings_store(), ledger(), bus(), pricer=pricer(), clock=utc_now)
+
+
+@cache
+def repricing_service() -> "RepricingService":
+    """For `functions/dispatch`."""
+    from gpucost.services.repricing import RepricingService
+
+    return RepricingService(settings_store(), ledger(), price_book(), bill_store(), bus())
 
 
 @cache
@@ -145,6 +183,16 @@ def prices_service() -> "PricesService":
         fetched=frozenset(environment().price_sources.split(",")) - {""},
         clock=utc_now,
     )
+
+
+@cache
+def bill_service() -> "BillService":
+    """For `functions/prices`, source `cur`."""
+    from gpucost.adapters.bill.athena import bill_reader
+    from gpucost.services.bill import BillService
+    from gpucost.services.node_pools import LedgerNodePools
+
+    return BillService(bill_reader, bill_store(), clock=utc_now, node_pools=LedgerNodePools(settings_store(), ledger()))
 
 
 @cache

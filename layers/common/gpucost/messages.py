@@ -5,6 +5,7 @@
 | `ScheduledTick` | EventBridge Scheduler → dispatch | the schedule's input |
 | `PricesDue` | EventBridge Scheduler, `gpucost prices refresh` → prices | the schedules' input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
+| `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
 | `Tick` | dispatch → alert | SNS `hour closed`, too, told apart by `kind` |
 
@@ -76,6 +77,29 @@ class HoursDue(Message):
         return [self.first_hour + HOUR * i for i in range(self.hours)]
 
 
+class HoursToRestate(Message):
+    """Rate 1 to 24 consecutive hours of one cluster again, from their stored usage; hours without any are left."""
+
+    version: Literal[1] = 1
+    kind: Literal["hours-to-restate"] = "hours-to-restate"
+    cluster: str = Field(min_length=1)
+    first_hour: Hour
+    hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
+    settings_version: int | None = Field(default=None, ge=1)
+    """Under which business units and pricing; None: under those that each hour was published with."""
+    why: str = Field(min_length=1, max_length=500)
+    correlation_id: str = Field(min_length=1)
+
+    @property
+    def origin(self) -> Origin:
+        """It never stands in the way of fresh hours, and notifies nobody."""
+        return "backfill"
+
+    def starts(self) -> list[datetime]:
+        """The hours named, in order."""
+        return [self.first_hour + HOUR * i for i in range(self.hours)]
+
+
 class HourClosed(Message):
     """A version of a cluster-hour is published and can be read, or an attempt ended incomplete."""
 
@@ -108,6 +132,13 @@ class Tick(Message):
     correlation_id: str = Field(min_length=1)
 
 
+class Work(BaseModel):
+    """What the attribute function is sent: either message, told apart by `kind`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    message: Annotated[HoursDue | HoursToRestate, Field(discriminator="kind")]
+
+
 class AlertInput(BaseModel):
     """What the alert function is sent: either message, told apart by `kind`."""
 
@@ -125,6 +156,15 @@ def read_message(model: type[M], body: str | bytes) -> M:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise MessageError(f"not a valid {model.__name__}: {first_problem(error)}") from error
+
+
+def read_work(body: str) -> HoursDue | HoursToRestate:
+    """Parse what arrives on the queues `hours` and `backfill`.
+
+    Raises:
+        MessageError: as `read_message`.
+    """
+    return read_message(Work, f'{{"message": {body}}}').message
 
 
 def read_alert_input(body: str) -> HourClosed | Tick:

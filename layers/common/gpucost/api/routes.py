@@ -88,6 +88,20 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         first, last = instant_of("start", start), instant_of("end", end)
         return json_answer(schemas.hours_answer(first, last, *service().hours(first, last, cluster)))
 
+    @app.get(
+        "/v1/restatements",
+        summary="Which hours were restated, and why",
+        tags=["reports"],
+        responses=answers(schemas.RestatementsAnswer),
+    )
+    def restatements(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
+        """Versions that replaced figures of hours in the period: before, after, and why.
+
+        `/v1/costs` answers the version in force; here stands what it replaced.
+        """
+        first, last = instant_of("start", start), instant_of("end", end)
+        return json_answer(schemas.restatements_answer(first, last, service().restatements(first, last, cluster)))
+
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
     def health() -> Response[str]:
         """Says that the function runs; public, and asks nothing of the database."""

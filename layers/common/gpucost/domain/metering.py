@@ -60,7 +60,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
         observation.pods
     )
     claims = find_claims(holdings, devices)
-    holdings = scaled_to_gpus(holdings, claims, rules.slices_per_gpu)
+    holdings = scaled_to_gpus(holdings, claims)
     ladder = Ladder(holdings, devices, claims, rules.ladder, window)
     measured = ladder.measure()
     notes += _utilization_notes(observation, ladder)

@@ -16,7 +16,7 @@ from gpucost.domain.money import ZERO
 from gpucost.errors import ConflictError, SettingsMissingError, SourceError
 from gpucost.messages import HourClosed, Tick
 from gpucost.observability import logger
-from gpucost.ports import AlertStates, Clock, Ledger, Notifiers, SettingsStore
+from gpucost.ports import AlertStates, Clock, Notifiers, PublishedHours, SettingsStore
 from gpucost.services.outbox import Outbox
 from gpucost.settings import Settings, WasteRule
 
@@ -44,7 +44,7 @@ class AlertService:
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: Ledger,
+        ledger: PublishedHours,
         alert_states: AlertStates,
         receivers: Notifiers,
         clock: Clock = _now,

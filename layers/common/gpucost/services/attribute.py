@@ -6,7 +6,7 @@ and its next attempt, and the message counts as handled.
 
 import gc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,11 +16,12 @@ from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
+from gpucost.domain.pricing import Pricing
+from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
-from gpucost.messages import HourClosed, HoursDue
+from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
-from gpucost.price_ports import PricesInForce, PriceStore
-from gpucost.services.pricing import pricing_of
+from gpucost.services.pricing import Pricer, pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
 AMP_RETENTION = timedelta(days=150)
@@ -37,6 +38,14 @@ class Attributed:
     lines: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RatedHour:
+    """An hour's record, and the usage that it was rated from; None where the metrics could not be had."""
+
+    record: HourRecord
+    usage: Usage | None = None
+
+
 class AttributeService:
     """Handles `HoursDue`: twice, late or after a crash, the ledger ends in the same figures."""
 
@@ -47,14 +56,14 @@ class AttributeService:
         readers: MetricsReaders,
         bus: Bus,
         *,
-        prices: PriceStore,
+        pricer: Pricer,
         clock: Clock,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._readers = readers
         self._bus = bus
-        self._prices = prices
+        self._pricer = pricer
         self._clock = clock
 
     def attribute(self, message: HoursDue) -> list[Attributed]:
@@ -73,56 +82,60 @@ class AttributeService:
         now = self._clock()
         known = {hour: self._ledger.manifest(cluster.name, hour) for hour in message.starts()}
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
-        records = {record.hour: record for record in self._records(cluster, settings, waiting, now)}
+        rated = {one.record.hour: one for one in self._rated(cluster, settings, waiting, now)}
         results = []
         for hour, manifest in known.items():
-            result = self._publish(records.get(hour), manifest, message, now)
-            self._bus.publish(_closed(result.manifest, message))
+            result = self._publish(rated.get(hour), manifest, message, now)
+            self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
             results.append(result)
         return results
 
-    def _records(
+    def _rated(
         self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime
-    ) -> list[HourRecord]:
+    ) -> list[RatedHour]:
         """A record for each hour, incomplete where the metrics failed.
 
         Raises:
-            SourceError: the price book could not be read.
+            SourceError: the price book or the bill could not be read.
         """
         reader = self._readers(cluster, settings)
-        records: list[HourRecord] = []
+        rated: list[RatedHour] = []
         for run in _runs(hours):
-            book = self._prices.in_force(run[0], run[-1] + HOUR, sources=settings.pricing.order)
+            prices = self._pricer.of_hours(settings, run)
             try:
-                records += attribute_hours(reader, cluster, settings, run, now=now, book=book)
+                rated += rate_hours(reader, cluster, settings, run, now=now, prices=prices)
             except MetricsAnswerError as error:
                 if len(run) > 1:  # one hour's bad answer must not cost its neighbours
                     for hour in run:
-                        records += self._records(cluster, settings, [hour], now)
+                        rated += self._rated(cluster, settings, [hour], now)
                 else:
-                    records += _failed(cluster, run, error)
+                    rated += _failed(cluster, run, error)
             except SourceError as error:
-                records += _failed(cluster, run, error)
-        return records
+                rated += _failed(cluster, run, error)
+        return rated
 
     def _publish(
-        self, record: HourRecord | None, manifest: Manifest | None, message: HoursDue, now: datetime
+        self, rated: RatedHour | None, manifest: Manifest | None, message: HoursDue, now: datetime
     ) -> Attributed:
-        if record is None:
+        if rated is None:
             # Published before: by an earlier delivery of this message that ended before it could tell.
             if manifest is None:
                 raise AssertionError("an hour without a manifest is always attributed")
             return Attributed(manifest, was_published=False)
         try:
             published = self._ledger.publish(
-                record, replacing=manifest, settings_version=message.settings_version, now=now
+                rated.record,
+                replacing=manifest,
+                settings_version=message.settings_version,
+                now=now,
+                usage=rated.usage if rated.record.totals is not None else None,
             )
         except ConflictError:
-            winner = self._ledger.manifest(record.cluster, record.hour)
+            winner = self._ledger.manifest(rated.record.cluster, rated.record.hour)
             if winner is None:
                 raise
             return Attributed(winner, was_published=False)
-        return Attributed(published, was_published=True, lines=len(record.lines))
+        return Attributed(published, was_published=True, lines=len(rated.record.lines))
 
 
 def attribute_hours(
@@ -132,9 +145,25 @@ def attribute_hours(
     hours: Sequence[datetime],
     *,
     now: datetime,
-    book: PricesInForce | None = None,
 ) -> list[HourRecord]:
-    """The records of consecutive hours of one cluster, without a ledger.
+    """The records of consecutive hours of one cluster, without a ledger and its price book.
+
+    Raises:
+        As `rate_hours`.
+    """
+    return [one.record for one in rate_hours(reader, cluster, settings, hours, now=now)]
+
+
+def rate_hours(
+    reader: MetricsReader,
+    cluster: ClusterSettings,
+    settings: Settings,
+    hours: Sequence[datetime],
+    *,
+    now: datetime,
+    prices: Mapping[datetime, Pricing] | None = None,
+) -> list[RatedHour]:
+    """The records of consecutive hours of one cluster, each with the usage behind it.
 
     Args:
         reader: of the cluster's metrics.
@@ -142,7 +171,7 @@ def attribute_hours(
         settings: the document in force.
         hours: consecutive, in order.
         now: the time now.
-        book: prices in force in these hours beside the settings' own; None where there is no price book.
+        prices: in force in each hour; None: the settings' own alone.
 
     Raises:
         InvalidInputError: an hour that has not ended.
@@ -154,9 +183,13 @@ def attribute_hours(
         ladder=settings.utilization.ladder,
         slices_per_gpu=cluster.slices_per_gpu,
     )
-    rules = attribution_rules(settings, book)
+    own = pricing_of(settings)
     with _collector_paused():
-        return [attribute(meter(observation, metering), rules) for observation in reader.observe(hours)]
+        metered = [meter(observation, metering) for observation in reader.observe(hours)]
+        return [
+            RatedHour(attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own))), usage)
+            for usage in metered
+        ]
 
 
 def check_hour(hour: datetime, now: datetime) -> None:
@@ -200,10 +233,10 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def attribution_rules(settings: Settings, book: PricesInForce | None = None) -> AttributionRules:
-    """What a settings document and the price book say about who pays, and how much."""
+def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
+    """What a settings document says about who pays, at what prices."""
     return AttributionRules(
-        pricing=pricing_of(settings, book.prices, book.shapes) if book else pricing_of(settings),
+        pricing=pricing,
         business_units=tuple(
             BusinessUnit(
                 unit.name,
@@ -247,17 +280,18 @@ def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
     return runs
 
 
-def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: SourceError) -> list[HourRecord]:
-    return [HourRecord(cluster.name, hour, "incomplete", None, None, notes=(str(error),)) for hour in hours]
+def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: SourceError) -> list[RatedHour]:
+    return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(str(error),))) for hour in hours]
 
 
-def _closed(manifest: Manifest, message: HoursDue) -> HourClosed:
+def closed(manifest: Manifest, origin: Origin, correlation_id: str) -> HourClosed:
+    """The announcement of a version in force."""
     return HourClosed(
         cluster=manifest.cluster,
         hour=manifest.hour,
         status=manifest.status,
         record_version=manifest.version,
         settings_version=manifest.settings_version,
-        origin=message.origin,
-        correlation_id=message.correlation_id,
+        origin=origin,
+        correlation_id=correlation_id,
     )

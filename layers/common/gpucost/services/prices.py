@@ -208,10 +208,12 @@ class PricesService:
             if not rated:
                 continue
             newest = max(rated[-1], newest or rated[-1])
-            for line in self._ledger.lines(cluster.name, rated[-1]):
-                region = region_of(line.zone)
-                if region and line.instance_type:
-                    found.setdefault(region, set()).add(line.instance_type)
+            nodes, _ = self._ledger.nodes(cluster.name, rated[-1])
+            # Hours of earlier versions kept no nodes; their lines tell of those that pods were on.
+            for one in nodes or self._ledger.lines(cluster.name, rated[-1]):
+                region = region_of(one.zone)
+                if region and one.instance_type:
+                    found.setdefault(region, set()).add(one.instance_type)
         return found, newest
 
 

@@ -11,11 +11,11 @@ from decimal import Decimal
 from typing import Literal, get_args
 
 from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, hours_between
-from gpucost.domain.ledger import HourSummary, Manifest
+from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import Capacity, Costs, Coverage, Totals
 from gpucost.domain.money import quantize
 from gpucost.errors import InvalidInputError, ParameterError
-from gpucost.ports import Clock, Ledger, SettingsStore
+from gpucost.ports import Clock, ReportedHours, SettingsStore
 from gpucost.settings import Settings
 
 Granularity = Literal["hour", "day"]
@@ -104,7 +104,7 @@ class ReportService:
         clock: the time now: hours that have not ended are not expected yet.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, clock: Clock) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._clock = clock
@@ -168,6 +168,18 @@ class ReportService:
             sums.coverages += [manifest.coverage for manifest in known.values() if manifest.coverage is not None]
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return rows, self._coverage(clusters, start, end, sums)
+
+    def restatements(self, start: datetime, end: datetime, cluster: str | None = None) -> list[Restatement]:
+        """What replaced figures in hours of the period, and why: in order of hour, cluster and version.
+
+        Raises:
+            As `costs`.
+        """
+        check_period(start, end, "hour")
+        clusters = _clusters(self._settings_store.current().settings, cluster)
+        found = [one for name in clusters for one in self._ledger.restatements(name, start, end)]
+        _refuse_too_many(len(found))
+        return sorted(found, key=lambda one: (one.hour, one.cluster, one.version))
 
     def _sum(
         self,
