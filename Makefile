@@ -33,7 +33,7 @@ test: check ## everything that CI runs
 	$(BIN)/python -m pytest
 
 bench: ## benchmarks, as ratios to a floor measured in the same run
-	@scripts/setup.sh demo
+	@scripts/setup.sh test
 	$(BIN)/python -m benchmarks.hour
 	$(BIN)/python -m benchmarks.restatement
 

@@ -11,8 +11,7 @@ import click
 from gpucost.domain.hours import HOUR, format_instant, hours_between
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
 from local import deployment
-from local.deployment import author
-from local.options import HourType, settings_store, stack_option
+from local.options import HourType, author, settings_store, stack_option
 from local.price_commands import prices
 from local.restating import compare_splits, restate
 

@@ -1,6 +1,5 @@
 """A deployment by its stack's name: its outputs, and clients that reach it; `local` is the running demo."""
 
-import getpass
 import json
 import os
 from collections.abc import Iterator
@@ -94,14 +93,6 @@ def announced(endpoint: str) -> Iterator[None]:
         yield
     finally:
         STATE.unlink(missing_ok=True)
-
-
-def author() -> str:
-    """Who runs the command, for histories."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def local_credentials() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What commands of the command line share: types of options, and the deployment that they name."""
 
+import getpass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,3 +35,11 @@ def settings_store(stack: str) -> Any:
 
     table = deployment.find(stack).table
     return DynamoSettingsStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
+
+
+def author() -> str:
+    """Who gives the command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

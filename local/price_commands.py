@@ -14,7 +14,7 @@ from gpucost.domain.prices import FACTS, PRICE_SOURCES, Price, PriceUnit
 from gpucost.encoding import csv_text, decimal_text, dumps
 from gpucost.errors import GpuCostError, InvalidInputError
 from gpucost.settings.section import as_instant
-from local.options import stack_option
+from local.options import author, stack_option
 
 INVOCATION_SECONDS = 310
 """A little longer than the function may take."""
@@ -85,7 +85,6 @@ def set_(
     end: datetime | None, reason: str,
 ) -> None:  # fmt: skip
     """Set a price by hand; hours of the past are rated again with it."""
-    from local import deployment
 
     now = datetime.now(UTC).replace(microsecond=0)
     price = Price(
@@ -97,7 +96,7 @@ def set_(
         valid_from=start or floor_hour(now),
         valid_to=end,
         fetched_at=now,
-        author=deployment.author(),
+        author=author(),
         reason=_text("--reason", reason),
     )
     if price.valid_to is not None and price.valid_from is not None and price.valid_to <= price.valid_from:
@@ -113,11 +112,10 @@ def set_(
 @click.option("--reason", required=True, help="why, kept in the history")
 def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None:
     """End the validity of a price set by hand; at or before its beginning it was never in force."""
-    from local import deployment
 
     now = datetime.now(UTC).replace(microsecond=0)
     override = _book(stack).drop_override(
-        override_id, at=at or now, author=deployment.author(), reason=_text("--reason", reason), now=now
+        override_id, at=at or now, author=author(), reason=_text("--reason", reason), now=now
     )
     click.echo(f"override {override.id} ends at {_when(override.price.valid_to)}")
 

@@ -13,8 +13,7 @@ from gpucost.domain.hours import HOUR, format_instant
 from gpucost.domain.model import Costs
 from gpucost.encoding import csv_text, dumps
 from gpucost.errors import InvalidInputError
-from local.deployment import author
-from local.options import HourType, settings_store, stack_option
+from local.options import HourType, author, settings_store, stack_option
 
 if TYPE_CHECKING:
     from gpucost.services.comparison import SplitSums

@@ -29,7 +29,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     result = bootstrap.dispatch_service().dispatch(tick, correlation_id)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
-        return {"hours_sent": 0}
+        return {"hours_sent": 0, "hours_to_restate": 0}
     for failure in result.failures:
         logger.error("a cluster could not be looked at", reason=failure)
     repriced = bootstrap.repricing_service().reprice(tick.scheduled_time, correlation_id)

@@ -18,6 +18,7 @@ from gpucost.adapters.prices.shapes import Ec2InstanceTypes
 from gpucost.adapters.prices.spot import Ec2SpotHistory
 from gpucost.bill_ports import BillReader
 from gpucost.domain.model import Capacity, NodeHour
+from gpucost.domain.money import ZERO
 from gpucost.domain.price_changes import PriceChange
 from gpucost.domain.splitting import InstanceShape
 from gpucost.errors import InvalidInputError
@@ -127,6 +128,18 @@ def test_what_is_in_use_is_fetched_once_per_region(system: System) -> None:
     assert max(ends) == NOON - HOUR
 
 
+def test_a_node_that_no_pod_is_on_is_in_use(table: DynamoTable, aws: Aws) -> None:
+    system = System(table, aws)
+    system.push()
+    idle = NodeHour("n", "", "", P5, "on-demand", "us-east-1b", "H100", "", "gpu-bears-all", None, ZERO, Capacity())
+    system.ledger.publish(
+        replace(record(hour=NOON - 2 * HOUR), nodes=(idle,)), replacing=None, settings_version=1,
+        now=datetime.now(UTC),
+    )  # fmt: skip
+    system.refresh()
+    assert system.amounts(NOON) == {("spot", P5, "20"), ("on-demand", P5, "55.04")}
+
+
 def test_again_it_asks_for_little_and_writes_nothing(system: System, table: DynamoTable) -> None:
     system.refresh()
     before = table.client.scan(TableName=table.name)["Items"]
@@ -228,6 +241,40 @@ def test_hourly_only_new_types_are_looked_up_in_the_lists(system: System) -> Non
     lists = [one for one in system.aws.asked if "ServiceCode" in one]
     assert len(lists) == 1
     assert ("on-demand", G5, "1.2") in system.amounts(NOON)
+
+
+def test_a_long_history_is_kept_as_it_comes(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that runs out of time goes on from there, and not from the beginning."""
+    types = sorted(f"g9.{place}xlarge" for place in range(15))
+    system.aws.points += [Point(name, "us-east-1a", NOON - 50 * DAY, "1") for name in types]
+    system.rated(NOON - HOUR, *((name, "us-east-1a") for name in types))
+
+    def asked() -> list[tuple[list[str], bool]]:
+        """Types of each chain of requests, and whether all their history was asked for."""
+        found = [
+            (one["Filters"][0]["Values"], one["StartTime"] == system.now - 90 * DAY)
+            for one in system.aws.asked
+            if "StartTime" in one and "NextToken" not in one
+        ]
+        system.aws.asked.clear()
+        return found
+
+    kept: list[Any] = []
+
+    def until_time_is_out(*given: Any, **more: Any) -> Any:
+        if kept:
+            raise KeyboardInterrupt("timed out")
+        kept.append(given)
+        return DynamoPriceBook.replace(system.book, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(system.book, "replace", until_time_is_out)
+        with pytest.raises(KeyboardInterrupt):
+            system.refresh("spot")
+    assert asked() == [(types[:10], True), (types[10:], True)]
+    system.refresh("spot")
+    assert asked() == [(types[:10], False), (types[10:], True)]
+    assert {kind for _, kind, _ in system.amounts(NOON)} == set(types)
 
 
 def test_what_fails_leaves_the_others_refreshed(system: System) -> None:

@@ -31,6 +31,8 @@ SPOT_KEPT = timedelta(days=90)
 """How far back EC2 tells spot prices."""
 OVERLAP = timedelta(hours=2)
 """What is asked again, lest a point that EC2 published late is missed."""
+AT_ONCE = 10
+"""Instance types whose spot prices are not up to date, in one chain of requests."""
 LOOKED_BACK = timedelta(days=7)
 """How old a cluster's newest hour may be to tell what is in use."""
 RATING_BEGINS = timedelta(minutes=4)
@@ -149,7 +151,7 @@ class PricesService:
         known = self._book.newest("spot")
 
         def one(region: str, types: Collection[str]) -> Iterator[tuple[Replaced, set[str]]]:
-            for since, own in _chains(known, region, types, systems, self._clock()).items():
+            for since, own in _chains(known, region, types, systems, self._clock()):
                 now = self._clock()
                 prices = self._spot.fetch(region, own, systems, since=since, now=now)
                 replaced = self._book.replace(
@@ -229,10 +231,12 @@ class PricesService:
             if not rated:
                 continue
             newest = max(rated[-1], newest or rated[-1])
-            for node in self._ledger.nodes(cluster.name, rated[-1])[0]:
-                region = region_of(node.zone)
-                if region and node.instance_type:
-                    found.setdefault(region, set()).add(node.instance_type)
+            nodes, _ = self._ledger.nodes(cluster.name, rated[-1])
+            # Hours of earlier versions kept no nodes; their lines tell of those that pods were on.
+            for one in nodes or self._ledger.lines(cluster.name, rated[-1]):
+                region = region_of(one.zone)
+                if region and one.instance_type:
+                    found.setdefault(region, set()).add(one.instance_type)
         return found, newest
 
 
@@ -242,8 +246,9 @@ def _chains(
     types: Collection[str],
     systems: Collection[OperatingSystem],
     now: datetime,
-) -> dict[datetime, set[str]]:
-    """Instance types by the moment from which on their spot prices are asked: those up to date, and the others."""
+) -> list[tuple[datetime, set[str]]]:
+    """From when on the spot prices of which types are asked: of those up to date together, of the others a few at a
+    time, so that a long history is kept as it comes and not lost with a function that runs out of time."""
     reached: dict[tuple[str, str], datetime] = {}
     newest: datetime | None = None
     for price in known:
@@ -260,13 +265,14 @@ def _chains(
         starts[name] = min((end - SPOT_VALID_FOR if end else oldest) for end in ends)
     # What is valid beyond now was fetched together, at the newest point or later.
     current = {name for name in types if starts[name] + SPOT_VALID_FOR > now}
-    chains: dict[datetime, set[str]] = {}
-    for own in (current, {*types} - current):
+    behind = sorted({*types} - current)
+    chains = []
+    for own in (current, *({*behind[at : at + AT_ONCE]} for at in range(0, len(behind), AT_ONCE))):
         if own:
             since = min(starts[name] for name in own)
             if own is current and newest is not None:
                 since = max(since, newest)
-            chains.setdefault(max(since - OVERLAP, oldest), set()).update(own)
+            chains.append((max(since - OVERLAP, oldest), own))
     return chains
 
 
