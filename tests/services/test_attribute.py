@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.errors import InvalidInputError
@@ -44,7 +45,10 @@ class System:
         self.push(url)
         self.heard = Heard()
         self.now = NOW
-        self.service = AttributeService(self.store, self.ledger, metrics_reader, self.heard, clock=lambda: self.now)
+        rollups = DynamoRollups(table.client, table.name)
+        self.service = AttributeService(
+            self.store, self.ledger, rollups, metrics_reader, self.heard, clock=lambda: self.now
+        )
 
     def push(self, url: str, price: int = 12) -> None:
         document = {

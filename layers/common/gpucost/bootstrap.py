@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
+    from gpucost.adapters.dynamodb.rollups import DynamoRollups
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.messaging import AwsBus
     from gpucost.ports import Notifier
@@ -64,6 +65,15 @@ def ledger() -> "DynamoLedger":
 
 
 @cache
+def rollups() -> "DynamoRollups":
+    """Days, rolled up from the cost records."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.rollups import DynamoRollups
+
+    return DynamoRollups(aws.client("dynamodb"), environment().table)
+
+
+@cache
 def settings_store() -> "DynamoSettingsStore":
     """The settings document, cached for a minute."""
     from gpucost.adapters import aws
@@ -109,7 +119,7 @@ def attribute_service() -> "AttributeService":
     from gpucost.adapters.prometheus import metrics_reader
     from gpucost.services.attribute import AttributeService
 
-    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), clock=utc_now)
+    return AttributeService(settings_store(), ledger(), rollups(), metrics_reader, bus(), clock=utc_now)
 
 
 @cache
@@ -131,4 +141,4 @@ def report_service() -> "ReportService":
     """For `functions/api`."""
     from gpucost.services.reports import ReportService
 
-    return ReportService(settings_store(), ledger(), clock=utc_now)
+    return ReportService(settings_store(), ledger(), rollups(), clock=utc_now)

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from gpucost.domain.alerting import AlertState, Notification
 from gpucost.domain.ledger import HourSummary, Manifest
-from gpucost.domain.model import HourRecord, Line
+from gpucost.domain.model import Costs, HourRecord, Line
 from gpucost.domain.observations import Observation
+from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
 from gpucost.messages import HourClosed, HoursDue, Tick
 from gpucost.settings import ClusterSettings, Settings
 
@@ -79,6 +80,28 @@ class Ledger(Protocol):
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         """An hour's lines, all or one unit's; empty where the hour has none."""
+        ...
+
+
+class Rollups(Protocol):
+    """Sums of published hours. What is read is always the sum of the hours in force, whatever has been rolled up."""
+
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
+        """Every UTC day of `[start, end)` that has a published hour, in order."""
+        ...
+
+    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+        """One unit in every published hour of `[start, end)`, in order."""
+        ...
+
+    def facts(
+        self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's."""
+        ...
+
+    def roll_up(self, cluster: str, day: datetime, now: datetime) -> bool:
+        """Bring a UTC day's sums up to its hours; False where they were. It makes reading cheap, not right."""
         ...
 
 

@@ -16,9 +16,10 @@ from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
+from gpucost.domain.rollups import DAY, days_of
 from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
 from gpucost.messages import HourClosed, HoursDue
-from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
+from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
 from gpucost.services.pricing import pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
@@ -40,10 +41,18 @@ class AttributeService:
     """Handles `HoursDue`: twice, late or after a crash, the ledger ends in the same figures."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: Ledger, readers: MetricsReaders, bus: Bus, *, clock: Clock
+        self,
+        settings_store: SettingsStore,
+        ledger: Ledger,
+        rollups: Rollups,
+        readers: MetricsReaders,
+        bus: Bus,
+        *,
+        clock: Clock,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
+        self._rollups = rollups
         self._readers = readers
         self._bus = bus
         self._clock = clock
@@ -70,7 +79,14 @@ class AttributeService:
             result = self._publish(records.get(hour), manifest, message, now)
             self._bus.publish(_closed(result.manifest, message))
             results.append(result)
+        self._roll_up(cluster.name, message, now)
         return results
+
+    def _roll_up(self, cluster: str, message: HoursDue, now: datetime) -> None:
+        """Sum the days anew: the message's own, and the one before, in case that its last run ended too early."""
+        days = days_of(message.starts())
+        for day in [days[0] - DAY, *days]:
+            self._rollups.roll_up(cluster, day, now)
 
     def _records(
         self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime

@@ -12,7 +12,7 @@ items, another content never touches them, and a version once taken can never be
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -102,10 +102,14 @@ class DynamoLedger:
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         """Published hours in `[start, end)`, oldest first; incomplete ones without figures."""
-        manifests = self.manifests(cluster, start, end)
+        return self.summaries_of(self.manifests(cluster, start, end))
+
+    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
+        """The summaries of these very versions of one cluster's hours, which are in order."""
         pieces: dict[tuple[datetime, str], list[bytes]] = {}
-        if any(manifest.status != "incomplete" for manifest in manifests):
-            for item in self._range(_summaries(cluster), start, end):
+        known = [manifest for manifest in manifests if manifest.status != "incomplete"]
+        if known:
+            for item in self._range(_summaries(known[0].cluster), known[0].hour, known[-1].hour + HOUR):
                 pieces.setdefault(_parts(item), []).append(item["b"]["B"])
         found = []
         for manifest in manifests:
@@ -113,7 +117,7 @@ class DynamoLedger:
             document = blobs.unpack(own) if own else {"costs": None, "capacity": None, "groups": []}
             found.append(
                 HourSummary(
-                    cluster=cluster,
+                    cluster=manifest.cluster,
                     hour=manifest.hour,
                     status=manifest.status,
                     version=manifest.version,
@@ -127,11 +131,14 @@ class DynamoLedger:
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         """An hour's lines, all or one unit's, in the order in which they were published within a unit."""
         item = self._table.get(_hours(cluster), _hour(hour))
-        if item is None:
-            return []
-        start = f"{text(item, 'r')}#" + (f"{_unit(business_unit)}#" if business_unit is not None else "")
+        return [] if item is None else self.lines_of(_read_manifest(cluster, item), business_unit)
+
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        """The lines of this very version of an hour."""
+        start = f"{manifest.run_id}#" + (f"{_unit(business_unit)}#" if business_unit is not None else "")
         pieces: dict[str, list[bytes]] = {}
-        for piece in self._table.query(_lines(cluster, hour), "begins_with(sk, :start)", start=start):
+        partition = _lines(manifest.cluster, manifest.hour)
+        for piece in self._table.query(partition, "begins_with(sk, :start)", start=start):
             check_format(piece)
             pieces.setdefault(text(piece, "sk").rsplit("#", 1)[0], []).append(piece["b"]["B"])
         return [line for own in pieces.values() for line in blobs.read_lines(blobs.unpack(own))]
