@@ -35,6 +35,7 @@ test: check ## everything that CI runs
 bench: ## benchmarks, as ratios to a floor measured in the same run
 	@scripts/setup.sh demo
 	$(BIN)/python -m benchmarks.hour
+	$(BIN)/python -m benchmarks.ledger
 
 faults: ## plant faults in the metering one at a time; each must be caught
 	@scripts/setup.sh demo
