@@ -68,8 +68,8 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
     def spent(access: str, most: float, requests: int | None, run: Callable[[Any], object]) -> Budget:
         metered = Metered(client)
         run(metered)
-        if access.endswith("one month"):
-            most *= days / MONTH
+        if access.endswith("one month") and days < MONTH:
+            most = most * days / MONTH + metered.requests  # each rounds up by less than one unit
         return Budget(access, most, requests, metered.units, metered.requests)
 
     end = start + days * DAY

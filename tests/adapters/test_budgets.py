@@ -1,4 +1,4 @@
-"""What each access costs, in the units that Amazon's DynamoDB Local says it consumed; a full month is `make bench`'s."""
+"""What each access costs, in the units that DynamoDB Local says it consumed; a full month is `make bench`'s."""
 
 from datetime import UTC, datetime
 
