@@ -12,6 +12,9 @@ from gpucost.errors import InvalidInputError, NotFoundError
 from gpucost.messages import HoursDue, read_message
 from gpucost.observability import logger, metrics
 
+LAST_TRIES = 3
+"""The third of four deliveries: an invocation that ends without a word (time, memory) has happened twice."""
+
 processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 
 
@@ -20,6 +23,10 @@ def handle_record(record: SQSRecord) -> None:
     try:
         message = read_message(HoursDue, record.body)
         logger.append_keys(correlation_id=message.correlation_id, cluster=message.cluster)
+        if message.hours > 1 and int(record.attributes.approximate_receive_count) >= LAST_TRIES:
+            logger.warning("sent on as single hours: one of them may be what this message fails with")
+            bootstrap.bus().send_due(message.singles())
+            return
         results = bootstrap.attribute_service().attribute(message)
     except (InvalidInputError, NotFoundError) as error:
         logger.error("message refused", reason=str(error))
@@ -36,6 +43,10 @@ def handle_record(record: SQSRecord) -> None:
             published=result.was_published,
             notes=manifest.notes,
         )
+        given_up = result.was_published and manifest.is_given_up()
+        if given_up:
+            logger.error("an hour is closed as incomplete", hour=manifest.hour, notes=manifest.notes)
+        metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(given_up))
         metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))
         metrics.add_metric("LinesWritten", MetricUnit.Count, result.lines)
 

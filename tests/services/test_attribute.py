@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.closed: list[HourClosed] = []
+        self.letters: list[tuple[str, str]] = []
 
     def publish(self, message: HourClosed | Tick) -> None:
         assert isinstance(message, HourClosed)
@@ -35,7 +37,7 @@ class Heard:
         raise AssertionError("attribute sends no work")
 
     def dead_letter(self, body: str, reason: str) -> None:
-        raise AssertionError("the handler puts messages aside, not the service")
+        self.letters.append((body, reason))
 
 
 class System:
@@ -155,6 +157,37 @@ def test_no_heartbeat_is_incomplete_at_once_and_nothing_is_zero(system: System) 
     manifest = system.ledger.manifest("demo", HOUR - timedelta(hours=30))
     assert manifest is not None
     assert "no scrape" in manifest.notes[0]
+
+
+def test_a_poison_hour_is_put_aside_with_its_reason_and_holds_up_no_other(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpucost.domain.model import HourRecord
+    from gpucost.services import attribute as service
+
+    really = service.attribute
+
+    def poisoned(metered: Any, rules: Any) -> HourRecord:
+        if metered.hour == HOUR:
+            raise ZeroDivisionError("a mistake of ours")
+        return really(metered, rules)
+
+    monkeypatch.setattr(service, "attribute", poisoned)
+    system.attribute(hours=3, start=HOUR - timedelta(hours=2))
+    assert [status for status, _, _ in system.figures()][-2:] == ["complete", "incomplete"]
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert "ZeroDivisionError: a mistake of ours" in manifest.notes[0]
+    ((body, reason),) = system.heard.letters
+    assert reason == "ZeroDivisionError: a mistake of ours"
+    letter = HoursDue.model_validate_json(body)
+    assert (letter.first_hour, letter.hours, letter.force, letter.origin) == (HOUR, 1, True, "schedule")
+
+    monkeypatch.setattr(service, "attribute", really)
+    system.attribute()
+    assert system.figures()[-1][0] == "incomplete", "its next attempt has not come"
+    system.service.attribute(letter)
+    assert system.figures()[-1] == ("complete", "12", 2)
 
 
 def test_a_cluster_that_the_settings_do_not_know_is_refused(system: System) -> None:

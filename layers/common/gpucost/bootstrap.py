@@ -133,7 +133,7 @@ def alert_service() -> "AlertService":
     def receivers(settings: "Settings") -> "dict[str, Notifier]":
         return notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
 
-    return AlertService(settings_store(), ledger(), alert_states(), receivers)
+    return AlertService(settings_store(), ledger(), alert_states(), receivers, clock=utc_now)
 
 
 @cache

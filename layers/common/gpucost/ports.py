@@ -58,16 +58,26 @@ class Ledger(Protocol):
         """Those in `[start, end)`, oldest first; their notes are read by `notes`."""
         ...
 
+    def latest(self, cluster: str) -> Manifest | None:
+        """The newest hour that was ever published."""
+        ...
+
     def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
         """Notes of the hours in `[start, end)` that have some."""
         ...
 
     def publish(
-        self, record: HourRecord, *, replacing: Manifest | None, settings_version: int, now: datetime
+        self,
+        record: HourRecord,
+        *,
+        replacing: Manifest | None,
+        settings_version: int,
+        now: datetime,
+        last_attempt: datetime | None = None,
     ) -> Manifest:
         """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
 
-        An incomplete record counts an attempt and sets the next one.
+        An incomplete record counts an attempt and sets the next one, none from `last_attempt` on.
 
         Raises:
             ConflictError: the hour's manifest is no longer the one to be replaced; nothing changed for readers.
@@ -130,13 +140,15 @@ class StoredSettings:
     settings: Settings
     author: str
     pushed_at: datetime
+    refused: tuple[str, ...] = ()
+    """Why newer versions, which cannot be read, are not in force; newest first."""
 
 
 class SettingsStore(Protocol):
     """The versioned settings document."""
 
     def current(self) -> StoredSettings:
-        """The newest version.
+        """The newest version that can be read.
 
         Raises:
             SettingsMissingError: nothing was pushed yet.

@@ -17,8 +17,9 @@ from gpucost.domain.ledger import Manifest
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
 from gpucost.domain.rollups import DAY, days_of
-from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
+from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableError, SourceError
 from gpucost.messages import HourClosed, HoursDue
+from gpucost.observability import logger
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
 from gpucost.services.pricing import pricing_of
 from gpucost.settings import ClusterSettings, Settings
@@ -73,10 +74,11 @@ class AttributeService:
         now = self._clock()
         known = {hour: self._ledger.manifest(cluster.name, hour) for hour in message.starts()}
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
-        records = {record.hour: record for record in self._records(cluster, settings, waiting, now)}
+        records = {record.hour: record for record in self._records(cluster, settings, waiting, now, message)}
         results = []
+        lookback = timedelta(hours=settings.lookback_hours)
         for hour, manifest in known.items():
-            result = self._publish(records.get(hour), manifest, message, now)
+            result = self._publish(records.get(hour), manifest, message, now, hour + lookback)
             self._bus.publish(_closed(result.manifest, message))
             results.append(result)
         self._roll_up(cluster.name, message, now)
@@ -89,26 +91,46 @@ class AttributeService:
             self._rollups.roll_up(cluster, day, now)
 
     def _records(
-        self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime
+        self,
+        cluster: ClusterSettings,
+        settings: Settings,
+        hours: Sequence[datetime],
+        now: datetime,
+        message: HoursDue,
     ) -> list[HourRecord]:
-        """A record for each hour, incomplete where the metrics failed."""
+        """A record for each hour, incomplete where the metrics failed, or where we did."""
         reader = self._readers(cluster, settings)
         records: list[HourRecord] = []
         for run in _runs(hours):
             try:
                 records += attribute_hours(reader, cluster, settings, run, now=now)
-            except MetricsAnswerError as error:
-                if len(run) > 1:  # one hour's bad answer must not cost its neighbours
-                    for hour in run:
-                        records += self._records(cluster, settings, [hour], now)
-                else:
-                    records += _failed(cluster, run, error)
-            except SourceError as error:
+            except InvalidInputError:
+                raise
+            except Exception as error:
+                if len(run) > 1 and not isinstance(error, MetricsUnavailableError):
+                    for hour in run:  # one hour's bad answer, or our own mistake with it, must not cost its neighbours
+                        records += self._records(cluster, settings, [hour], now, message)
+                    continue
+                if not isinstance(error, SourceError):
+                    self._put_aside(message, run, error)
                 records += _failed(cluster, run, error)
         return records
 
+    def _put_aside(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
+        """A mistake of ours waits among the dead letters for its mending; `gpucost redrive` sends the hour again."""
+        logger.exception("an hour was put aside", hour=hours[0])
+        for single in message.singles():
+            if single.first_hour in hours:
+                letter = single.model_copy(update={"force": True})
+                self._bus.dead_letter(letter.model_dump_json(), f"{type(error).__name__}: {error}")
+
     def _publish(
-        self, record: HourRecord | None, manifest: Manifest | None, message: HoursDue, now: datetime
+        self,
+        record: HourRecord | None,
+        manifest: Manifest | None,
+        message: HoursDue,
+        now: datetime,
+        last_attempt: datetime,
     ) -> Attributed:
         if record is None:
             # Published before: by an earlier delivery of this message that ended before it could tell.
@@ -117,7 +139,11 @@ class AttributeService:
             return Attributed(manifest, was_published=False)
         try:
             published = self._ledger.publish(
-                record, replacing=manifest, settings_version=message.settings_version, now=now
+                record,
+                replacing=manifest,
+                settings_version=message.settings_version,
+                now=now,
+                last_attempt=last_attempt,
             )
         except ConflictError:
             winner = self._ledger.manifest(record.cluster, record.hour)
@@ -221,7 +247,9 @@ def _is_to_do(manifest: Manifest | None, message: HoursDue, now: datetime) -> bo
         return True
     if manifest.status != "incomplete":
         return False
-    return message.origin == "backfill" or (manifest.next_attempt_at is not None and manifest.next_attempt_at <= now)
+    if message.origin == "backfill" or message.force:
+        return True
+    return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
 
 
 def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
@@ -235,8 +263,9 @@ def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
     return runs
 
 
-def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: SourceError) -> list[HourRecord]:
-    return [HourRecord(cluster.name, hour, "incomplete", None, None, notes=(str(error),)) for hour in hours]
+def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[HourRecord]:
+    why = str(error) if isinstance(error, SourceError) else f"could not be attributed: {type(error).__name__}: {error}"
+    return [HourRecord(cluster.name, hour, "incomplete", None, None, notes=(why,)) for hour in hours]
 
 
 def _closed(manifest: Manifest, message: HoursDue) -> HourClosed:

@@ -52,6 +52,11 @@ class DynamoLedger:
         """Those in `[start, end)`, oldest first, without their notes: one small query however much they say."""
         return [_read_manifest(cluster, item) for item in self._range(_hours(cluster), start, end)]
 
+    def latest(self, cluster: str) -> Manifest | None:
+        """The newest hour that was ever published, without its notes."""
+        item = next(self._table.query(_hours(cluster), limit=1, newest_first=True), None)
+        return None if item is None else _read_manifest(cluster, item)
+
     def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
         """Notes of the hours in `[start, end)` that have some."""
         in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, end)}
@@ -63,7 +68,13 @@ class DynamoLedger:
         return found
 
     def publish(
-        self, record: HourRecord, *, replacing: Manifest | None, settings_version: int, now: datetime
+        self,
+        record: HourRecord,
+        *,
+        replacing: Manifest | None,
+        settings_version: int,
+        now: datetime,
+        last_attempt: datetime | None = None,
     ) -> Manifest:
         """Write a record's items, then put it in force by a conditional write of its manifest.
 
@@ -86,7 +97,7 @@ class DynamoLedger:
             settings_version=settings_version,
             coverage=record.coverage,
             attempts=attempts,
-            next_attempt_at=next_attempt(attempts, now) if attempts else None,
+            next_attempt_at=next_attempt(attempts, now, last_attempt) if attempts else None,
             published_at=now.replace(microsecond=0),
             notes=record.notes,
         )
