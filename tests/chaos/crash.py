@@ -49,11 +49,11 @@ class Undisturbed:
     notifications: set[str]
 
 
-def undisturbed(world: World, first: int, hours: int) -> Iterator[tuple[int, Undisturbed]]:
-    """Run the day once; yields every tick from `first` on together with the one after it."""
-    world.run(*range(first))
+def undisturbed(world: World, ticks: range) -> Iterator[tuple[int, Undisturbed]]:
+    """Run the day once; yields each of these ticks together with the one after it."""
+    world.run(*range(ticks.start))
     before = world.saved()
-    for number in range(first, hours):
+    for number in ticks:
         world.restore(before)
         world.run(number)
         calls, after = tuple(world.outside.calls), world.saved()
@@ -80,26 +80,29 @@ def compare(verdict: Verdict, what: str, world: World, expected: Undisturbed) ->
 
 
 def faults_of(calls: tuple[str, ...]) -> Iterator[tuple[int, Fault]]:
-    """Every way in which each call can fail."""
+    """Every way in which each call can fail. Killed before a call is killed after the one before it."""
+    yield 1, "killed before"
+    for place, _ in enumerate(calls, start=1):
+        yield place, "killed after"
     for place, name in enumerate(calls, start=1):
-        yield place, "killed before"
-        if name in WRITES:
-            yield place, "killed after"
-            yield place, "timed out after"
         yield place, "throttled"
+        if name in WRITES:
+            yield place, "timed out after"
         if name == "batch_write_item":
             yield place, "half taken"
 
 
 def enumerate_crashes(
-    endpoints: Endpoints, start: datetime, first: int, hours: int, clusters: tuple[str, ...]
+    endpoints: Endpoints, start: datetime, ticks: range, clusters: tuple[str, ...], *, only_kills: bool = False
 ) -> Iterator[tuple[str, Verdict]]:
-    """Try every fault at every call of the ticks from `first` to `hours`; yields the verdict so far after each."""
+    """Try every fault at every call of these ticks; yields the verdict so far after each."""
     verdict = Verdict()
     quiet, world = World(endpoints, start, clusters), World(endpoints, start, clusters)
     try:
-        for number, expected in undisturbed(quiet, first, hours):
+        for number, expected in undisturbed(quiet, ticks):
             for place, fault in faults_of(expected.calls):
+                if only_kills and not fault.startswith("killed"):
+                    continue
                 what = f"hour {number}, call {place} ({expected.calls[place - 1]}) {fault}"
                 world.restore(expected.before)
                 world.outside.plan[place] = fault

@@ -25,10 +25,14 @@ class Outside:
     Attributes:
         calls: their names, in order: the first has number 1.
         plan: faults by number.
+        rule: the fault of any call, by its name and arguments.
+        before: what else happens before the call of a number.
     """
 
     calls: list[str] = field(default_factory=list)
     plan: dict[int, Fault] = field(default_factory=dict)
+    rule: Callable[[str, Mapping[str, Any]], Fault | None] | None = None
+    before: tuple[int, Callable[[], None]] | None = None
 
     def wrap(self, inner: Any) -> Any:
         """The same object, its calls led through here."""
@@ -37,7 +41,9 @@ class Outside:
     def through(self, name: str, call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """One call."""
         self.calls.append(name)
-        fault = self.plan.get(len(self.calls))
+        if self.before is not None and self.before[0] == len(self.calls):
+            self.before[1]()
+        fault = self.plan.get(len(self.calls)) or (self.rule(name, arguments) if self.rule else None)
         if fault == "killed before":
             raise KilledError
         if fault == "throttled":

@@ -70,6 +70,8 @@ class World:
     Attributes:
         first: the first hour that closes.
         clusters: by name, see `script`.
+        deliveries: how often each message is delivered.
+        skew: of the functions' clock.
         outside: every call of the functions goes through it.
         heard: messages that reached the alert function.
         told: notifications that reached people, repeats included.
@@ -81,6 +83,8 @@ class World:
     clusters: tuple[str, ...] = ("east", "west")
     outside: Outside = field(default_factory=Outside)
     readers: Readers | None = None
+    deliveries: int = 1
+    skew: timedelta = timedelta(0)
     heard: list[HourClosed] = field(default_factory=list)
     told: list[Notification] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
@@ -162,12 +166,31 @@ class World:
         while self._attribute("hours") or self._attribute("backfill") or self._alert():
             pass
 
-    def _attribute(self, queue: str) -> bool:
+    def take(self, queue: str) -> list[dict[str, Any]]:
+        """Everything that waits, to be delivered in another order."""
+        found = []
+        while (message := self._receive(queue)) is not None:
+            self._delete(queue, message)
+            found.append(message)
+        return found
+
+    def deliver(self, queue: str, messages: list[dict[str, Any]]) -> None:
+        """Deliver what was taken."""
+        for message in messages:
+            if queue == "events":
+                self._alert(message)
+            else:
+                self._attribute(queue, message)
+
+    def _attribute(self, queue: str, taken: dict[str, Any] | None = None) -> bool:
         from functions.attribute import app
 
-        message = self._receive(queue)
+        message = taken or self._receive(queue)
         if message is None:
             return False
+        for _ in range(self.deliveries - 1):
+            self.receives[message["MessageId"]] = 1
+            self._succeeds(app.handler, {"Records": [self._record(message, queue)]})
         self.receives[message["MessageId"]] = self.receives.get(message["MessageId"], 0) + 1
         answer = self._succeeds(app.handler, {"Records": [self._record(message, queue)]})
         if answer and not answer["batchItemFailures"]:
@@ -179,16 +202,18 @@ class World:
             self._delete(queue, message)
         return True
 
-    def _alert(self) -> bool:
+    def _alert(self, taken: dict[str, Any] | None = None) -> bool:
         from functions.alert import app
 
-        message = self._receive("events")
+        message = taken or self._receive("events")
         if message is None:
             return False
         envelope = json.loads(message["Body"])
         read = read_alert_input(envelope["Message"])
         if isinstance(read, HourClosed):
             self.heard.append(read)
+        for _ in range(self.deliveries - 1):
+            self._succeeds(app.handler, {"Records": [{"Sns": envelope}]})
         for _ in range(TRIES):
             if self._succeeds(app.handler, {"Records": [{"Sns": envelope}]}) is not None:
                 break
@@ -262,7 +287,7 @@ class World:
             patch("gpucost.adapters.aws.client", lambda service: wrapped[service]),
             patch("gpucost.adapters.prometheus.metrics_reader", scripted),
             patch("gpucost.adapters.notifiers.notifiers", lambda *_, **__: {"email": person}),
-            patch("gpucost.bootstrap.utc_now", lambda: self.now),
+            patch("gpucost.bootstrap.utc_now", lambda: self.now + self.skew),
         ):
             forget()
             try:

@@ -192,10 +192,12 @@ def test_alarms_reach_operations_and_are_silent_without_data(template: Template)
 def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:
     needed = {
         "DispatchFunction": {"table", "hours_queue_url", "events_topic_arn"},
-        "AttributeFunction": {"table", "dead_letter_queue_url", "events_topic_arn"},
+        "AttributeFunction": {
+            "table", "hours_queue_url", "backfill_queue_url", "dead_letter_queue_url", "events_topic_arn",
+        },
         "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
         "ApiFunction": {"table"},
-    }
+    }  # fmt: skip
     for name, function in of_type(template, "AWS::Lambda::Function"):
         given = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
                  if key.startswith("GPUCOST_")}  # fmt: skip

@@ -11,6 +11,8 @@ from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prometheus import metrics_reader
+from gpucost.domain.attribution import attribute
+from gpucost.domain.model import HourRecord
 from gpucost.errors import InvalidInputError
 from gpucost.messages import HourClosed, HoursDue, Origin, Tick
 from gpucost.services.attribute import AttributeService, check_hour, check_retention
@@ -162,17 +164,12 @@ def test_no_heartbeat_is_incomplete_at_once_and_nothing_is_zero(system: System) 
 def test_a_poison_hour_is_put_aside_with_its_reason_and_holds_up_no_other(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpucost.domain.model import HourRecord
-    from gpucost.services import attribute as service
-
-    really = service.attribute
-
     def poisoned(metered: Any, rules: Any) -> HourRecord:
         if metered.hour == HOUR:
             raise ZeroDivisionError("a mistake of ours")
-        return really(metered, rules)
+        return attribute(metered, rules)
 
-    monkeypatch.setattr(service, "attribute", poisoned)
+    monkeypatch.setattr("gpucost.services.attribute.attribute", poisoned)
     system.attribute(hours=3, start=HOUR - timedelta(hours=2))
     assert [status for status, _, _ in system.figures()][-2:] == ["complete", "incomplete"]
     manifest = system.ledger.manifest("demo", HOUR)
@@ -183,7 +180,7 @@ def test_a_poison_hour_is_put_aside_with_its_reason_and_holds_up_no_other(
     letter = HoursDue.model_validate_json(body)
     assert (letter.first_hour, letter.hours, letter.force, letter.origin) == (HOUR, 1, True, "schedule")
 
-    monkeypatch.setattr(service, "attribute", really)
+    monkeypatch.undo()
     system.attribute()
     assert system.figures()[-1][0] == "incomplete", "its next attempt has not come"
     system.service.attribute(letter)

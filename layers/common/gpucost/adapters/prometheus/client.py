@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import requests
 from requests.auth import AuthBase
+from urllib3.exceptions import HTTPError
 
 from gpucost.domain.hours import HOUR, to_ms
 from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
@@ -19,6 +20,7 @@ BACKOFF_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 10.0
 _TRY_AGAIN = {429, 500, 502, 503, 504}
 _SHOWN = 300
+_PIECE = 1 << 20
 
 
 class Series(NamedTuple):
@@ -35,7 +37,7 @@ class PrometheusClient:
         url: base address, to which `/api/v1/…` is added.
         cluster: named in errors.
         auth: signs each request.
-        timeout: seconds to wait for a connection or for the next bytes.
+        timeout: seconds to wait for a connection, for the answer to begin, and then for all of it.
         sleep: waits between attempts.
     """
 
@@ -119,9 +121,10 @@ class PrometheusClient:
                 self._sleep(min(LONGEST_WAIT_SECONDS, max(wait, _jittered(attempt))))
             try:
                 answer = self._session.post(
-                    f"{self._url}/api/v1/{path}", data=dict(form), auth=self._auth, timeout=self._timeout
+                    f"{self._url}/api/v1/{path}", data=dict(form), auth=self._auth, timeout=self._timeout, stream=True
                 )
-            except requests.RequestException as error:
+                _read_within(answer, self._timeout)
+            except (requests.RequestException, HTTPError, OSError) as error:
                 problem, wait = f"could not be reached ({type(error).__name__})", 0.0
                 continue
             if answer.status_code in _TRY_AGAIN:
@@ -152,6 +155,24 @@ class PrometheusClient:
         query = " ".join(form["query"].split())
         shown = query if len(query) <= _SHOWN else query[:_SHOWN] + "…"
         return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
+
+
+def _read_within(answer: requests.Response, seconds: float) -> None:
+    """Read an answer's body: `requests` itself bounds only the wait for the next byte, and bytes can drip for hours.
+
+    Raises:
+        urllib3.exceptions.HTTPError: the connection ended before the answer did.
+        requests.ReadTimeout: it did not end in time.
+    """
+    until = time.monotonic() + seconds
+    parts = []
+    while part := answer.raw.read1(_PIECE, decode_content=True):
+        parts.append(part)
+        if time.monotonic() > until:
+            answer.close()
+            raise requests.ReadTimeout(f"the answer did not end within {seconds:g} seconds")
+    answer._content = b"".join(parts)  # where `requests` itself keeps it
+    answer._content_consumed = True  # type: ignore[attr-defined]  # the connection is free for the next query
 
 
 def _series(row: Any) -> Series:
