@@ -33,9 +33,10 @@ test: check ## everything that CI runs
 	$(BIN)/python -m pytest
 
 bench: ## benchmarks, as ratios to a floor measured in the same run
-	@scripts/setup.sh demo
+	@scripts/setup.sh test
 	$(BIN)/python -m benchmarks.hour
 	$(BIN)/python -m benchmarks.ledger
+	$(BIN)/python -m benchmarks.restatement
 
 faults: ## plant faults in the metering one at a time; each must be caught
 	@scripts/setup.sh demo

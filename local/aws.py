@@ -59,12 +59,15 @@ def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> 
         for name, body in template["Resources"].items()
         if body["Type"] == "AWS::Lambda::Function"
     }
-    outputs = {**template["Outputs"], "ApiUrl": {"Value": api_url}}
+    # What moto does not make: the API's address, and the function that people invoke.
+    outputs = {**template["Outputs"], "ApiUrl": {"Value": api_url}, "PricesFunctionName": {"Value": "PricesFunction"}}
     places: dict[str, tuple[str, str]] = {}
     for name, properties in functions.items():
         for number, (variable, value) in enumerate(properties["Environment"]["Variables"].items()):
             places[f"{name}{number}"] = (name, variable)
             outputs[f"{name}{number}"] = {"Value": value}
+    for condition in template["Conditions"]:
+        outputs[f"Condition{condition}"] = {"Value": {"Fn::If": [condition, "true", "false"]}}
     reduced = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Parameters": template["Parameters"],
@@ -83,9 +86,10 @@ def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> 
     environments: dict[str, dict[str, str]] = {name: {} for name in functions}
     for key, (name, variable) in places.items():
         environments[name][variable] = str(resolved.pop(key))
+    conditions = {name: resolved.pop(f"Condition{name}") == "true" for name in template["Conditions"]}
     resources = client.describe_stack_resources(StackName=STACK)["StackResources"]
     physical = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in resources}
-    return Deployed(template, resolved, environments, physical)
+    return Deployed(template, resolved, environments, physical, conditions)
 
 
 class Deployed:
@@ -96,6 +100,7 @@ class Deployed:
         outputs: by name, as `describe-stacks` answers.
         environments: variables by function.
         physical: queue URLs, topic ARNs and table names by logical name.
+        conditions: whether each holds.
     """
 
     def __init__(
@@ -104,14 +109,16 @@ class Deployed:
         outputs: dict[str, str],
         environments: dict[str, dict[str, str]],
         physical: dict[str, str],
+        conditions: dict[str, bool],
     ) -> None:
         self.template = template
         self.outputs = outputs
         self.environments = environments
         self.physical = physical
+        self.conditions = conditions
 
     def resources(self, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Logical names and properties of the template's resources of one type."""
+        """Logical names and properties of the resources of one type that the parameters call for."""
         for name, body in self.template["Resources"].items():
-            if body["Type"] == kind:
+            if body["Type"] == kind and self.conditions.get(body.get("Condition", ""), True):
                 yield name, body["Properties"]

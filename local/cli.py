@@ -1,34 +1,21 @@
 """`gpucost`: the command line of design §6. Results go to stdout, progress and errors to stderr."""
 
-import getpass
 import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gpucost.domain.hours import HOUR, format_instant, hours_between, parse_hour
+from gpucost.domain.hours import HOUR, format_instant, hours_between
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
+from local import deployment
+from local.options import HourType, author, settings_store, stack_option
+from local.price_commands import prices
+from local.restating import compare_splits, restate
 
 FAILURE, BAD_INPUT = 1, 2
-
-
-class HourType(click.ParamType[datetime]):
-    """The start of a UTC hour."""
-
-    name = "hour"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read it, or say what is allowed."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return parse_hour(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -92,81 +79,74 @@ def doctor(path: Path, form: str) -> None:
         raise GpuCostError(sentence)
 
 
+cli.add_command(prices)
+
+
 @cli.group()
 def settings() -> None:
     """The settings document of a deployment."""
 
 
-_stack = click.option("--stack", required=True, help="CloudFormation stack; local is the running demo")
-
-
 @settings.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@_stack
+@stack_option
 def push(path: Path, stack: str) -> None:
     """Validate a document and put it in force."""
     from gpucost.settings import parse_settings
 
     text = _read(path)
     parse_settings(text)
-    stored = _store(stack).push(text, author=_author(), now=datetime.now(UTC))
+    stored = settings_store(stack).push(text, author=author(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
 
 
 @settings.command()
-@_stack
+@stack_option
 @click.option("--version", type=click.IntRange(1), help="an older version")
 def show(stack: str, version: int | None) -> None:
     """Print the document in force."""
-    store = _store(stack)
+    store = settings_store(stack)
     click.echo((store.version(version) if version else store.current()).text, nl=False)
 
 
 @settings.command()
-@_stack
+@stack_option
 def history(stack: str) -> None:
     """List the versions, newest first."""
-    for stored in _store(stack).history():
+    for stored in settings_store(stack).history():
         click.echo(f"{stored.version}\t{format_instant(stored.pushed_at)}\t{stored.author}")
 
 
 @settings.command()
-@_stack
+@stack_option
 @click.option("--to", "version", required=True, type=click.IntRange(1), help="the version to go back to")
 def rollback(stack: str, version: int) -> None:
     """Put an older document in force again, as a new version."""
-    store = _store(stack)
-    stored = store.push(store.version(version).text, author=_author(), now=datetime.now(UTC))
+    store = settings_store(stack)
+    stored = store.push(store.version(version).text, author=author(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force, with the text of version {version}")
 
 
 @cli.command()
-@_stack
+@stack_option
 @click.option("--from", "start", required=True, type=HourType(), help="first hour")
 @click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
 @click.option("--cluster", help="only this cluster; all where not given")
 def backfill(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
     """Attribute past hours through the deployment's own queue; nobody is notified."""
-    from gpucost.adapters.messaging import AwsBus
     from gpucost.services.attribute import check_hour
     from gpucost.services.dispatch import messages
-    from local import deployment
 
     if start >= end:
         raise InvalidInputError("--to must be after --from")
     now = datetime.now(UTC)
     check_hour(end - HOUR, now)
     found = deployment.find(stack)
-    stored = _store(stack).current()
+    stored = settings_store(stack).current()
     names = [one.name for one in stored.settings.clusters]
     if cluster is not None and cluster not in names:
         raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {', '.join(names)}")
-    bus = AwsBus(
-        hours_queue_url=found.hours_queue_url,
-        backfill_queue_url=found.backfill_queue_url,
-        dead_letter_queue_url=found.dead_letter_queue_url,
-        events_topic_arn=found.events_topic_arn,
-    )
+    bus = found.bus()
     hours = hours_between(start, end)
     why = f"backfill-{format_instant(now)}"
     for name in [cluster] if cluster else names:
@@ -201,6 +181,10 @@ def demo(*, once: bool, port: int) -> None:
     from local import demo as demonstration
 
     demonstration.run(once=once, port=port)
+
+
+cli.add_command(restate)
+cli.add_command(compare_splits)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -239,19 +223,3 @@ def _read(path: Path) -> str:
         raise SettingsError(f"settings file {str(path)!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"settings file {str(path)!r} is not UTF-8 text") from error
-
-
-def _store(stack: str) -> Any:
-    from gpucost.adapters import aws
-    from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-    from local import deployment
-
-    table = deployment.find(stack).table
-    return DynamoSettingsStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
-
-
-def _author() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import GpuCostError, InvalidInputError
 from local.aws import STACK, credentials
+
+if TYPE_CHECKING:
+    from gpucost.adapters.messaging import AwsBus
 
 STATE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gpucost" / "local.json"
 """Where a running demo leaves the address of its embedded AWS."""
@@ -25,6 +28,20 @@ class Deployment:
     dead_letter_queue_url: str
     events_topic_arn: str
     api_url: str
+    prices_function: str
+    price_sources: tuple[str, ...]
+    """What the price book is fetched from."""
+
+    def bus(self) -> "AwsBus":
+        """Its queues and topic."""
+        from gpucost.adapters.messaging import AwsBus
+
+        return AwsBus(
+            hours_queue_url=self.hours_queue_url,
+            backfill_queue_url=self.backfill_queue_url,
+            dead_letter_queue_url=self.dead_letter_queue_url,
+            events_topic_arn=self.events_topic_arn,
+        )
 
 
 def find(stack: str) -> Deployment:
@@ -59,7 +76,12 @@ def find(stack: str) -> Deployment:
     missing = [output for output in names.values() if output not in outputs]
     if missing:
         raise InvalidInputError(f"stack {stack!r} has no output {missing[0]}; is it a gpucost stack?")
-    return Deployment(**{name: outputs[output] for name, output in names.items()})
+    return Deployment(
+        **{name: outputs[output] for name, output in names.items()},
+        # Deployments of earlier versions have no price book.
+        prices_function=outputs.get("PricesFunctionName", ""),
+        price_sources=tuple(filter(None, outputs.get("PriceSources", "").split(","))),
+    )
 
 
 @contextmanager
@@ -71,6 +93,15 @@ def announced(endpoint: str) -> Iterator[None]:
         yield
     finally:
         STATE.unlink(missing_ok=True)
+
+
+def local_credentials() -> dict[str, str]:
+    """Environment variables that lead AWS clients to the running demo.
+
+    Raises:
+        GpuCostError: none is running.
+    """
+    return credentials(_local_endpoint())
 
 
 def _local_endpoint() -> str:

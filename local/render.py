@@ -44,53 +44,58 @@ def hours_tables(records: Iterable[HourRecord]) -> Iterable[Table | str]:
         if record.totals is None:
             yield escape(f"{title}: {'; '.join(record.notes)}")
             continue
-        units = {unit: _amounts(costs) for unit, costs in record.by_business_unit().items()}
-        capacity = None if record.totals.capacity is None else _amounts(record.totals.capacity)
-        yield costs_table(title, units, _amounts(record.totals.costs) | (capacity or {}))
+        units = {unit: costs.figures() for unit, costs in record.by_business_unit().items()}
+        capacity = None if record.totals.capacity is None else record.totals.capacity.figures()
+        yield costs_table(title, units, record.totals.costs.figures() | (capacity or {}), record.currency)
         for note in record.notes:
             yield escape(f"note: {note}")
 
 
-def costs_table(title: str, units: Mapping[str, Mapping[str, Any]], totals: Mapping[str, Any]) -> Table:
+def costs_table(
+    title: str, units: Mapping[str, Mapping[str, Any]], totals: Mapping[str, Any], currency: str = "USD"
+) -> Table:
     """What each business unit costs, and what is beside them.
 
     Args:
         title: above the table.
         units: `Costs` by business unit.
         totals: `Costs` and capacity figures, null where unknown.
+        currency: of all amounts.
     """
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
     table.add_column("business unit", min_width=13, overflow="fold")
     for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
         table.add_column(name, justify="right", no_wrap=True)
     for unit, costs in sorted(units.items(), key=lambda item: -(item[1]["waste_usd"] or 0)):
-        table.add_row(printable(unit), *_figures(costs))
+        table.add_row(printable(unit), *_figures(costs, currency))
     table.add_section()
-    table.add_row("all", *_figures(totals), style="bold")
+    table.add_row("all", *_figures(totals, currency), style="bold")
     return table
 
 
-def identity_table(totals: Mapping[str, Any]) -> Table:
+def identity_table(totals: Mapping[str, Any], currency: str = "USD") -> Table:
     """The identity of design §1 as a sum, checked to the last digit."""
     table = Table(title="where the nodes' cost went", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("part")
-    table.add_column("USD", justify="right")
+    table.add_column(currency, justify="right")
     table.add_column("share", justify="right")
     cost = totals["node_cost_usd"]
     total = Decimal(0)
     for part in ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual"):
         amount = totals[f"{part}_usd"]
         total += amount
-        table.add_row(part, money(amount), percent(amount, cost))
+        table.add_row(part, money(amount, currency), percent(amount, cost))
     table.add_section()
     verdict = "exact" if total == cost else f"off by {total - cost}"
-    table.add_row("node cost", money(cost), f"identity {verdict}", style="bold")
+    table.add_row("node cost", money(cost, currency), f"identity {verdict}", style="bold")
     return table
 
 
-def money(amount: Decimal | None) -> str:
-    """Dollars and cents, for people."""
-    return _UNKNOWN if amount is None else f"${amount:,.2f}"
+def money(amount: Decimal | None, currency: str = "USD") -> str:
+    """Dollars and cents (or another currency's), for people."""
+    if amount is None:
+        return _UNKNOWN
+    return f"${amount:,.2f}" if currency == "USD" else f"{amount:,.2f} {currency}"
 
 
 def percent(part: Decimal | None, whole: Decimal | None) -> str:
@@ -103,13 +108,13 @@ def printable(name: str) -> str:
     return escape("".join(letter if letter.isprintable() else "�" for letter in name))
 
 
-def _figures(costs: Mapping[str, Any]) -> Sequence[str]:
+def _figures(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
     return (
         f"{costs['allocated_gpu_hours']:,.3f}",
-        money(costs["allocated_usd"]),
-        money(costs["effective_usd"]),
-        money(costs["waste_usd"]),
-        money(costs["unmeasured_usd"]),
+        money(costs["allocated_usd"], currency),
+        money(costs["effective_usd"], currency),
+        money(costs["waste_usd"], currency),
+        money(costs["unmeasured_usd"], currency),
         percent(costs["waste_usd"], costs["allocated_usd"]),
     )
 
@@ -118,8 +123,8 @@ def _hour(record: HourRecord) -> dict[str, Any]:
     coverage, totals = record.coverage, record.totals
     figures: dict[str, Any] = dict.fromkeys((*Costs.names(), *Capacity.names()))
     if totals is not None:
-        figures |= _amounts(totals.costs)
-        figures |= _amounts(totals.capacity) if totals.capacity is not None else {}
+        figures |= totals.costs.figures()
+        figures |= totals.capacity.figures() if totals.capacity is not None else {}
     return {
         "cluster": record.cluster,
         "hour": record.hour,
@@ -130,15 +135,13 @@ def _hour(record: HourRecord) -> dict[str, Any]:
         },
         "totals": figures,
         "business_units": [
-            {"business_unit": unit, **_amounts(costs)} for unit, costs in record.by_business_unit().items()
+            {"business_unit": unit, **costs.figures()} for unit, costs in record.by_business_unit().items()
         ],
         "lines": [{field.name: getattr(line, field.name) for field in fields(Line)} for line in record.lines],
         "notes": list(record.notes),
+        "currency": record.currency,
+        "charges": list(record.charges),
     }
-
-
-def _amounts(amounts: Costs | Capacity) -> dict[str, Decimal]:
-    return {name: getattr(amounts, name) for name in amounts.names()}
 
 
 def _cell(value: object) -> object:

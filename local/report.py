@@ -66,9 +66,11 @@ def tables(document: dict[str, Any]) -> list[Any]:
     if totals.get("allocated_usd") is None:
         return [f"no figures from {document['start']} to {document['end']}: {hours}"]
     units = {row["business_unit"]: row for row in rows}
-    parts = [render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals)]
+    parts = [
+        render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"])
+    ]
     if totals.get("node_cost_usd") is not None:
-        parts.append(render.identity_table(totals))
+        parts.append(render.identity_table(totals, document["currency"]))
     return parts
 
 

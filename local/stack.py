@@ -40,11 +40,19 @@ class LocalStack:
         self.mailbox = self._bridge("mailbox", deployed.outputs["EmailTopicArn"])
 
     def fire_schedule(self, scheduled_time: datetime) -> None:
-        """Invoke what the template's schedules target, as EventBridge Scheduler would at that time."""
-        for _, schedule in self._deployed.resources("AWS::Scheduler::Schedule"):
-            target = schedule["Target"]
+        """Invoke what the template's schedules target, as EventBridge Scheduler would within that hour, in order."""
+        for target in self._due(scheduled_time.hour):
             event = json.loads(target["Input"].replace(SCHEDULED_TIME, format_instant(scheduled_time)))
             self.functions[target["Arn"]["Fn::GetAtt"][0]].invoke(event)
+
+    def _due(self, hour: int) -> list[dict[str, Any]]:
+        """Targets of the schedules `cron(<minute> <hour or *> * * ? *)` of an hour, by minute."""
+        due = []
+        for _, schedule in self._deployed.resources("AWS::Scheduler::Schedule"):
+            minute, at, *_ = schedule["ScheduleExpression"].removeprefix("cron(").split()
+            if at in ("*", str(hour)):
+                due.append((int(minute), schedule["Target"]))
+        return [target for _, target in sorted(due, key=lambda one: one[0])]
 
     def pump(self) -> int:
         """Deliver every waiting message once; returns how many were handled."""

@@ -1,4 +1,4 @@
-"""SQS `hours` and `backfill` → attribute cluster-hours and publish them in the ledger."""
+"""SQS `hours` and `backfill` → attribute cluster-hours, or rate them again, and publish them in the ledger."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost import bootstrap
 from gpucost.errors import InvalidInputError, NotFoundError
-from gpucost.messages import HoursDue, read_message
+from gpucost.messages import HoursDue, read_work
 from gpucost.observability import logger, metrics
 
 LAST_TRIES = 3
@@ -21,13 +21,16 @@ processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failu
 def handle_record(record: SQSRecord) -> None:
     """One message. What can never be handled goes to the dead letters with its reason; the rest is tried again."""
     try:
-        message = read_message(HoursDue, record.body)
+        message = read_work(record.body)
         logger.append_keys(correlation_id=message.correlation_id, cluster=message.cluster)
         if message.hours > 1 and int(record.attributes.approximate_receive_count) >= LAST_TRIES:
             logger.warning("sent on as single hours: one of them may be what this message fails with")
             bootstrap.bus().send_due(message.singles())
             return
-        results = bootstrap.attribute_service().attribute(message)
+        if isinstance(message, HoursDue):
+            results = bootstrap.attribute_service().attribute(message)
+        else:
+            results = bootstrap.restate_service().restate(message)
     except (InvalidInputError, NotFoundError) as error:
         logger.error("message refused", reason=str(error))
         bootstrap.bus().dead_letter(record.body, str(error))

@@ -1,4 +1,4 @@
-"""EventBridge Scheduler, hourly → find the hours that are due and send them to be attributed."""
+"""EventBridge Scheduler, hourly → find the hours that are due, or whose prices changed, and send them."""
 
 from typing import Any
 
@@ -29,13 +29,15 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     result = bootstrap.dispatch_service().dispatch(tick, correlation_id)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
-        return {"hours_sent": 0}
+        return {"hours_sent": 0, "hours_to_restate": 0}
     for failure in result.failures:
         logger.error("a cluster could not be looked at", reason=failure)
     for refusal in result.settings_refused:
         logger.error("newer settings are not in force", reason=refusal)
     metrics.add_metric("SettingsRefused", MetricUnit.Count, len(result.settings_refused))
+    repriced = bootstrap.repricing_service().reprice(tick.scheduled_time, correlation_id)
+    metrics.add_metric("HoursToRestate", MetricUnit.Count, repriced)
     metrics.add_metric("HoursSent", MetricUnit.Count, result.hours_sent)
     metrics.add_metric("HoursOverdue", MetricUnit.Count, result.hours_overdue)
     metrics.add_metric("ClustersFailed", MetricUnit.Count, len(result.failures))
-    return {"hours_sent": result.hours_sent}
+    return {"hours_sent": result.hours_sent, "hours_to_restate": repriced}

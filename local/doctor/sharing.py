@@ -44,7 +44,7 @@ def share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:
     described = _described(facts, node)
     gpus = [one.uuid for one in _devices(facts, node) if one.workload == holder.name and one.uuid in described.layouts]
     if gpus and holder.resource.startswith(MIG):
-        return described.share_on(holder.resource, gpus, slices_per_gpu).of_gpu
+        return described.share_on(holder.resource, gpus).of_gpu
     return described.share(holder.resource, slices_per_gpu).of_gpu
 
 

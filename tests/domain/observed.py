@@ -45,7 +45,7 @@ def sightings(draw: st.DrawFn, who: str = "k") -> Sightings:
 
 
 @st.composite
-def states(draw: st.DrawFn) -> tuple[NodeState, ...]:
+def states(draw: st.DrawFn, *, changed: bool = True) -> tuple[NodeState, ...]:
     """What a node advertised, changed once perhaps."""
 
     def state(seen: Sightings) -> NodeState:
@@ -53,7 +53,7 @@ def states(draw: st.DrawFn) -> tuple[NodeState, ...]:
         allocatable = draw(st.dictionaries(st.sampled_from(RESOURCES), units, max_size=2))
         return NodeState(seen, capacity, allocatable, draw(st.sampled_from(LABELS)))
 
-    how = draw(st.integers(0, 2))
+    how = draw(st.integers(0, 2 if changed else 1))
     if how == 0:
         return ()
     if how == 1:
@@ -63,13 +63,13 @@ def states(draw: st.DrawFn) -> tuple[NodeState, ...]:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, *, replaced: bool = True) -> list[NodeObservation]:
-    """Up to three, one of them replaced under its name perhaps."""
+def nodes(draw: st.DrawFn, *, changed: bool = True) -> list[NodeObservation]:
+    """Up to three, one of them replaced under its name perhaps, and what they advertise changed."""
     found = [
-        NodeObservation(f"n{i}", "", draw(sightings()), draw(st.sampled_from(LABELS)), draw(states()))
+        NodeObservation(f"n{i}", "", draw(sightings()), draw(st.sampled_from(LABELS)), draw(states(changed=changed)))
         for i in range(draw(st.integers(0, 3)))
     ]
-    if found and replaced and draw(st.booleans()):
+    if found and changed and draw(st.booleans()):
         change = draw(st.integers(1, 55))
         found[0] = NodeObservation("n0", "old", {"k": times(-60, change)}, found[0].labels, found[0].states)
         found.append(
@@ -83,7 +83,7 @@ def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
     """Up to six, on some of the nodes."""
     return [
         PodObservation(
-            namespace=draw(st.sampled_from(["a", "b", "c-1"])),
+            namespace=namespace,
             pod=f"p{i}",
             uid=f"u{i}",
             node=draw(st.sampled_from(names)),
@@ -95,8 +95,10 @@ def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
             ),
             held=draw(sightings()),
             running=draw(sightings()),
+            labels=draw(st.sampled_from([{}, {"label_team": "x"}])),
+            namespace_labels={"label_owner": "y"} if namespace == "b" else {},
         )
-        for i in range(draw(st.integers(0, 6)) if names else 0)
+        for i, namespace in enumerate(draw(st.lists(st.sampled_from(["a", "b", "c-1"]), max_size=6)) if names else ())
     ]
 
 
@@ -135,9 +137,9 @@ def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = F
 
 
 @st.composite
-def observations(draw: st.DrawFn, *, sampled: bool = False, replaced: bool = True) -> Observation:
+def observations(draw: st.DrawFn, *, sampled: bool = False, changed: bool = True) -> Observation:
     """A cluster-hour with a gap in scraping, of which contradictions may be a part."""
-    some_nodes = draw(nodes(replaced=replaced))
+    some_nodes = draw(nodes(changed=changed))
     some_pods = draw(pods([node.name for node in some_nodes] + draw(st.sampled_from([[], ["unknown"]]))))
     missing = draw(st.integers(0, 40))
     scrapes = Scrapes(times(-60, 9) + times(10 + missing, 119))

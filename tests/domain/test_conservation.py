@@ -96,7 +96,7 @@ def held_by_pod(usage: Usage) -> dict[tuple[str, str], Fraction]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(observations(replaced=False), st.integers(1, HOUR_MS - 1))
+@given(observations(changed=False), st.integers(1, HOUR_MS - 1))
 def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut: int) -> None:
     metering = MeteringRules()
     start = to_ms(START)

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 
+import pytest
+
 from gpucost.domain.hours import HOUR_MS, to_ms
 from gpucost.domain.intervals import Scrapes
 from gpucost.domain.metering import MeteringRules, meter
@@ -45,15 +47,34 @@ def seen(*, devices: tuple[DeviceSeries, ...] = (), nodes: tuple[NodeObservation
 
 
 def test_an_hour_names_its_cluster_and_keeps_what_was_noted_before() -> None:
-    odd = device()._replace(values=((START, Decimal("NaN")),), pod="", namespace="")
-    usage = meter(
-        replace(seen(devices=(device(), odd)), pods=(pod(), replace(pod(), uid="v", node="n9"))), MeteringRules()
-    )
+    usage = meter(replace(seen(), pods=(pod(), replace(pod(), uid="v", node="n9"))), MeteringRules())
     assert (usage.cluster, usage.hour) == ("c", HOUR)
-    assert usage.notes[0] == "first"
-    assert any("no numbers" in note for note in usage.notes)
-    assert any("how many GPUs node 'n9' has" in note for note in usage.notes)
+    assert usage.notes == ("first", "nothing tells how many GPUs node 'n9' has: capacity is not known")
     assert usage.nodes is None
+
+
+def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
+    odd = device()._replace(values=((START, Decimal("NaN")),))
+    nobodys = device(labelled=False, total="NaN")._replace(uuid="GPU-1")
+    usage = meter(seen(devices=(device(), odd, nobodys)), MeteringRules())
+    assert usage.notes[:3] == (
+        "first",
+        "utilization of 'n1' holds values that are no numbers; they count as not observed",
+        "utilization of 'p' holds values that are no numbers; they count as not observed",
+    )
+
+
+def test_use_that_nobody_requested_is_noted_in_gpu_hours() -> None:
+    usage = meter(replace(seen(devices=(device(labelled=False),)), pods=()), MeteringRules())
+    assert usage.notes == ("first", "0.500 GPU-hours were used on node 'n1' that no pod had requested")
+
+
+def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
+    shared = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
+    pods = (pod(), replace(pod(), pod="q", uid="q"))
+    devices = (device(), device(labelled=False)._replace(uuid="GPU-1"))
+    usage = meter(replace(seen(devices=devices, nodes=(node(8, shared),)), pods=pods), MeteringRules())
+    assert any("nothing tells on which GPU of node 'n1' 1 of the pods" in note for note in usage.notes)
 
 
 def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:
@@ -85,6 +106,8 @@ def test_what_settings_say_of_units_counts_for_pods_and_for_nodes() -> None:
     assert usage.nodes[0].total_gpu_ms == HOUR_MS
     assert usage.nodes[0].unallocated_gpu_ms == Fraction(6 * HOUR_MS, 7)
     assert usage.pods[0].holding.gpu_ms == Fraction(HOUR_MS, 7)
+    (measured,) = meter(seen(devices=(device(),)), MeteringRules(slices_per_gpu=7)).pods
+    assert measured.holding.gpu_ms == Fraction(HOUR_MS, 7)
     plain = meter(seen(), MeteringRules())
     assert plain.nodes is not None
     assert plain.nodes[0].total_gpu_ms == 7 * HOUR_MS
@@ -97,6 +120,64 @@ def test_utilization_is_covered_by_devices_seen() -> None:
     assert meter(seen(devices=(half,)), MeteringRules()).coverage.utilization == Decimal("0.5")
     elsewhere = device(labelled=False)._replace(node="n7")
     assert meter(seen(devices=(elsewhere,)), MeteringRules()).coverage.utilization == Decimal("0.5")
+    assert meter(seen(devices=(device(), elsewhere)), MeteringRules()).coverage.utilization == 1
+    second = half._replace(uuid="GPU-1", pod="", namespace="")
+    assert meter(seen(devices=(device(), second)), MeteringRules()).coverage.utilization == Decimal("0.75")
+
+
+def test_devices_that_exporters_leave_out_are_not_missed_but_nodes_without_any_are() -> None:
+    eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
+    nodes = (node(8, eight), replace(node(), name="n2", provider_id="i-2"))
+    one = seen(devices=(device(),), nodes=nodes[:1])
+    assert meter(one, MeteringRules()).coverage.utilization == 1
+    both = seen(devices=(device(),), nodes=nodes)
+    assert meter(both, MeteringRules()).coverage.utilization == Decimal("0.5")
+
+
+@pytest.mark.parametrize(("late", "coverage"), [(75, "1"), (90, "1"), (105, "0.970833333333")])
+def test_a_device_seen_up_to_an_interval_and_a_half_late_was_there(late: int, coverage: str) -> None:
+    samples = tuple((START + late * 1000 + at * MINUTE, Decimal(1)) for at in range(60))
+    scrapes = {"d": Scrapes(tuple(time for time, _ in samples))}
+    devices = (device()._replace(values=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
+    usage = meter(replace(seen(devices=devices), utilization=scrapes), MeteringRules())
+    assert usage.coverage.utilization == Decimal(coverage)
+
+
+def test_pods_on_nodes_that_nobody_knows_are_asked_for_utilization() -> None:
+    lost = replace(seen(), nodes=(), pods=(replace(pod(), node="n9"),))
+    assert meter(lost, MeteringRules()).coverage.utilization == 0
+
+
+def test_a_claim_that_only_an_exporter_tells_of_ends_at_that_exporters_scrape() -> None:
+    halves = Scrapes(tuple(START + at * MINUTE // 2 for at in range(-120, 240)))
+    told = replace(pod(), held={"d": tuple(time for time in halves.times if START <= time < START + 30 * MINUTE)})
+    (held,) = meter(replace(seen(), pods=(told,), utilization={"d": halves}), MeteringRules()).pods
+    assert held.holding.held.length == 30 * MINUTE
+
+
+def test_a_node_that_joined_in_a_gap_advertised_when_pods_came() -> None:
+    after = tuple(time for time in ALWAYS.times if time >= START + 25 * MINUTE)
+    scrapes = Scrapes(tuple(time for time in ALWAYS.times if time < START + 10 * MINUTE) + after)
+    eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
+    joined = replace(
+        node(7, eight), present={"k": after}, states=(replace(node(7, eight).states[0], seen={"k": after}),)
+    )
+    came = replace(pod(), held={"k": after}, scheduled_at=START + 12 * MINUTE)
+    usage = meter(Observation("c", HOUR, {"k": scrapes}, (came,), (joined,), ()), MeteringRules())
+    assert usage.nodes is not None
+    assert usage.nodes[0].present.start == START + 12 * MINUTE
+    assert usage.nodes[0].not_ready_gpu_ms == 0
+    # Of its eight GPUs it advertised seven, all of the time that it was there: the gap hides who held them, not that.
+    assert usage.nodes[0].geometry_gpu_ms == 48 * MINUTE
+
+
+def test_a_pod_on_a_node_that_stopped_advertising_holds_what_its_unit_was() -> None:
+    four = {"label_node_kubernetes_io_instance_type": "g5.12xlarge"}
+    before = tuple(time for time in ALWAYS.times if time < START + 30 * MINUTE)
+    shared = replace(node(28, four), states=(replace(node(28, four).states[0], seen={"k": before}),))
+    later = replace(pod(), held={"k": tuple(time for time in ALWAYS.times if time >= START + 40 * MINUTE)})
+    (held,) = meter(replace(seen(nodes=(shared,)), pods=(later,)), MeteringRules()).pods
+    assert held.holding.gpu_ms == Fraction(20 * MINUTE, 7)
 
 
 def test_a_cluster_without_gpus_is_not_asked_for_utilization() -> None:

@@ -42,12 +42,6 @@ FAULTS = (
         'return "sidecar" if beside else "init"',
         'return "init"',
     ),
-    Fault(
-        "one unhealthy GPU makes the others dearer",
-        f"{DOMAIN}/shares.py",
-        "units = self.capacity.get(resource)\n        if self.physical and units and",
-        "units = self.allocatable.get(resource)\n        if self.physical and units and",
-    ),
     Fault("unhealthy GPUs are unallocated", f"{DOMAIN}/capacity.py", "parts.unhealthy += unhealthy", "parts.unallocated += unhealthy"),
     Fault("a geometry may be more than its GPU", f"{DOMAIN}/shares.py", "if advertised > self.physical:", "if False:"),
     Fault(

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 from functions.api import app as function
 from gpucost import bootstrap
 from gpucost.domain.hours import HOUR, floor_day, format_instant
-from gpucost.domain.ledger import HourSummary, Manifest
+from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import Capacity, Costs, Coverage, Status, Totals
 from gpucost.domain.money import quantize, split
 from gpucost.domain.rollups import DaySummary, days_of, sum_day
@@ -28,6 +28,7 @@ from gpucost.settings import parse_settings
 from local.openapi import main as openapi_main
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
+NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 DAY = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-20T00:00:00Z"}
 DOCUMENT = """
 clusters:
@@ -94,8 +95,24 @@ class Prepared:
             for day in days_of(manifest.hour for manifest in manifests)
         ]
 
+    def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
+        """The first hour of every cluster cost twice as much before."""
+        found = self.summaries(cluster, start, end)[:1]
+        return [
+            Restatement(
+                cluster, one.hour, 2, NOW, 3, "a deal", doubled(one.totals), one.totals,
+                {unit: (doubled(Totals(costs, None)).costs, costs) for (unit, _), costs in one.groups.items()},
+            )
+            for one in found
+            if one.totals is not None
+        ]  # fmt: skip
+
     def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
         return {summary.hour: ("a note",) for summary in self.summaries(cluster, start, end)}
+
+
+def doubled(totals: Totals) -> Totals:
+    return replace(totals, costs=Costs.total([totals.costs, totals.costs]))
 
 
 @dataclass
@@ -293,7 +310,20 @@ def test_hours_say_where_each_stands(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-@pytest.mark.parametrize("path", ["/v1/costs", "/v1/business-units", "/v1/hours", "/health"])
+def test_restatements_say_what_was_before_and_why(ask: Ask) -> None:
+    answer = ask("/v1/restatements", DAY).json
+    assert [row["cluster"] for row in answer["rows"]] == ["east", "west"]
+    row = answer["rows"][0]
+    assert (row["version"], row["settings_version"], row["why"], row["currency"]) == (2, 3, "a deal", "USD")
+    assert row["restated_at"] == format_instant(NOW)
+    assert row["before"]["allocated_usd"] == 2 * row["after"]["allocated_usd"] > 0
+    for unit in row["business_units"]:
+        assert unit["before"]["allocated_usd"] == 2 * unit["after"]["allocated_usd"]
+    assert ask("/v1/restatements", {**DAY, "cluster": "north"}).status == 400
+
+
+@pytest.mark.usefixtures("day")
+@pytest.mark.parametrize("path", ["/v1/costs", "/v1/business-units", "/v1/hours", "/v1/restatements", "/health"])
 def test_every_answer_is_what_the_openapi_document_says(ask: Ask, path: str) -> None:
     answer = ask(path, {} if path == "/health" else DAY)
 
@@ -436,3 +466,37 @@ def test_a_provisional_hour_counts_its_figures_but_is_not_complete(ask: Ask, pre
 
     assert answer["totals"]["allocated_usd"] == 1
     assert answer["coverage"]["hours_complete"] == 0
+
+
+def test_amounts_in_several_currencies_are_never_added(prepared: Prepared, ask: Ask) -> None:
+    figures = {("research", "bu-a"): Costs(allocated_usd=quantize(Decimal(1)))}
+    prepared.put("east", NOON, figures)
+    prepared.put("west", NOON, figures)
+    for key, summary in prepared.summaries_of.items():
+        if key[0] == "west":
+            prepared.summaries_of[key] = replace(summary, currency="EUR")
+    period = {"start": format_instant(NOON), "end": format_instant(NOON + HOUR)}
+    refused = ask("/v1/costs", period)
+    assert refused.status == 400
+    assert "hours in EUR and USD, which are never added up" in refused.json["detail"]
+    assert ask("/v1/costs", {**period, "cluster": "west"}).json["currency"] == "EUR"
+    assert ask("/v1/costs", {**period, "cluster": "east"}).json["currency"] == "USD"
+
+
+def test_money_is_null_where_nothing_has_a_price(prepared: Prepared, ask: Ask) -> None:
+    hours = quantize(Decimal(2))
+    unknown = Costs(allocated_gpu_hours=hours, unpriced_gpu_hours=hours)
+    known = Costs(allocated_gpu_hours=hours, allocated_usd=quantize(Decimal(5)), unmeasured_usd=quantize(Decimal(5)))
+    prepared.put("east", NOON, {("dark", "a"): unknown, ("bright", "b"): known}, "provisional")
+    answer = ask(
+        "/v1/costs",
+        {"start": format_instant(NOON), "end": format_instant(NOON + HOUR), "group_by": "business_unit"},
+    ).json
+    rows = {row["group"]["business_unit"]: row for row in answer["rows"]}
+    assert (rows["dark"]["allocated_usd"], rows["dark"]["waste_usd"], rows["dark"]["unpriced_gpu_hours"]) == (
+        None,
+        None,
+        2,
+    )
+    assert (rows["bright"]["allocated_usd"], rows["bright"]["unpriced_gpu_hours"]) == (5, 0)
+    assert (answer["totals"]["allocated_usd"], answer["totals"]["unpriced_gpu_hours"]) == (5, 2)

@@ -77,10 +77,20 @@ def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, 
     return [line for line in lines if "_aws" in line]
 
 
+def test_the_bills_statements_are_deployed(built: Path) -> None:
+    def statements(package: Path) -> dict[str, str]:
+        return {path.name: path.read_text() for path in (package / "adapters" / "bill" / "statements").iterdir()}
+
+    committed = statements(REPOSITORY / "layers" / "common" / "gpucost")
+    assert len(committed) == 4
+    assert statements(built / "CommonLayer" / "python" / "gpucost") == committed
+
+
 def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"
     assert run("AlertFunction", event("tick")) is None
+    assert run("PricesFunction", event("prices")) == {"refreshed": {}}
     answer = run("ApiFunction", event("api-costs"))
     assert answer["statusCode"] == 503
     assert "settings push" in answer["body"]
@@ -113,8 +123,9 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
     assert [row["allocated_usd"] for row in json.loads(answer["body"])["rows"]] == [12]
 
     assert run("AlertFunction", event("hour-closed")) is None
+    assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
     # At the schedule's time the recorded hour has just closed; its attempt waits, so nothing else is due.
-    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
+    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
 
 
 def test_a_message_that_fits_nothing_is_put_aside_with_the_reason(run: Any, aws: tuple[str, Deployed]) -> None:
@@ -150,14 +161,14 @@ def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lam
     assert libraries
     for library in libraries:
         assert "aarch64" in library.name or library.read_bytes()[18:20] == b"\xb7\x00", library.name
-    for function in ("DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction"):
+    for function in ("DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction", "PricesFunction"):
         own = sum(path.stat().st_size for part in (function, "CommonLayer") for path in (built / part).rglob("*")
                   if path.is_file())  # fmt: skip
         assert core + own <= 200 * MEGABYTE
 
 
 def test_scheduled_functions_do_not_import_what_only_the_api_needs(built: Path) -> None:
-    for name in ("DispatchFunction", "AttributeFunction", "AlertFunction"):
+    for name in ("DispatchFunction", "AttributeFunction", "AlertFunction", "PricesFunction"):
         _, folders = artefacts(built, name)
         script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
         done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)

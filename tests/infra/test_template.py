@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from gpucost import bootstrap
-from gpucost.messages import HoursDue, ScheduledTick, read_alert_input, read_message
+from gpucost.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
+from gpucost.services.prices import RATING_BEGINS
 from local.template import REPOSITORY
 
 Template = dict[str, Any]
@@ -80,7 +82,9 @@ def test_every_function_runs_on_arm_with_its_own_kept_log(template: Template) ->
         group = function["LoggingConfig"]["LogGroup"]["Ref"]
         assert template["Resources"][group]["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
         assert "ReservedConcurrentExecutions" not in function
-    assert sorted(names) == ["AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction"]
+    assert sorted(names) == [
+        "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "PricesFunction",
+    ]  # fmt: skip
 
 
 def test_queues_retry_single_messages_bounded_and_end_in_the_dead_letters(template: Template) -> None:
@@ -96,7 +100,8 @@ def test_queues_retry_single_messages_bounded_and_end_in_the_dead_letters(templa
 
 
 def test_the_schedule_passes_its_own_time_and_fails_into_the_dead_letters(template: Template) -> None:
-    ((_, schedule),) = of_type(template, "AWS::Scheduler::Schedule")
+    (schedule,) = [one for _, one in of_type(template, "AWS::Scheduler::Schedule")
+                   if one["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}]  # fmt: skip
     given = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T11:05:00Z")
     assert read_message(ScheduledTick, given) == ScheduledTick.model_validate(EVENTS["schedule"])
     assert (schedule["ScheduleExpression"], schedule["ScheduleExpressionTimezone"]) == ("cron(5 * * * ? *)", "UTC")
@@ -108,9 +113,51 @@ def test_the_schedule_passes_its_own_time_and_fails_into_the_dead_letters(templa
     assert granted == {"lambda:InvokeFunction", "sqs:SendMessage"}
 
 
+def test_prices_are_refreshed_before_dispatch_and_only_where_a_source_is_on(template: Template) -> None:
+    schedules = {name: one for name, one in of_type(template, "AWS::Scheduler::Schedule")
+                 if one["Target"]["Arn"] == {"Fn::GetAtt": ["PricesFunction", "Arn"]}}  # fmt: skip
+    assert {name: one["ScheduleExpression"] for name, one in schedules.items()} == {
+        "PricesHourly": "cron(1 * * * ? *)", "PricesDaily": "cron(31 3 * * ? *)",
+    }  # fmt: skip
+    for name, schedule in schedules.items():
+        assert template["Resources"][name]["Condition"] == "WithPrices"
+        assert read_message(PricesDue, schedule["Target"]["Input"]).source is None
+        assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    assert read_message(PricesDue, schedules["PricesHourly"]["Target"]["Input"]) == PricesDue.model_validate(
+        EVENTS["prices"]
+    )
+    # dispatch fires at minute 5: an hour counts as rated from a minute before.
+    assert timedelta(minutes=1) < RATING_BEGINS < timedelta(minutes=5)
+
+
+def test_each_price_source_brings_its_own_permissions(template: Template) -> None:
+    granted: dict[str, set[str]] = {}
+    for name, policy in of_type(template, "AWS::IAM::Policy"):
+        assert policy["Roles"] == [{"Ref": "PricesFunctionRole"}]
+        for statement in policy["PolicyDocument"]["Statement"]:
+            narrow = {"QueryBill", "ReadBillTable", "ReadExport", "WriteResults", "AssumeQueryRoles"}
+            # None of the others' actions knows a narrower resource.
+            assert (statement["Resource"] == "*") == (statement["Sid"] not in narrow)
+            granted.setdefault(template["Resources"][name]["Condition"], set()).update(as_list(statement["Action"]))
+    assert granted == {
+        "WithSpotPrices": {"ec2:DescribeSpotPriceHistory", "ec2:DescribeAvailabilityZones"},
+        "WithOnDemandPrices": {"pricing:GetProducts"},
+        "WithPrices": {"ec2:DescribeInstanceTypes"},
+        "WithBill": {"sts:AssumeRole"},
+        "WithOwnBill": {
+            "athena:GetQueryExecution", "athena:GetQueryResults", "athena:StartQueryExecution",
+            "athena:StopQueryExecution", "glue:GetDatabase", "glue:GetPartition", "glue:GetPartitions", "glue:GetTable",
+            "s3:AbortMultipartUpload", "s3:GetBucketLocation", "s3:GetObject", "s3:ListBucket",
+            "s3:ListMultipartUploadParts", "s3:PutObject",
+        },
+    }  # fmt: skip
+    for switch in ("SpotPrices", "OnDemandPrices", "InstanceShapes", "BillPrices"):
+        assert template["Parameters"][switch]["Default"] == "false"
+
+
 def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> None:
     configured = {body["FunctionName"]["Ref"] for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig")}
-    assert configured == {"DispatchFunction", "AlertFunction"}
+    assert configured == {"DispatchFunction", "AlertFunction", "PricesFunction"}
     for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig"):
         assert body["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
 
@@ -136,7 +183,7 @@ def test_the_ledger_is_kept_whatever_happens_to_the_stack(template: Template) ->
 
 def test_policies_are_narrow(template: Template) -> None:
     roles = [name for name, _ in of_type(template, "AWS::IAM::Role") if name.endswith("FunctionRole")]
-    assert len(roles) == 4
+    assert len(roles) == 5
     for role in roles:
         for one in statements(template, role):
             for action in as_list(one["Action"]):
@@ -149,7 +196,12 @@ def test_policies_are_narrow(template: Template) -> None:
 def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> None:
     read = {"dynamodb:GetItem", "dynamodb:Query"}
     assert actions(template, "ApiFunctionRole") == read
-    assert actions(template, "DispatchFunctionRole") == read | {"sqs:SendMessage", "sns:Publish"}
+    assert actions(template, "DispatchFunctionRole") == read | {
+        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "sns:Publish",
+    }  # fmt: skip
+    assert actions(template, "PricesFunctionRole") == read | {
+        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage",
+    }  # fmt: skip
     assert actions(template, "AlertFunctionRole") == read | {
         "dynamodb:PutItem", "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue",
     }  # fmt: skip
@@ -191,12 +243,13 @@ def test_alarms_reach_operations_and_are_silent_without_data(template: Template)
 
 def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:
     needed = {
-        "DispatchFunction": {"table", "hours_queue_url", "events_topic_arn"},
+        "DispatchFunction": {"table", "hours_queue_url", "backfill_queue_url", "events_topic_arn"},
         "AttributeFunction": {
             "table", "hours_queue_url", "backfill_queue_url", "dead_letter_queue_url", "events_topic_arn",
         },
         "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
         "ApiFunction": {"table"},
+        "PricesFunction": {"table", "price_sources"},
     }  # fmt: skip
     for name, function in of_type(template, "AWS::Lambda::Function"):
         given = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
@@ -247,4 +300,4 @@ def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
     assert {record["Sns"]["TopicArn"].split("-")[-2] for record in recorded if "Sns" in record} == topics
     routes = {body["RouteKey"] for _, body in of_type(template, "AWS::ApiGatewayV2::Route")}
     assert {event["routeKey"] for event in EVENTS.values() if "routeKey" in event} <= routes
-    assert set(EVENTS) == {"schedule", "hours", "backfill", "hour-closed", "tick", "api-costs"}
+    assert set(EVENTS) == {"schedule", "hours", "backfill", "hour-closed", "tick", "api-costs", "prices"}

@@ -13,6 +13,7 @@ import simplejson
 from gpucost.domain.attribution import attribute
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.services.attribute import attribution_rules
+from gpucost.services.pricing import pricing_of
 from local import render
 from local.fleet.scenarios import all_scenarios
 from tests.system.fleet_truth import assert_identity, assert_lines
@@ -30,7 +31,7 @@ def recorded() -> list[Any]:
 def test_recorded_hours_are_true(part: int) -> None:
     for name, number, document, seen in recorded()[part::8]:
         rules = MeteringRules(document.utilization.ladder, document.clusters[0].slices_per_gpu)
-        record = attribute(meter(seen, rules), attribution_rules(document))
+        record = attribute(meter(seen, rules), attribution_rules(document, pricing_of(document)))
         text = render.hours_json([record])
         (hour,) = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)["hours"]
         assert_lines(SCENARIOS[name], number, hour)

@@ -64,10 +64,14 @@ class Hours:
         self.kept_lines: dict[tuple[datetime, str], list[Line]] = {}
         self.asked: list[tuple[datetime, datetime]] = []
 
-    def put(self, number: int, status: Status = "complete", **waste: str) -> None:
-        """An hour in which every unit holds $20 and wastes so much."""
+    def put(self, number: int, status: Status = "complete", *, unpriced: int = 0, **waste: str) -> None:
+        """An hour in which every unit holds $20 and wastes so much, beside GPU-hours without a price."""
         groups = {
-            (unit, f"{unit}-ns"): Costs(allocated_usd=quantize(Decimal(20)), waste_usd=quantize(Decimal(usd)))
+            (unit, f"{unit}-ns"): Costs(
+                allocated_usd=quantize(Decimal(20)),
+                waste_usd=quantize(Decimal(usd)),
+                unpriced_gpu_hours=Decimal(unpriced),
+            )
             for unit, usd in waste.items()
         }
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), None)
@@ -198,19 +202,27 @@ def test_a_unit_that_is_gone_wastes_nothing(world: World) -> None:
     assert world.slack.heard == ["firing research 1", "resolved research 2"]
 
 
-@pytest.mark.parametrize("status", ["incomplete", "provisional", "missing"])
+@pytest.mark.parametrize("status", ["incomplete", "unpriced", "missing"])
 def test_an_hour_nobody_knows_neither_counts_nor_resolves(world: World, status: str) -> None:
     world.hours.put(0, research="15")
     if status == "incomplete":
         world.hours.put(1, "incomplete")
-    elif status == "provisional":
-        world.hours.put(1, "provisional", research="0")
+    elif status == "unpriced":
+        world.hours.put(1, "provisional", unpriced=1, research="0")
     world.hours.put(2, research="15")
     world.closed(0, 1)
     assert world.slack.heard == []
 
     world.closed(2)
     assert world.slack.heard == ["firing research 2"]
+
+
+def test_an_hour_whose_bill_is_still_to_come_counts(world: World) -> None:
+    world.hours.put(0, research="15")
+    world.hours.put(1, "provisional", research="15")
+    world.hours.put(2, "provisional", research="1")
+    world.closed(0, 1, 2)
+    assert world.slack.heard == ["firing research 1", "resolved research 2"]
 
 
 def test_duplicates_and_late_messages_change_nothing(world: World) -> None:

@@ -3,21 +3,29 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.adapters.prices.on_demand import AwsPriceList
+from gpucost.adapters.prices.spot import Ec2SpotHistory
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.domain.attribution import attribute
 from gpucost.domain.model import HourRecord
-from gpucost.errors import InvalidInputError
+from gpucost.domain.prices import Price
+from gpucost.errors import InvalidInputError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin, Tick
 from gpucost.services.attribute import AttributeService, check_hour, check_retention
+from gpucost.services.pricing import Pricer
 from gpucost.settings import parse_settings
 from local.prometheus import free_port
+from tests.adapters.aws_prices import Aws, Offer, Point
 from tests.conftest import DynamoTable
 from tests.system.timeline import HOUR, Timeline
 
@@ -49,9 +57,18 @@ class System:
         self.push(url)
         self.heard = Heard()
         self.now = NOW
-        rollups = DynamoRollups(table.client, table.name)
+        self.book = DynamoPriceBook(table.client, table.name)
+        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        self.pricer = Pricer(self.book, self.bills)
+        self.rollups = DynamoRollups(table.client, table.name)
         self.service = AttributeService(
-            self.store, self.ledger, rollups, metrics_reader, self.heard, clock=lambda: self.now
+            self.store,
+            self.ledger,
+            self.rollups,
+            metrics_reader,
+            self.heard,
+            pricer=self.pricer,
+            clock=lambda: self.now,
         )
 
     def push(self, url: str, price: int = 12) -> None:
@@ -102,6 +119,83 @@ def test_delivered_again_it_announces_again_and_changes_nothing(system: System) 
     assert system.figures() == [("complete", "12", 1)]
     assert len(system.heard.closed) == 2
     assert system.heard.closed[0] == system.heard.closed[1]
+
+
+def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:
+    half = HOUR + timedelta(minutes=30)
+    for amount, start, end in (("30", HOUR - timedelta(days=1), half), ("48", half, None)):
+        price = Price("override", "gpu-hour", Decimal(amount), {}, "USD", start, end, NOW, "me", "negotiated")
+        system.book.set_override(price, now=NOW)
+    system.attribute()
+    assert system.figures() == [("complete", "39", 1)]
+    assert {line.price_source for line in system.ledger.lines("demo", HOUR)} == {"override"}
+
+
+def test_spot_and_on_demand_nodes_pay_their_own_prices(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+    timeline = Timeline()
+    timeline.up()
+    shared = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "us-east-1a"}
+    spot_labels = {**shared, "eks_amazonaws_com_capacity_type": "SPOT", "topology_k8s_aws_zone_id": "use1-az6"}
+    timeline.node("n1", capacity={"nvidia_com_gpu": 1}, labels=spot_labels)
+    timeline.node("n2", capacity={"nvidia_com_gpu": 1}, labels={**shared, "karpenter_sh_capacity_type": "on-demand"})
+    timeline.node("n3", capacity={"nvidia_com_gpu": 1}, labels={**shared, "karpenter_sh_capacity_type": "spot"})
+    for node in ("n1", "n2", "n3"):
+        timeline.pod(f"on-{node}", node=node)
+    system = System(table, prometheus(timeline.text()))
+    url = system.store.current().settings.clusters[0].prometheus.url
+    document = {
+        "clusters": [{"name": "demo", "prometheus": {"url": url}}],
+        "pricing": {"sources": ["spot", "on-demand"], "discounts": [{"percent": 10}]},
+    }
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    aws, minute = Aws(), timedelta(minutes=1)
+    aws.points = [
+        Point("g5.xlarge", "us-east-1a", HOUR - timedelta(days=3), "0.30"),
+        Point("g5.xlarge", "us-east-1a", HOUR + 15 * minute, "0.40"),
+        Point("g5.xlarge", "us-east-1a", HOUR + 45 * minute, "0.50"),
+    ]
+    spot = Ec2SpotHistory(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], since=HOUR, now=NOW)
+    system.book.replace("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
+    aws.offers = [Offer("g5.xlarge", "us-east-1", "1.0060000000", since="2020-01-01T00:00:00Z")]
+    listed = AwsPriceList(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], tenancy="Shared", now=NOW)
+    system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
+
+    system.attribute(version=2)
+    lines = {line.pod: (line.price_source, line.allocated_usd) for line in system.ledger.lines("demo", HOUR)}
+    assert lines == {
+        # A quarter of an hour at 0.30, half at 0.40, a quarter at 0.50.
+        "on-n1": ("spot", Decimal("0.4")),
+        # 1.006 less 10%.
+        "on-n2": ("on-demand", Decimal("0.9054")),
+        # Spot, but nothing tells its zone's id.
+        "on-n3": ("on-demand", Decimal("0.9054")),
+    }
+
+
+def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> None:
+    url = system.store.current().settings.clusters[0].prometheus.url
+    document = {
+        "clusters": [{"name": "demo", "prometheus": {"url": url}}],
+        "pricing": {"sources": ["spot", "on-demand"]},
+    }
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    system.attribute(version=2)
+    assert [status for status, _, _ in system.figures()] == ["provisional"]
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest
+    assert any("from override, spot, on-demand" in note for note in manifest.notes)
+
+
+def test_a_book_that_cannot_be_read_leaves_the_message_to_be_delivered_again(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise SourceError("the ledger's table failed")
+
+    monkeypatch.setattr(system.book, "in_force", refuse)
+    with pytest.raises(SourceError):
+        system.attribute()
+    assert system.figures() == []
 
 
 def test_a_retry_after_a_push_keeps_the_prices_of_its_message(system: System) -> None:

@@ -9,15 +9,23 @@ from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
+    from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.adapters.dynamodb.rollups import DynamoRollups
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.messaging import AwsBus
     from gpucost.ports import Notifier
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
+    from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
+    from gpucost.services.price_listing import PriceListing
+    from gpucost.services.prices import PricesService
+    from gpucost.services.pricing import Pricer
     from gpucost.services.reports import ReportService
+    from gpucost.services.repricing import RepricingService
+    from gpucost.services.restate import RestateService
     from gpucost.settings import Settings
 
 
@@ -32,6 +40,8 @@ class Environment(BaseModel):
     dead_letter_queue_url: str = ""
     events_topic_arn: str = ""
     email_topic_arn: str = ""
+    price_sources: str = ""
+    """The sources that this deployment fetches prices from, with commas: `spot,on-demand,shapes`."""
     public_url: str = ""
     """Address of the API that people can open; links stand in messages only where it is set."""
 
@@ -83,6 +93,32 @@ def settings_store() -> "DynamoSettingsStore":
 
 
 @cache
+def price_book() -> "DynamoPriceBook":
+    """Fetched prices and those set by hand."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+
+    return DynamoPriceBook(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def pricer() -> "Pricer":
+    """What is known about prices."""
+    from gpucost.services.pricing import Pricer
+
+    return Pricer(price_book(), bill_store())
+
+
+@cache
+def bill_store() -> "DynamoBillStore":
+    """What the bill says of each hour."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+
+    return DynamoBillStore(aws.client("dynamodb"), environment().table, clock=utc_now)
+
+
+@cache
 def alert_states() -> "DynamoAlertStates":
     """The memory of alert rules."""
     from gpucost.adapters import aws
@@ -119,7 +155,57 @@ def attribute_service() -> "AttributeService":
     from gpucost.adapters.prometheus import metrics_reader
     from gpucost.services.attribute import AttributeService
 
-    return AttributeService(settings_store(), ledger(), rollups(), metrics_reader, bus(), clock=utc_now)
+    return AttributeService(
+        settings_store(), ledger(), rollups(), metrics_reader, bus(), pricer=pricer(), clock=utc_now
+    )
+
+
+@cache
+def restate_service() -> "RestateService":
+    """For `functions/attribute`."""
+    from gpucost.services.restate import RestateService
+
+    return RestateService(settings_store(), ledger(), rollups(), bus(), pricer=pricer(), clock=utc_now)
+
+
+@cache
+def repricing_service() -> "RepricingService":
+    """For `functions/dispatch`."""
+    from gpucost.services.repricing import RepricingService
+
+    return RepricingService(settings_store(), ledger(), price_book(), bill_store(), bus())
+
+
+@cache
+def prices_service() -> "PricesService":
+    """For `functions/prices`."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.prices.on_demand import AwsPriceList
+    from gpucost.adapters.prices.shapes import Ec2InstanceTypes
+    from gpucost.adapters.prices.spot import Ec2SpotHistory
+    from gpucost.services.prices import PricesService
+
+    return PricesService(
+        settings_store(),
+        ledger(),
+        price_book(),
+        spot=Ec2SpotHistory(aws.client),
+        price_list=AwsPriceList(aws.client),
+        catalogue=Ec2InstanceTypes(aws.client),
+        bill=bill_service(),
+        fetched=frozenset(environment().price_sources.split(",")) - {""},
+        clock=utc_now,
+    )
+
+
+@cache
+def bill_service() -> "BillService":
+    """For `functions/prices`, source `cur`."""
+    from gpucost.adapters.bill.athena import bill_reader
+    from gpucost.services.bill import BillService
+    from gpucost.services.node_pools import LedgerNodePools
+
+    return BillService(bill_reader, bill_store(), clock=utc_now, node_pools=LedgerNodePools(settings_store(), ledger()))
 
 
 @cache
@@ -142,3 +228,11 @@ def report_service() -> "ReportService":
     from gpucost.services.reports import ReportService
 
     return ReportService(settings_store(), ledger(), rollups(), clock=utc_now)
+
+
+@cache
+def price_listing() -> "PriceListing":
+    """For `functions/api`."""
+    from gpucost.services.price_listing import PriceListing
+
+    return PriceListing(price_book())

@@ -3,7 +3,9 @@
 | message | from → to | carried by |
 | --- | --- | --- |
 | `ScheduledTick` | EventBridge Scheduler → dispatch | the schedule's input |
+| `PricesDue` | EventBridge Scheduler, `gpucost prices refresh` → prices | the schedules' input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
+| `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
 | `Tick` | dispatch → alert | SNS `hour closed`, too, told apart by `kind` |
 
@@ -48,6 +50,16 @@ class ScheduledTick(Message):
     scheduled_time: Instant
 
 
+class PricesDue(Message):
+    """Refresh the price book."""
+
+    version: Literal[1] = 1
+    source: Literal["spot", "on-demand", "shapes", "cur"] | None = None
+    """Only this one; None: all that the deployment fetches."""
+    new_only: bool = False
+    """On-demand prices and shapes of those instance types only that the book does not have yet; and not the bill."""
+
+
 class HoursDue(Message):
     """Attribute 1 to 24 consecutive hours of one cluster."""
 
@@ -63,6 +75,33 @@ class HoursDue(Message):
     """Try an incomplete hour at once, though its next attempt has not come: a person says that the cause is gone."""
 
     def singles(self) -> list["HoursDue"]:
+        """The same work, an hour each."""
+        return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.starts()]
+
+    def starts(self) -> list[datetime]:
+        """The hours named, in order."""
+        return [self.first_hour + HOUR * i for i in range(self.hours)]
+
+
+class HoursToRestate(Message):
+    """Rate 1 to 24 consecutive hours of one cluster again, from their stored usage; hours without any are left."""
+
+    version: Literal[1] = 1
+    kind: Literal["hours-to-restate"] = "hours-to-restate"
+    cluster: str = Field(min_length=1)
+    first_hour: Hour
+    hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
+    settings_version: int | None = Field(default=None, ge=1)
+    """Under which business units and pricing; None: under those that each hour was published with."""
+    why: str = Field(min_length=1, max_length=500)
+    correlation_id: str = Field(min_length=1)
+
+    @property
+    def origin(self) -> Origin:
+        """It never stands in the way of fresh hours, and notifies nobody."""
+        return "backfill"
+
+    def singles(self) -> list["HoursToRestate"]:
         """The same work, an hour each."""
         return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.starts()]
 
@@ -103,6 +142,13 @@ class Tick(Message):
     correlation_id: str = Field(min_length=1)
 
 
+class Work(BaseModel):
+    """What the attribute function is sent: either message, told apart by `kind`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    message: Annotated[HoursDue | HoursToRestate, Field(discriminator="kind")]
+
+
 class AlertInput(BaseModel):
     """What the alert function is sent: either message, told apart by `kind`."""
 
@@ -120,6 +166,15 @@ def read_message(model: type[M], body: str | bytes) -> M:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise MessageError(f"not a valid {model.__name__}: {first_problem(error)}") from error
+
+
+def read_work(body: str) -> HoursDue | HoursToRestate:
+    """Parse what arrives on the queues `hours` and `backfill`.
+
+    Raises:
+        MessageError: as `read_message`.
+    """
+    return read_message(Work, f'{{"message": {body}}}').message
 
 
 def read_alert_input(body: str) -> HourClosed | Tick:

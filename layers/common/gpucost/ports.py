@@ -1,16 +1,17 @@
 """What services need from the outside, as Protocols; adapters fulfil them, bootstrap joins the two."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from gpucost.domain.alerting import AlertState, Notification
-from gpucost.domain.ledger import HourSummary, Manifest
-from gpucost.domain.model import Costs, HourRecord, Line
+from gpucost.domain.ledger import HourSummary, Manifest, Restatement
+from gpucost.domain.model import ClusterCharge, Costs, HourRecord, Line, NodeHour
 from gpucost.domain.observations import Observation
 from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
-from gpucost.messages import HourClosed, HoursDue, Tick
+from gpucost.domain.usage import Usage
+from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Tick
 from gpucost.settings import ClusterSettings, Settings
 
 
@@ -47,8 +48,8 @@ class MetricsReaders(Protocol):
         ...
 
 
-class Ledger(Protocol):
-    """The records. Every read is consistent; hours are published atomically."""
+class PublishedHours(Protocol):
+    """What is in force. Every read is consistent."""
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         """The version of an hour that is in force."""
@@ -64,24 +65,6 @@ class Ledger(Protocol):
 
     def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
         """Notes of the hours in `[start, end)` that have some."""
-        ...
-
-    def publish(
-        self,
-        record: HourRecord,
-        *,
-        replacing: Manifest | None,
-        settings_version: int,
-        now: datetime,
-        last_attempt: datetime | None = None,
-    ) -> Manifest:
-        """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
-
-        An incomplete record counts an attempt and sets the next one, none from `last_attempt` on.
-
-        Raises:
-            ConflictError: the hour's manifest is no longer the one to be replaced; nothing changed for readers.
-        """
         ...
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
@@ -112,6 +95,52 @@ class Rollups(Protocol):
 
     def roll_up(self, cluster: str, day: datetime, now: datetime) -> bool:
         """Bring a UTC day's sums up to its hours; False where they were. It makes reading cheap, not right."""
+        ...
+
+
+class ReportedHours(PublishedHours, Protocol):
+    """What reports read beside."""
+
+    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """What each node of an hour cost, and what was paid for without one."""
+        ...
+
+    def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
+        """The nodes of every hour in `[start, end)`."""
+        ...
+
+    def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
+        """What replaced figures in hours of `[start, end)`: oldest hour first, its versions in their order."""
+        ...
+
+
+class Ledger(ReportedHours, Protocol):
+    """The records. Hours are published atomically."""
+
+    def publish(
+        self,
+        record: HourRecord,
+        *,
+        replacing: Manifest | None,
+        settings_version: int,
+        now: datetime,
+        usage: Usage | None = None,
+        why: str = "",
+        last_attempt: datetime | None = None,
+    ) -> Manifest:
+        """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
+
+        An incomplete record counts an attempt and sets the next one, none from `last_attempt` on. `usage` is what the
+        record was rated from; None keeps that of the version before. `why` says why figures are replaced: it is kept
+        with what changed.
+
+        Raises:
+            ConflictError: the hour's manifest is no longer the one to be replaced; nothing changed for readers.
+        """
+        ...
+
+    def usage(self, manifest: Manifest) -> Usage | None:
+        """The usage that a version was rated from; None where it is not (or no longer) kept."""
         ...
 
 
@@ -180,7 +209,7 @@ class SettingsStore(Protocol):
 class Bus(Protocol):
     """Messages to other functions."""
 
-    def send_due(self, messages: Sequence[HoursDue]) -> None:
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
         """Send work to the queue of its origin."""
         ...
 

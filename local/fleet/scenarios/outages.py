@@ -47,8 +47,8 @@ def _instances() -> Iterator[Scenario]:
     yield Scenario(
         "handed-on-beside-a-restart",
         [n],
-        [Pod("first", n, [0], flat("0.5"), deleted=30.05), Pod("second", n, [0], flat("0.7"), start=30.1)],
-        ksm=[ksm("a", life=(-1e6, 30)), ksm("b", phase=12, life=(30, 1e6))],
+        [Pod("first", n, [0], flat("0.5"), deleted=29.05), Pod("second", n, [0], flat("0.7"), start=29.1)],
+        ksm=[ksm("a", life=(-1e6, 29.1)), ksm("b", phase=12, life=(29.15, 1e6))],
     )
 
 

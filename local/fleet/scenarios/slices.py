@@ -29,6 +29,9 @@ def _above_a_gpu() -> Iterator[Scenario]:
     yield _filled("one-gpu-above-beside-whole", beside_whole)
     beside_others = node("n1", "a100-40", mig_mixed("a100-40", [ABOVE, *[["2g.10gb"] * 3] * 7]))
     yield _filled("one-gpu-above-beside-others", beside_others)
+    # Without an exporter nothing shows which GPU is cut how; here all are cut alike, so that the node tells.
+    untold = _filled("above-a-gpu-without-dcgm", node("n1", "a100-40", mig_mixed("a100-40", [ABOVE] * 8)))
+    yield replace(untold, dcgm=None, sources={pod.name: "none" for pod in untold.pods})
 
 
 def _filled(name: str, on: Node) -> Scenario:

@@ -1,7 +1,10 @@
-"""The one place where AWS clients are made: lazily, once per service, with bounded patience."""
+"""The one place where AWS clients are made: lazily, once per service and region, with bounded patience."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from botocore.config import Config
 
 CONNECT_SECONDS = 3
 READ_SECONDS = 20
@@ -9,14 +12,34 @@ ATTEMPTS = 4
 
 
 @cache
-def client(service: str) -> Any:
-    """A boto3 client of this process's region and credentials; `AWS_ENDPOINT_URL` leads it elsewhere in tests."""
+def client(service: str, region: str | None = None) -> Any:
+    """A boto3 client of this process's credentials and region, or another; `AWS_ENDPOINT_URL` leads it elsewhere."""
     import boto3
+
+    # The stubs know services by name only.
+    return boto3.client(service, region_name=region, config=_config())  # type: ignore[call-overload]
+
+
+def client_as(service: str, *, region: str | None, role_arn: str | None) -> Any:
+    """A client of another region, or under another role: its credentials last an hour, so it is not kept."""
+    import boto3
+
+    credentials = {}
+    if role_arn:
+        answer = client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost")["Credentials"]
+        credentials = {
+            "aws_access_key_id": answer["AccessKeyId"],
+            "aws_secret_access_key": answer["SecretAccessKey"],
+            "aws_session_token": answer["SessionToken"],
+        }
+    return boto3.client(service, region_name=region, config=_config(), **credentials)  # type: ignore[call-overload]
+
+
+def _config() -> "Config":
     from botocore.config import Config
 
-    config = Config(
+    return Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
     )
-    return boto3.client(service, config=config)  # type: ignore[call-overload]  # the stubs know services by name only

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucost.adapters import aws
 from gpucost.errors import SourceError
-from gpucost.messages import HourClosed, HoursDue, Tick
+from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Tick
 
 BATCH = 10
 """SQS' own limit."""
@@ -24,7 +24,7 @@ class AwsBus:
         self._dead_letter_queue_url = dead_letter_queue_url
         self._events_topic_arn = events_topic_arn
 
-    def send_due(self, messages: Sequence[HoursDue]) -> None:
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
         """Send work to the queue of its origin.
 
         Raises:

@@ -9,9 +9,11 @@ from urllib.parse import parse_qsl
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
+from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
 from gpucost.errors import ParameterError
+from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
 
 API_VERSION = "1.0.0"
@@ -23,12 +25,13 @@ DESCRIPTION = (
 )
 
 
-def build_app(service: Callable[[], ReportService]) -> APIGatewayHttpResolver:
-    """The API on top of a report service, which is made when it is first asked."""
+def build_app(service: Callable[[], ReportService], prices: Callable[[], PriceListing]) -> APIGatewayHttpResolver:
+    """The API on top of its services, which are made when they are first asked."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
     app.use(middlewares=[only_known_parameters])
     add_problems(app)
     add_routes(app, service)
+    add_price_routes(app, prices)
 
     @cache
     def document() -> str:

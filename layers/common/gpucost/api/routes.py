@@ -50,7 +50,7 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         "/v1/costs",
         summary="Costs by period and group",
         tags=["reports"],
-        responses=_answers(schemas.CostsAnswer, extra={"text/csv": {"schema": {"type": "string"}}}),
+        responses=answers(schemas.CostsAnswer, extra={"text/csv": {"schema": {"type": "string"}}}),
     )
     def costs(
         start: Start,
@@ -66,36 +66,50 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         figures has no row. Amounts are exact decimals written as JSON numbers.
         """
         dimensions = parse_group_by(group_by)
-        report = service().costs(_instant("start", start), _instant("end", end), granularity, dimensions, cluster)
+        report = service().costs(instant_of("start", start), instant_of("end", end), granularity, dimensions, cluster)
         if format == "csv":
             return _csv(csv_text(*schemas.costs_table(report, dimensions)), "costs.csv")
-        return _json(schemas.costs_answer(report, granularity, dimensions))
+        return json_answer(schemas.costs_answer(report, granularity, dimensions))
 
     @app.get(
         "/v1/business-units",
         summary="Business units with their sums",
         tags=["reports"],
-        responses=_answers(schemas.BusinessUnitsAnswer),
+        responses=answers(schemas.BusinessUnitsAnswer),
     )
     def business_units(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Every business unit with its sum over the whole period; units of the settings that held nothing have 0."""
-        report = service().business_units(_instant("start", start), _instant("end", end), cluster)
-        return _json(schemas.business_units_answer(report))
+        report = service().business_units(instant_of("start", start), instant_of("end", end), cluster)
+        return json_answer(schemas.business_units_answer(report))
 
-    @app.get("/v1/hours", summary="Where every hour stands", tags=["reports"], responses=_answers(schemas.HoursAnswer))
+    @app.get("/v1/hours", summary="Where every hour stands", tags=["reports"], responses=answers(schemas.HoursAnswer))
     def hours(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Status, coverage, version and notes of every cluster-hour that has ended; `missing` was never published."""
-        first, last = _instant("start", start), _instant("end", end)
-        return _json(schemas.hours_answer(first, last, *service().hours(first, last, cluster)))
+        first, last = instant_of("start", start), instant_of("end", end)
+        return json_answer(schemas.hours_answer(first, last, *service().hours(first, last, cluster)))
+
+    @app.get(
+        "/v1/restatements",
+        summary="Which hours were restated, and why",
+        tags=["reports"],
+        responses=answers(schemas.RestatementsAnswer),
+    )
+    def restatements(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
+        """Versions that replaced figures of hours in the period: before, after, and why.
+
+        `/v1/costs` answers the version in force; here stands what it replaced.
+        """
+        first, last = instant_of("start", start), instant_of("end", end)
+        return json_answer(schemas.restatements_answer(first, last, service().restatements(first, last, cluster)))
 
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
     def health() -> Response[str]:
         """Says that the function runs; public, and asks nothing of the database."""
-        return _json({"status": "ok"})
+        return json_answer({"status": "ok"})
 
 
-def _answers(model: type[Any], extra: dict[str, Any] | None = None) -> dict[int, Any]:
-    """What a route may answer."""
+def answers(model: type[Any], extra: dict[str, Any] | None = None) -> dict[int, Any]:
+    """What a route may answer, for the OpenAPI document."""
     found = {
         int(status): {"description": text, "content": {PROBLEM_JSON: {"model": schemas.Problem}}}
         for status, text in (
@@ -115,14 +129,24 @@ def _ok(model: type[Any], extra: dict[str, Any] | None = None) -> dict[str, Any]
     return {"description": "The answer", "content": {JSON: {"model": model}, **(extra or {})}}
 
 
-def _instant(parameter: str, text: str) -> datetime:
+def instant_of(parameter: str, text: str) -> datetime:
+    """A parameter that is a UTC time.
+
+    Raises:
+        ParameterError: it is not; says what is allowed.
+    """
     try:
         return parse_instant(text)
     except (ValueError, OverflowError) as error:
         raise ParameterError(parameter, str(error)) from None
 
 
-def _json(document: dict[str, Any]) -> Response[str]:
+def json_answer(document: dict[str, Any]) -> Response[str]:
+    """An answer, numbers exact.
+
+    Raises:
+        InvalidInputError: too large for Lambda to send.
+    """
     return Response(HTTPStatus.OK, JSON, _bounded(dumps(document)), headers=dict(SECURITY_HEADERS))
 
 

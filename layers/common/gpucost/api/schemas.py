@@ -11,7 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Capacity, Costs, Status, Totals
+from gpucost.domain.prices import PriceSource, PriceUnit
+from gpucost.services.price_listing import ListedPrice, PricePage
 from gpucost.services.reports import CostReport, HourRow, PeriodCoverage
 
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
@@ -28,11 +31,14 @@ class CostFigures(_Shape):
 
     allocated_gpu_hours: Amount = Field(description="Hours of physical GPU held", examples=[5.142857142857])
     effective_gpu_hours: Amount = Field(description="Hours of physical GPU used, as far as observed")
-    allocated_usd: Amount = Field(description="Cost of what was held", examples=[61.714285714286])
-    effective_usd: Amount = Field(description="Cost of what was used")
-    waste_usd: Amount = Field(description="Cost of what was held and not used")
-    unmeasured_usd: Amount = Field(description="Cost of what was held while nobody observed the use")
+    allocated_usd: Amount | None = Field(description="Cost of what was held", examples=[61.714285714286])
+    effective_usd: Amount | None = Field(description="Cost of what was used")
+    waste_usd: Amount | None = Field(description="Cost of what was held and not used")
+    unmeasured_usd: Amount | None = Field(description="Cost of what was held while nobody observed the use")
     unmeasured_gpu_hours: Amount = Field(description="GPU-hours held while nobody observed the use")
+    unpriced_gpu_hours: Amount = Field(
+        description="GPU-hours held on nodes whose price nobody knows: in no amount. Amounts are null where that is all"
+    )
 
 
 class CostRow(CostFigures):
@@ -52,7 +58,8 @@ class BusinessUnitRow(CostFigures):
 
 
 class FleetTotals(_Shape):
-    """Sums over the period. All null where no hour has figures; capacity's null where one hour's is not known.
+    """Sums over the period. All null where no hour has figures; capacity's null where one hour's is not known; money's
+    null where nothing has a price.
 
     effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost.
     """
@@ -64,6 +71,7 @@ class FleetTotals(_Shape):
     waste_usd: Amount | None
     unmeasured_usd: Amount | None
     unmeasured_gpu_hours: Amount | None
+    unpriced_gpu_hours: Amount | None
     capacity_gpu_hours: Amount | None
     unallocated_gpu_hours: Amount | None
     stranded_gpu_hours: Amount | None
@@ -74,6 +82,7 @@ class FleetTotals(_Shape):
     unobserved_usd: Amount | None
     host_usd: Amount | None
     residual_usd: Amount | None
+    unpriced_capacity_gpu_hours: Amount | None
 
 
 class Coverage(_Shape):
@@ -99,7 +108,7 @@ class CostsAnswer(_Shape):
     end: Instant
     granularity: Literal["hour", "day"]
     group_by: list[str]
-    currency: Literal["USD"]
+    currency: str = Field(description="Of every amount, whatever their names say", examples=["USD"])
     rows: list[CostRow]
     totals: FleetTotals
     coverage: Coverage
@@ -111,7 +120,7 @@ class BusinessUnitsAnswer(_Shape):
 
     start: Instant
     end: Instant
-    currency: Literal["USD"]
+    currency: str = Field(description="Of every amount, whatever their names say", examples=["USD"])
     rows: list[BusinessUnitRow]
     totals: FleetTotals
     coverage: Coverage
@@ -141,6 +150,66 @@ class HoursAnswer(_Shape):
     rows: list[HourAnswerRow]
     coverage: Coverage
     cursor: None
+
+
+class UnitChange(_Shape):
+    """What a restatement changed for one business unit."""
+
+    business_unit: str
+    before: CostFigures
+    after: CostFigures
+
+
+class RestatementRow(_Shape):
+    """A version of an hour that replaced figures."""
+
+    cluster: str
+    hour: Instant
+    version: int = Field(description="Of the hour, with this restatement", examples=[2])
+    restated_at: Instant
+    settings_version: int
+    why: str = Field(examples=["3 spot prices new or changed"])
+    currency: str = Field(examples=["USD"])
+    before: FleetTotals
+    after: FleetTotals
+    business_units: list[UnitChange] = Field(description="Those whose costs changed")
+
+
+class RestatementsAnswer(_Shape):
+    """GET /v1/restatements."""
+
+    start: Instant
+    end: Instant
+    rows: list[RestatementRow]
+    cursor: None = Field(description="Null: the answer is whole")
+
+
+class PriceRow(_Shape):
+    """One price of the price book, in force for `[from, to)`."""
+
+    id: str | None = Field(description="Of a price set by hand: `gpucost prices drop` takes it")
+    source: PriceSource
+    applies_to: dict[str, str] = Field(
+        description="Facts of nodes that must match, as shell patterns; empty: every node",
+        examples=[{"instance_type": "p5.48xlarge", "region": "us-east-1"}],
+    )
+    unit: PriceUnit = Field(description="Money per hour of a node or of one physical GPU, or a factor")
+    amount: Amount
+    currency: str = Field(examples=["USD"])
+    since: Instant | None = Field(alias="from", description="Null: since ever")
+    until: Instant | None = Field(alias="to", description="Null: until further notice")
+    fetched_at: Instant | None = Field(description="When it was fetched from AWS, or set by hand")
+    author: str
+    reason: str
+
+
+class PricesAnswer(_Shape):
+    """GET /v1/prices."""
+
+    start: Instant
+    end: Instant
+    rows: list[PriceRow]
+    cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
 
 
 class Health(_Shape):
@@ -174,8 +243,10 @@ def costs_answer(report: CostReport, granularity: str, group_by: tuple[str, ...]
         "end": report.end,
         "granularity": granularity,
         "group_by": group_by,
-        "currency": "USD",
-        "rows": [{"start": row.start, "end": row.end, "group": row.group, **asdict(row.costs)} for row in report.rows],
+        "currency": report.currency,
+        "rows": [
+            {"start": row.start, "end": row.end, "group": row.group, **row.costs.figures()} for row in report.rows
+        ],
         "totals": totals_answer(report.totals),
         "coverage": coverage_answer(report.coverage),
         "cursor": None,
@@ -187,8 +258,8 @@ def business_units_answer(report: CostReport) -> dict[str, Any]:
     return {
         "start": report.start,
         "end": report.end,
-        "currency": "USD",
-        "rows": [{**row.group, **asdict(row.costs)} for row in report.rows],
+        "currency": report.currency,
+        "rows": [{**row.group, **row.costs.figures()} for row in report.rows],
         "totals": totals_answer(report.totals),
         "coverage": coverage_answer(report.coverage),
         "cursor": None,
@@ -206,10 +277,58 @@ def hours_answer(start: datetime, end: datetime, rows: list[HourRow], coverage: 
     }
 
 
+def restatements_answer(start: datetime, end: datetime, found: list[Restatement]) -> dict[str, Any]:
+    """As `RestatementsAnswer`."""
+    return {"start": start, "end": end, "rows": [_restatement(one) for one in found], "cursor": None}
+
+
+def _restatement(one: Restatement) -> dict[str, Any]:
+    return {
+        "cluster": one.cluster,
+        "hour": one.hour,
+        "version": one.version,
+        "restated_at": one.restated_at,
+        "settings_version": one.settings_version,
+        "why": one.why,
+        "currency": one.currency,
+        "before": totals_answer(one.before),
+        "after": totals_answer(one.after),
+        "business_units": [
+            {"business_unit": unit, "before": before.figures(), "after": after.figures()}
+            for unit, (before, after) in one.units.items()
+        ],
+    }
+
+
+def prices_answer(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
+    """As `PricesAnswer`."""
+    return {"start": start, "end": end, "rows": [price_row(row) for row in page.rows], "cursor": cursor}
+
+
+def price_row(row: ListedPrice) -> dict[str, Any]:
+    """As `PriceRow`."""
+    price = row.price
+    return {
+        "id": row.id,
+        "source": price.source,
+        "applies_to": dict(price.applies_to),
+        "unit": price.unit,
+        "amount": price.amount,
+        "currency": price.currency,
+        "from": price.valid_from,
+        "to": price.valid_to,
+        "fetched_at": price.fetched_at,
+        "author": price.author,
+        "reason": price.reason,
+    }
+
+
 def costs_table(report: CostReport, group_by: tuple[str, ...]) -> tuple[list[str], list[list[object]]]:
     """The rows as a table with a header, for CSV."""
     header = ["start", "end", *group_by, *Costs.names()]
-    rows = [[row.start, row.end, *row.group.values(), *asdict(row.costs).values()] for row in report.rows]
+    rows: list[list[object]] = [
+        [row.start, row.end, *row.group.values(), *row.costs.figures().values()] for row in report.rows
+    ]
     return header, rows
 
 
@@ -217,8 +336,8 @@ def totals_answer(totals: Totals | None) -> dict[str, Decimal | None]:
     """As `FleetTotals`."""
     costs = None if totals is None else totals.costs
     capacity = None if totals is None else totals.capacity
-    found = {name: None if costs is None else getattr(costs, name) for name in Costs.names()}
-    return found | {name: None if capacity is None else getattr(capacity, name) for name in Capacity.names()}
+    found = dict.fromkeys((*Costs.names(), *Capacity.names())) if costs is None else costs.figures()
+    return found | (dict.fromkeys(Capacity.names()) if capacity is None else capacity.figures())
 
 
 def coverage_answer(coverage: PeriodCoverage) -> dict[str, Any]:

@@ -4,7 +4,9 @@
 | --- | --- | --- |
 | breaches | one longer | `pending`, then `firing` (told once) when it is as long as the rule asks |
 | does not breach | over | `inactive`; a firing rule is resolved (told once) |
-| missing, incomplete or provisional | as it was | as it was: what nobody knows neither counts nor resolves |
+| missing, incomplete, or not all of the unit priced | as it was | as it was: what nobody knows says nothing |
+
+A provisional hour in which all of a unit has a price counts like a complete one: its bill may come a month later.
 
 Hours are taken in order and once: one at or before `decided_through` changes nothing any more.
 """

@@ -34,6 +34,8 @@ class Bill:
     """By instance id."""
     charges: Mapping[str, Sequence[ClusterCharge]] = field(default_factory=dict)
     """By cluster."""
+    is_final: bool = False
+    """Whether the month's bill is closed: an instance that is not in it never will be."""
 
     def of_instance(self, instance_id: str) -> BilledHour | None:
         """What the bill says of one instance; None where it does not know it (yet)."""

@@ -91,14 +91,14 @@ def _only_device(one: Holding, devices: Sequence[DeviceHour]) -> list[DeviceHour
     return only if len(only) == 1 else []
 
 
-def scaled_to_gpus(holdings: Sequence[Holding], claims: Claims, slices_per_gpu: int | None) -> list[Holding]:
+def scaled_to_gpus(holdings: Sequence[Holding], claims: Claims) -> list[Holding]:
     """Holdings of slices with the share that these are on the very GPUs that they are known to be on."""
     found = list(holdings)
     for place, devices in claims.devices_of.items():
         one = found[place]
         if one.resource.startswith(MIG_PREFIX) and one.node.layouts:
             gpus = [device.key[1] for device in devices if device.key[1] in one.node.layouts]
-            share = one.node.share_on(one.resource, gpus, slices_per_gpu) if gpus else one.share
+            share = one.node.share_on(one.resource, gpus) if gpus else one.share
             if share.of_gpu != one.share.of_gpu:
                 found[place] = replace(one, share=share)
     return found

@@ -50,7 +50,7 @@ class HoldingReader:
         node = GpuNode(pod.node)
         if life is not None:
             # A spot node that is gone leaves its pod objects behind for a while: they hold nothing any more.
-            span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end))
+            span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end), span.since)
             node = life.at(span.time)
         elif self.nodes_are_kept or pod.node in self.lives:
             self.notes.append(f"node {pod.node!r} is not there: pods that are still listed on it hold nothing")
@@ -59,7 +59,17 @@ class HoldingReader:
             return []
         running = self.spans.running(pod, span)
         return [
-            Holding(pod, node, resource, units, self._share(pod, node, resource), span.time, running, span.sure_until)
+            Holding(
+                pod,
+                node,
+                resource,
+                units,
+                self._share(pod, node, resource),
+                span.time,
+                running,
+                span.sure_until,
+                span.since,
+            )
             for resource, units in self._effective_requests(pod).items()
         ]
 
@@ -134,7 +144,7 @@ def _settle(holdings: list[Holding], places: Sequence[int]) -> None:
             if not overcommitted(one.node, [holdings[other] for other in there]):
                 break
             # Only a successor tells: what is too much all along is a contradiction, and stays one.
-            if any(holdings[other].held.start >= one.sure_until for other in there if other != place):
+            if any(holdings[other].since >= one.sure_until for other in there if other != place):
                 cut = Interval(one.held.start, piece.start)
                 holdings[place] = replace(one, held=cut, running=one.running.overlap(cut))
                 there.remove(place)

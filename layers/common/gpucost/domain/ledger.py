@@ -1,5 +1,6 @@
 """What the ledger keeps of a cluster-hour, and which hours are due for work."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,10 +28,54 @@ class Manifest:
     """When an incomplete hour is to be tried again; None for the others, and for those that were given up."""
     published_at: datetime
     notes: tuple[str, ...] = ()
+    usage_id: str = ""
+    """Names the stored usage that its figures were rated from; "" where none is kept."""
+    currency: str = "USD"
+
+    @property
+    def digest(self) -> str:
+        """Of the content alone: two versions with the same one say the same."""
+        return self.run_id.partition("-")[2]
 
     def is_given_up(self) -> bool:
         """Whether the hour is closed as incomplete: only a backfill tries it again."""
         return self.status == "incomplete" and self.next_attempt_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Restatement:
+    """A version of an hour that replaced figures: what changed, and why."""
+
+    cluster: str
+    hour: datetime
+    version: int
+    restated_at: datetime
+    settings_version: int
+    why: str
+    before: Totals
+    after: Totals
+    units: Mapping[str, tuple[Costs, Costs]]
+    """Before and after, of each business unit whose costs changed."""
+    currency: str = "USD"
+
+
+def changes(before: Mapping[tuple[str, str], Costs], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
+    """Before and after of the business units whose costs a new version changes.
+
+    Args:
+        before: by (business unit, namespace), as the summary of the version in force has it.
+        record: the new version.
+    """
+    units: dict[str, list[Costs]] = {}
+    for (unit, _), costs in before.items():
+        units.setdefault(unit, []).append(costs)
+    old = {unit: Costs.total(parts) for unit, parts in units.items()}
+    new = record.by_business_unit()
+    return {
+        unit: (old.get(unit, Costs()), new.get(unit, Costs()))
+        for unit in sorted(old.keys() | new.keys())
+        if old.get(unit) != new.get(unit)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +90,7 @@ class HourSummary:
     totals: Totals | None
     groups: Mapping[tuple[str, str], Costs]
     """By (business unit, namespace); empty for an incomplete hour."""
+    currency: str = "USD"
 
 
 def summarize(record: HourRecord, version: int) -> HourSummary:
@@ -52,6 +98,13 @@ def summarize(record: HourRecord, version: int) -> HourSummary:
     return HourSummary(
         record.cluster, record.hour, record.status, version, record.coverage, record.totals, record.by_namespace()
     )
+
+
+def content_digest(record: HourRecord) -> str:
+    """Of all that a version says."""
+    content = (record.status, record.coverage, record.totals, record.lines, record.notes)
+    more = (record.nodes, record.charges, record.currency)
+    return hashlib.sha256(repr(content + more).encode()).hexdigest()[:16]
 
 
 def next_attempt(attempts: int, now: datetime, last: datetime | None = None) -> datetime | None:

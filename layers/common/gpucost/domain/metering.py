@@ -60,7 +60,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
         observation.pods
     )
     claims = find_claims(holdings, devices)
-    holdings = scaled_to_gpus(holdings, claims, rules.slices_per_gpu)
+    holdings = scaled_to_gpus(holdings, claims)
     ladder = Ladder(holdings, devices, claims, rules.ladder, window)
     measured = ladder.measure()
     notes += _utilization_notes(observation, ladder)
@@ -122,8 +122,7 @@ def _life(seen: NodeObservation, present: Interval, devices: Sequence[DeviceSeri
         if time.length:
             then = [device for device in own if _was_there(device, time)]
             states.append((time, describe(seen, state.labels, then, state.capacity, state.allocatable)))
-    last = seen.states[-1] if seen.states else None
-    node = describe(seen, seen.labels, own, last.capacity if last else {}, last.allocatable if last else {})
+    node = describe(seen, seen.labels, own, seen.states[-1].capacity if seen.states else {}, {})
     return NodeLife(node, present, tuple(states))
 
 

@@ -48,6 +48,10 @@ class Costs(Amounts):
     unpriced_gpu_hours: Decimal = ZERO
     """Allocated on nodes whose price nobody knows: in no amount of money."""
 
+    def figures(self) -> dict[str, Decimal | None]:
+        """As published: money is None where nothing of what was allocated has a price."""
+        return _figures(self, nobody_knows=ZERO < self.unpriced_gpu_hours == self.allocated_gpu_hours)
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity(Amounts):
@@ -66,6 +70,18 @@ class Capacity(Amounts):
     unobserved_usd: Decimal = ZERO
     host_usd: Decimal = ZERO
     residual_usd: Decimal = ZERO
+    unpriced_capacity_gpu_hours: Decimal = ZERO
+    """Of nodes whose price nobody knows: in no amount of money."""
+
+    def figures(self) -> dict[str, Decimal | None]:
+        """As published: money is None where nothing of the capacity has a price."""
+        return _figures(self, nobody_knows=ZERO < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours)
+
+
+def _figures(amounts: Amounts, *, nobody_knows: bool) -> dict[str, Decimal | None]:
+    return {
+        name: None if nobody_knows and name.endswith("_usd") else getattr(amounts, name) for name in amounts.names()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ the one that began last, then the one that was fetched last. Sources are asked i
 that knows the whole of a node's time wins.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -30,6 +31,16 @@ FACTS = (
 )  # fmt: skip
 """What is known of a node, and a price can apply to."""
 _RESERVATION = ("label_karpenter_k8s_aws_capacity_reservation_id", "label_eks_amazonaws_com_capacity_reservation_id")
+_REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
+_OPERATING_SYSTEM = "label_kubernetes_io_os"
+PRICE_LABELS = frozenset({*_RESERVATION, *_REGION_LABELS, _OPERATING_SYSTEM})
+"""The labels that facts are read off, beside what `GpuNode` already says."""
+_REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
+_DIRECTIONS = {
+    "n": "north", "s": "south", "e": "east", "w": "west", "c": "central",
+    "ne": "northeast", "nw": "northwest", "se": "southeast", "sw": "southwest",
+}  # fmt: skip
+_ZONE_ID = re.compile(r"([a-z]{2})(g(?=[nsewc]))?(ne|nw|se|sw|n|s|e|w|c)(\d+)-")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _EVER = 2**62
@@ -85,28 +96,40 @@ class Quote:
 def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
     """What prices can apply to, of one node; "" where nothing tells.
 
-    The region is the topology label's, else the zone without its letter; the operating system is Kubernetes' own word
+    The region is the topology label's, else the zone's; the operating system is Kubernetes' own word
     (`linux`, `windows`), linux where no label tells.
     """
     labels = node.labels
-    region = labels.get("label_topology_kubernetes_io_region") or labels.get(
-        "label_failure_domain_beta_kubernetes_io_region", ""
-    )
     instance_id = node.provider_id.rpartition("/")[2]
     return {
         "cluster": cluster,
         "node": node.name,
         "instance_id": instance_id if instance_id.startswith("i-") else "",
-        "reservation_id": next((labels[name] for name in _RESERVATION if labels.get(name)), ""),
+        "reservation_id": _first(labels, _RESERVATION),
         "node_pool": node.node_pool,
         "instance_type": node.instance_type,
         "gpu_model": node.gpu_model,
         "capacity_type": node.capacity_type,
         "zone": node.zone,
         "zone_id": node.zone_id,
-        "region": region or node.zone.rstrip("abcdefghijklmnopqrstuvwxyz"),
-        "operating_system": labels.get("label_kubernetes_io_os") or "linux",
+        "region": _first(labels, _REGION_LABELS) or region_of(node.zone),
+        "operating_system": labels.get(_OPERATING_SYSTEM) or "linux",
     }
+
+
+def region_of(zone: str) -> str:
+    """The region that an AWS zone lies in, local zones (`us-west-2-lax-1a`) as well; "" for anything else."""
+    found = _REGION.match(zone)
+    return found[0] if found else ""
+
+
+def region_of_zone_id(zone_id: str) -> str:
+    """The region of a zone id (`use1-az4` → `us-east-1`, `usgw1-az1` → `us-gov-west-1`); "" for anything else."""
+    found = _ZONE_ID.match(zone_id)
+    if not found:
+        return ""
+    area, gov, direction, number = found.groups()
+    return f"{area}{'-gov' if gov else ''}-{_DIRECTIONS[direction]}-{number}"
 
 
 class PriceBook:
@@ -192,6 +215,10 @@ def _cut(time: Interval, intervals: Sequence[Interval]) -> list[Interval]:
     edges = {edge for interval in intervals for edge in (interval.start, interval.end) if time.start < edge < time.end}
     points = [time.start, *sorted(edges), time.end]
     return [Interval(start, end) for start, end in pairwise(points)]
+
+
+def _first(labels: Mapping[str, str], names: Sequence[str]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")
 
 
 def _matches(applies_to: Mapping[str, str], facts: Mapping[str, str]) -> bool:

@@ -125,7 +125,8 @@ class Pricing:
         found = self._split(node, quote.source, of_node / HOUR_MS) if of_node else None
         if isinstance(found, Unpriced):
             return found
-        waits = "cur" in self.order and self.order.index("cur") < self.order.index(quote.source)
+        is_closed = self.bill is not None and self.bill.is_final
+        waits = "cur" in self.order and self.order.index("cur") < self.order.index(quote.source) and not is_closed
         return NodePrice(
             source=quote.source,
             # A price per GPU-hour leaves nothing to split.

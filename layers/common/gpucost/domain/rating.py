@@ -121,6 +121,7 @@ def _rate_node(
         unobserved_usd=rest_usd[2],
         host_usd=cost - of_gpus,
         residual_usd=of_gpus - accounted,
+        unpriced_capacity_gpu_hours=hours if isinstance(price, Unpriced) else ZERO,
     )
 
 

@@ -88,11 +88,11 @@ class GpuNode:
             return Share(found.of_gpu * self.physical / advertised, found.source, found.replicas)
         return found
 
-    def share_on(self, resource: str, gpus: Sequence[str], slices_per_gpu: int | None) -> Share:
-        """What one unit is on some GPUs, by UUID: where a GPU's layout sums above it, its holders share it."""
+    def share_on(self, resource: str, gpus: Sequence[str]) -> Share:
+        """What one MIG slice is on some GPUs, by UUID: where a GPU's layout sums above it, its holders share it."""
         if not self._tells_layouts:
-            return self.share(resource, slices_per_gpu)
-        return self._on(self._unscaled(resource, slices_per_gpu), gpus)
+            return self.share(resource, None)
+        return self._on(self._unscaled(resource, None), gpus)
 
     def _on(self, found: Share, gpus: Sequence[str]) -> Share:
         if not gpus:

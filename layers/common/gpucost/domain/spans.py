@@ -7,6 +7,7 @@ scrape interval. Gaps in scraping, restarted and doubled sources therefore chang
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.intervals import Interval, Scrapes
 from gpucost.domain.observations import Instance, PodObservation, Sightings
 
@@ -23,6 +24,8 @@ class Span:
     time: Interval
     sure_until: int
     """The last sample; what follows, at most one scrape interval, is how long it may have stayed unseen."""
+    since: int = 0
+    """The first sample, be it before the hour; the hour's start of what was seen at every scrape of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class SpanReader:
 
     def whole(self) -> Span:
         """Seen at every scrape of the hour."""
-        return Span(self.window, self.window.end)
+        return Span(self.window, self.window.end, self.window.start - self.window.start % HOUR_MS)
 
     def span(self, sightings: Sightings) -> Span:
         """When something was there; empty where it was not seen."""
@@ -51,7 +54,7 @@ class SpanReader:
             return Span(NEVER, 0)
         first = min(times[0] for times in sightings.values() if times)
         last = max(times[-1] for times in sightings.values() if times)
-        return Span(Interval(first, self._end(sightings, last)).overlap(self.window), last)
+        return Span(Interval(first, self._end(sightings, last)).overlap(self.window), last, first)
 
     def held(self, pod: PodObservation) -> Span:
         """When a pod held its GPUs; a start or finish that fell into a gap is where its own times say."""
@@ -69,7 +72,7 @@ class SpanReader:
         if pod.completed_at is not None and end < pod.completed_at and (after is None or pod.completed_at <= after):
             end = pod.completed_at
             last = end
-        return Span(Interval(start, end).overlap(self.window), last)
+        return Span(Interval(start, end).overlap(self.window), last, start)
 
     def running(self, pod: PodObservation, held: Span) -> Interval:
         """When a pod ran, of the time in which it held its GPUs."""
@@ -129,7 +132,8 @@ class SpanReader:
         gap = self.gap_before(pod.seen_finished)
         if not gap.start < pod.scheduled_at < pod.completed_at <= gap.end:
             return Span(NEVER, 0)
-        return Span(Interval(pod.scheduled_at, pod.completed_at).overlap(self.window), pod.completed_at)
+        life = Interval(pod.scheduled_at, pod.completed_at)
+        return Span(life.overlap(self.window), life.end, life.start)
 
     def _of(self, who: Instance) -> Scrapes:
         return self.scrapes.get(who) or self.others.get(who, _NOT_SCRAPED)

@@ -30,6 +30,8 @@ class Holding:
     """The part of `held` in which the pod ran; the rest is start-up (image pull)."""
     sure_until: int
     """Its last sample: later it is there only for all that anybody knows."""
+    since: int = 0
+    """Its first sample, be it before the hour."""
 
     @property
     def surely_running(self) -> Interval:

@@ -16,7 +16,7 @@ from gpucost.domain.money import ZERO
 from gpucost.errors import ConflictError, SettingsMissingError, SourceError
 from gpucost.messages import HourClosed, Tick
 from gpucost.observability import logger
-from gpucost.ports import AlertStates, Clock, Ledger, Notifiers, SettingsStore
+from gpucost.ports import AlertStates, Clock, Notifiers, PublishedHours, SettingsStore
 from gpucost.services.outbox import Outbox
 from gpucost.settings import Settings, WasteRule
 
@@ -44,7 +44,7 @@ class AlertService:
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: Ledger,
+        ledger: PublishedHours,
         alert_states: AlertStates,
         receivers: Notifiers,
         clock: Clock = _now,
@@ -116,7 +116,7 @@ class AlertService:
         hours = [
             summary
             for summary in self._ledger.summaries(message.cluster, start, message.hour + HOUR)
-            if summary.status == "complete" and summary.totals is not None
+            if summary.status != "incomplete" and summary.totals is not None
         ]
         if not hours:
             return
@@ -133,7 +133,8 @@ class AlertService:
                 seen = [
                     self._seen(settings, message.cluster, hour, unit, costs.get(unit, Costs()), thresholds)
                     for hour, costs in spent
-                    if before.decided_through is None or hour > before.decided_through
+                    if (before.decided_through is None or hour > before.decided_through)
+                    and not costs.get(unit, Costs()).unpriced_gpu_hours
                 ]
                 after, told = decide(before, seen, thresholds)
                 if told or is_active(after) or is_active(before):

@@ -6,7 +6,7 @@ and its next attempt, and the message counts as handled.
 
 import gc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,12 +16,14 @@ from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
+from gpucost.domain.pricing import Pricing
 from gpucost.domain.rollups import DAY, days_of
+from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableError, SourceError
-from gpucost.messages import HourClosed, HoursDue
+from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.observability import logger
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
-from gpucost.services.pricing import pricing_of
+from gpucost.services.pricing import Pricer, pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
 AMP_RETENTION = timedelta(days=150)
@@ -38,6 +40,14 @@ class Attributed:
     lines: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RatedHour:
+    """An hour's record, and the usage that it was rated from; None where the metrics could not be had."""
+
+    record: HourRecord
+    usage: Usage | None = None
+
+
 class AttributeService:
     """Handles `HoursDue`: twice, late or after a crash, the ledger ends in the same figures."""
 
@@ -49,6 +59,7 @@ class AttributeService:
         readers: MetricsReaders,
         bus: Bus,
         *,
+        pricer: Pricer,
         clock: Clock,
     ) -> None:
         self._settings_store = settings_store
@@ -56,6 +67,7 @@ class AttributeService:
         self._rollups = rollups
         self._readers = readers
         self._bus = bus
+        self._pricer = pricer
         self._clock = clock
 
     def attribute(self, message: HoursDue) -> list[Attributed]:
@@ -74,47 +86,46 @@ class AttributeService:
         now = self._clock()
         known = {hour: self._ledger.manifest(cluster.name, hour) for hour in message.starts()}
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
-        records = {record.hour: record for record in self._records(cluster, settings, waiting, now, message)}
+        rated = {one.record.hour: one for one in self._rated(cluster, settings, waiting, now, message)}
         results = []
         lookback = timedelta(hours=settings.lookback_hours)
         for hour, manifest in known.items():
-            result = self._publish(records.get(hour), manifest, message, now, hour + lookback)
-            self._bus.publish(_closed(result.manifest, message))
+            result = self._publish(rated.get(hour), manifest, message, now, hour + lookback)
+            self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
             results.append(result)
-        self._roll_up(cluster.name, message, now)
+        roll_up(self._rollups, cluster.name, message.starts(), now)
         return results
 
-    def _roll_up(self, cluster: str, message: HoursDue, now: datetime) -> None:
-        """Sum the days anew: the message's own, and the one before, in case that its last run ended too early."""
-        days = days_of(message.starts())
-        for day in [days[0] - DAY, *days]:
-            self._rollups.roll_up(cluster, day, now)
-
-    def _records(
+    def _rated(
         self,
         cluster: ClusterSettings,
         settings: Settings,
         hours: Sequence[datetime],
         now: datetime,
         message: HoursDue,
-    ) -> list[HourRecord]:
-        """A record for each hour, incomplete where the metrics failed, or where we did."""
+    ) -> list[RatedHour]:
+        """A record for each hour, incomplete where the metrics failed, or where we did.
+
+        Raises:
+            SourceError: the price book or the bill could not be read.
+        """
         reader = self._readers(cluster, settings)
-        records: list[HourRecord] = []
+        rated: list[RatedHour] = []
         for run in _runs(hours):
+            prices = self._pricer.of_hours(settings, run)
             try:
-                records += attribute_hours(reader, cluster, settings, run, now=now)
+                rated += rate_hours(reader, cluster, settings, run, now=now, prices=prices)
             except InvalidInputError:
                 raise
             except Exception as error:
                 if len(run) > 1 and not isinstance(error, MetricsUnavailableError):
                     for hour in run:  # one hour's bad answer, or our own mistake with it, must not cost its neighbours
-                        records += self._records(cluster, settings, [hour], now, message)
+                        rated += self._rated(cluster, settings, [hour], now, message)
                     continue
                 if not isinstance(error, SourceError):
                     self._put_aside(message, run, error)
-                records += _failed(cluster, run, error)
-        return records
+                rated += _failed(cluster, run, error)
+        return rated
 
     def _put_aside(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """A mistake of ours waits among the dead letters for its mending; `gpucost redrive` sends the hour again."""
@@ -126,37 +137,79 @@ class AttributeService:
 
     def _publish(
         self,
-        record: HourRecord | None,
+        rated: RatedHour | None,
         manifest: Manifest | None,
         message: HoursDue,
         now: datetime,
         last_attempt: datetime,
     ) -> Attributed:
-        if record is None:
+        if rated is None:
             # Published before: by an earlier delivery of this message that ended before it could tell.
             if manifest is None:
                 raise AssertionError("an hour without a manifest is always attributed")
             return Attributed(manifest, was_published=False)
         try:
             published = self._ledger.publish(
-                record,
+                rated.record,
                 replacing=manifest,
                 settings_version=message.settings_version,
                 now=now,
+                usage=rated.usage if rated.record.totals is not None else None,
                 last_attempt=last_attempt,
             )
         except ConflictError:
-            winner = self._ledger.manifest(record.cluster, record.hour)
+            winner = self._ledger.manifest(rated.record.cluster, rated.record.hour)
             if winner is None:
                 raise
             return Attributed(winner, was_published=False)
-        return Attributed(published, was_published=True, lines=len(record.lines))
+        return Attributed(published, was_published=True, lines=len(rated.record.lines))
+
+
+def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime) -> None:
+    """Sum the days of published hours anew, and the one before, in case that its last run ended too early.
+
+    Raises:
+        SourceError: the table failed; readers sum from the hours until it is done again.
+    """
+    days = days_of(hours)
+    for day in [days[0] - DAY, *days]:
+        rollups.roll_up(cluster, day, now)
 
 
 def attribute_hours(
-    reader: MetricsReader, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], *, now: datetime
+    reader: MetricsReader,
+    cluster: ClusterSettings,
+    settings: Settings,
+    hours: Sequence[datetime],
+    *,
+    now: datetime,
 ) -> list[HourRecord]:
-    """The records of consecutive hours of one cluster, without a ledger.
+    """The records of consecutive hours of one cluster, without a ledger and its price book.
+
+    Raises:
+        As `rate_hours`.
+    """
+    return [one.record for one in rate_hours(reader, cluster, settings, hours, now=now)]
+
+
+def rate_hours(
+    reader: MetricsReader,
+    cluster: ClusterSettings,
+    settings: Settings,
+    hours: Sequence[datetime],
+    *,
+    now: datetime,
+    prices: Mapping[datetime, Pricing] | None = None,
+) -> list[RatedHour]:
+    """The records of consecutive hours of one cluster, each with the usage behind it.
+
+    Args:
+        reader: of the cluster's metrics.
+        cluster: which one.
+        settings: the document in force.
+        hours: consecutive, in order.
+        now: the time now.
+        prices: in force in each hour; None: the settings' own alone.
 
     Raises:
         InvalidInputError: an hour that has not ended.
@@ -168,9 +221,13 @@ def attribute_hours(
         ladder=settings.utilization.ladder,
         slices_per_gpu=cluster.slices_per_gpu,
     )
-    rules = attribution_rules(settings)
+    own = pricing_of(settings)
     with _collector_paused():
-        return [attribute(meter(observation, metering), rules) for observation in reader.observe(hours)]
+        metered = [meter(observation, metering) for observation in reader.observe(hours)]
+        return [
+            RatedHour(attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own))), usage)
+            for usage in metered
+        ]
 
 
 def check_hour(hour: datetime, now: datetime) -> None:
@@ -214,10 +271,10 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def attribution_rules(settings: Settings) -> AttributionRules:
-    """What a settings document says about who pays."""
+def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
+    """What a settings document says about who pays, at what prices."""
     return AttributionRules(
-        pricing=pricing_of(settings),
+        pricing=pricing,
         business_units=tuple(
             BusinessUnit(
                 unit.name,
@@ -263,18 +320,19 @@ def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
     return runs
 
 
-def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[HourRecord]:
+def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[RatedHour]:
     why = str(error) if isinstance(error, SourceError) else f"could not be attributed: {type(error).__name__}: {error}"
-    return [HourRecord(cluster.name, hour, "incomplete", None, None, notes=(why,)) for hour in hours]
+    return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(why,))) for hour in hours]
 
 
-def _closed(manifest: Manifest, message: HoursDue) -> HourClosed:
+def closed(manifest: Manifest, origin: Origin, correlation_id: str) -> HourClosed:
+    """The announcement of a version in force."""
     return HourClosed(
         cluster=manifest.cluster,
         hour=manifest.hour,
         status=manifest.status,
         record_version=manifest.version,
         settings_version=manifest.settings_version,
-        origin=message.origin,
-        correlation_id=message.correlation_id,
+        origin=origin,
+        correlation_id=correlation_id,
     )

@@ -1,30 +1,58 @@
 """From the settings and the price book to the prices in force in a cluster's hours."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 
-from gpucost.domain.bill import Bill
+from gpucost.bill_ports import BillStore
 from gpucost.domain.capacity_blocks import CapacityBlock
+from gpucost.domain.hours import HOUR
 from gpucost.domain.prices import Discount, Price, PriceBook, PriceUnit
 from gpucost.domain.pricing import Pricing
 from gpucost.domain.splitting import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
+from gpucost.price_ports import PriceStore
 from gpucost.settings import Settings
 from gpucost.settings.pricing import DiscountSettings, OwnSplit, PricingSettings, RateSettings
+
+
+class Pricer:
+    """What is known about prices in some hours: the settings' own, the book's, and the bill.
+
+    Args:
+        prices: the price book.
+        bills: billed hours.
+    """
+
+    def __init__(self, prices: PriceStore, bills: BillStore) -> None:
+        self._prices = prices
+        self._bills = bills
+
+    def of_hours(self, settings: Settings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
+        """The prices in force in each of some hours, which lie at most 35 days apart; a few requests for all.
+
+        Raises:
+            SourceError: the book or the bill could not be read.
+        """
+        start, end = min(hours), max(hours) + HOUR
+        order = settings.pricing.order
+        book = self._prices.in_force(start, end, sources=order)
+        bills = self._bills.bills(start, end) if "cur" in order else {}
+        pricing = pricing_of(settings, book.prices, book.shapes)
+        return {hour: replace(pricing, bill=bills.get(hour)) for hour in hours}
 
 
 def pricing_of(
     settings: Settings,
     fetched: Iterable[Price] = (),
     shapes: Mapping[str, InstanceShape] | None = None,
-    bill: Bill | None = None,
 ) -> Pricing:
-    """All that is known about prices.
+    """All that is known about prices but the bill.
 
     Args:
         settings: the document in force, whose own prices are added.
         fetched: prices of the book: set by hand, or asked of AWS.
         shapes: instance types of the book.
-        bill: the hour's billed amounts, where the bill is a source.
     """
     section = settings.pricing
     clusters = tuple(cluster.name for cluster in settings.clusters)
@@ -50,7 +78,6 @@ def pricing_of(
         policy=policy_of(section),
         shapes=shapes or {},
         currency=section.currency,
-        bill=bill,
         blocks=blocks,
     )
 

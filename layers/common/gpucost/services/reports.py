@@ -11,12 +11,12 @@ from decimal import Decimal
 from typing import Literal, get_args
 
 from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, hours_between
-from gpucost.domain.ledger import HourSummary, Manifest
+from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import Capacity, Costs, Coverage, Totals
 from gpucost.domain.money import quantize
 from gpucost.domain.rollups import DAY, DaySummary
 from gpucost.errors import InvalidInputError, ParameterError
-from gpucost.ports import Clock, Ledger, Rollups, SettingsStore
+from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
 from gpucost.settings import Settings
 
 Granularity = Literal["hour", "day"]
@@ -60,6 +60,8 @@ class CostReport:
     rows: list[Row]
     totals: Totals | None
     coverage: PeriodCoverage
+    currency: str = "USD"
+    """Of every amount, whatever the names of their fields say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,21 @@ class _Sums:
     costs: list[Costs] = field(default_factory=list)
     capacities: list[Capacity | None] = field(default_factory=list)
     coverages: list[Coverage] = field(default_factory=list)
+    currencies: set[str] = field(default_factory=set)
     complete: int = 0
+
+    def currency(self) -> str:
+        """The one of all amounts.
+
+        Raises:
+            InvalidInputError: there are several, which are never added up.
+        """
+        if len(self.currencies) > 1:
+            raise InvalidInputError(
+                f"the period has hours in {' and '.join(sorted(self.currencies))}, which are never added up; "
+                "ask for one cluster, or for the time before or after the change"
+            )
+        return next(iter(self.currencies), "USD")
 
     def totals(self) -> Totals | None:
         """Exact sums; the capacity is unknown as soon as one hour's is."""
@@ -105,7 +121,7 @@ class ReportService:
         clock: the time now: hours that have not ended are not expected yet.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: Ledger, rollups: Rollups, clock: Clock) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, rollups: Rollups, clock: Clock) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._rollups = rollups
@@ -133,7 +149,7 @@ class ReportService:
             Row(begin, begin + step_of(granularity), dict(zip(group_by, key, strict=True)), Costs.total(parts))
             for (begin, key), parts in sorted(sums.groups.items(), key=lambda item: item[0])
         ]
-        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums))
+        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums), sums.currency())
 
     def business_units(self, start: datetime, end: datetime, cluster: str | None = None) -> CostReport:
         """Every unit's sum over the whole period, in order of name; a unit of the settings that held nothing has zeros.
@@ -149,7 +165,7 @@ class ReportService:
         if sums.costs:
             found = {unit.name: Costs() for unit in settings.business_units} | found
         rows = [Row(start, end, {"business_unit": unit}, costs) for unit, costs in sorted(found.items())]
-        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums))
+        return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums), sums.currency())
 
     def hours(self, start: datetime, end: datetime, cluster: str | None = None) -> tuple[list[HourRow], PeriodCoverage]:
         """Where every cluster-hour that has ended stands, missing ones included, in order of time and cluster.
@@ -170,6 +186,18 @@ class ReportService:
             sums.coverages += [manifest.coverage for manifest in known.values() if manifest.coverage is not None]
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return rows, self._coverage(clusters, start, end, sums)
+
+    def restatements(self, start: datetime, end: datetime, cluster: str | None = None) -> list[Restatement]:
+        """What replaced figures in hours of the period, and why: in order of hour, cluster and version.
+
+        Raises:
+            As `costs`.
+        """
+        check_period(start, end, "hour")
+        clusters = _clusters(self._settings_store.current().settings, cluster)
+        found = [one for name in clusters for one in self._ledger.restatements(name, start, end)]
+        _refuse_too_many(len(found))
+        return sorted(found, key=lambda one: (one.hour, one.cluster, one.version))
 
     def _sum(
         self,
@@ -275,6 +303,7 @@ def _add(sums: _Sums, summary: HourSummary, begin: datetime, group_by: Sequence[
     if summary.totals is None or summary.status == "incomplete":
         return
     sums.complete += summary.status == "complete"
+    sums.currencies.add(summary.currency)
     sums.costs.append(summary.totals.costs)
     sums.capacities.append(summary.totals.capacity)
     if not group_by:
@@ -291,6 +320,7 @@ def _add_day(sums: _Sums, day: DaySummary, begin: datetime, group_by: Sequence[D
     sums.complete += sum(manifest.status == "complete" for manifest in day.hours)
     if day.totals is None:
         return
+    sums.currencies |= {manifest.currency for manifest in day.hours if manifest.status != "incomplete"}
     sums.costs.append(day.totals.costs)
     sums.capacities.append(day.totals.capacity)
     if not group_by:

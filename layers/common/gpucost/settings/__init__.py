@@ -11,17 +11,16 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 from gpucost.settings.pricing import PricingSettings
-from gpucost.settings.section import Name, Percent, Positive, Section, as_instant
+from gpucost.settings.section import Name, Percent, Positive, QueryRole, Region, Section, as_instant
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
 SecretName = Annotated[str, StringConstraints(pattern=r"^gpucost/[A-Za-z0-9/_+=.@-]{1,400}$")]
-QueryRole = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/gpucost-query-[\w+=,.@-]+$")]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Rung = Literal["pod", "shared", "node", "cluster"]
 
@@ -32,7 +31,7 @@ class PrometheusSettings(Section):
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
     """Base address; `/api/v1/query` is added. For AMP: `https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>`."""
     auth: Literal["none", "sigv4", "bearer"] = "none"
-    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
+    region: Region | None = None
     role_arn: QueryRole | None = None
     external_id: Name | None = None
     secret: SecretName | None = None
@@ -220,6 +219,12 @@ class Settings(Section):
     def _blocks_have_a_cluster(self) -> "Settings":
         for block in self.pricing.capacity_blocks:
             self.pricing.cluster_of(block, tuple(cluster.name for cluster in self.clusters))
+        return self
+
+    @model_validator(mode="after")
+    def _unused_commitments_have_a_cluster(self) -> "Settings":
+        if self.pricing.cur is not None:
+            self.pricing.cur.cluster_of_unused(tuple(cluster.name for cluster in self.clusters))
         return self
 
     def cluster(self, name: str) -> ClusterSettings | None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from gpucost.domain.prices import PRICE_SOURCES, PriceSource
+from gpucost.settings.cur import CurSettings
 from gpucost.settings.section import Moment, Name, Percent, Positive, Section
 
 Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
@@ -112,6 +113,9 @@ class PricingSettings(Section):
     discounts: tuple[DiscountSettings, ...] = ()
     capacity_blocks: tuple[CapacityBlockSettings, ...] = ()
     on_demand: OnDemandSettings = OnDemandSettings()
+    operating_systems: Annotated[tuple[Literal["linux", "windows"], ...], Field(min_length=1)] = ("linux",)
+    """Of the nodes: for which spot and on-demand prices are fetched."""
+    cur: CurSettings | None = None
     split: Literal["gpu-bears-all", "scad", "opencost", "datadog"] | OwnSplit = "gpu-bears-all"
 
     @field_validator("sources")
@@ -129,6 +133,7 @@ class PricingSettings(Section):
             ("constant", "gpu_hourly_usd", self.gpu_hourly_usd is not None),
             ("rates", "rates", bool(self.rates)),
             ("capacity-block", "capacity_blocks", bool(self.capacity_blocks)),
+            ("cur", "cur", self.cur is not None),
         ):
             if source in self.order and not is_given:
                 raise ValueError(f"{name} is needed with source {source}")

@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100)]
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+QueryRole = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/gpucost-query-[\w+=,.@-]+$")]
 
 
 class Section(BaseModel):

@@ -7,8 +7,8 @@ from dataclasses import fields
 from decimal import Decimal
 from typing import Any
 
-from gpucost.domain.ledger import HourSummary
-from gpucost.domain.model import Amounts, Capacity, Costs, Line, Totals
+from gpucost.domain.ledger import HourSummary, Restatement
+from gpucost.domain.model import Amounts, Capacity, ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
 
 PIECE = 300_000
 """Bytes; an item holds 400 KB at most."""
@@ -39,16 +39,21 @@ def read_lines(document: Iterable[Sequence[Any]]) -> list[Line]:
 
 def summary_document(summary: HourSummary) -> dict[str, Any]:
     """What a summary holds beyond its manifest."""
-    totals = summary.totals
-    return {
-        "costs": _row(totals.costs) if totals else None,
-        "capacity": _row(totals.capacity) if totals and totals.capacity else None,
+    return totals_document(summary.totals) | {
         "groups": [[unit, namespace, _row(costs)] for (unit, namespace), costs in summary.groups.items()],
     }
 
 
+def totals_document(totals: Totals | None) -> dict[str, Any]:
+    """Totals as rows of amounts."""
+    return {
+        "costs": _row(totals.costs) if totals else None,
+        "capacity": _row(totals.capacity) if totals and totals.capacity else None,
+    }
+
+
 def read_totals(document: dict[str, Any]) -> Totals | None:
-    """Back from `summary_document`."""
+    """Back from `totals_document`."""
     if document["costs"] is None:
         return None
     capacity = document["capacity"]
@@ -60,6 +65,51 @@ def read_totals(document: dict[str, Any]) -> Totals | None:
 def read_groups(document: dict[str, Any]) -> dict[tuple[str, str], Costs]:
     """Back from `summary_document`."""
     return {(unit, namespace): Costs(*map(Decimal, row)) for unit, namespace, row in document["groups"]}
+
+
+def nodes_document(record: HourRecord) -> dict[str, Any]:
+    """What each node of an hour cost, and what was paid for without one."""
+    return {
+        "nodes": [
+            [_row(value) if isinstance(value, Amounts) else value for value in row(node)] for node in record.nodes
+        ],
+        "charges": [row(charge) for charge in record.charges],
+    }
+
+
+def read_nodes(document: dict[str, Any]) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    """Back from `nodes_document`."""
+    nodes = []
+    for *facts, billed, allocated, capacity in document["nodes"]:
+        amounts: list[Any] = [None if billed is None else Decimal(billed), Decimal(allocated)]
+        nodes.append(NodeHour(*[*facts, *amounts, Capacity(*map(Decimal, capacity))]))
+    charges = tuple(
+        ClusterCharge(kind, reference, Decimal(amount), currency, None if hours is None else Decimal(hours))
+        for kind, reference, amount, currency, hours in document["charges"]
+    )
+    return tuple(nodes), charges
+
+
+def restatement_document(restatement: Restatement) -> dict[str, Any]:
+    """What changed, and why."""
+    return {
+        "why": restatement.why,
+        "before": totals_document(restatement.before),
+        "after": totals_document(restatement.after),
+        "units": [[unit, _row(before), _row(after)] for unit, (before, after) in restatement.units.items()],
+    }
+
+
+def read_changes(document: dict[str, Any]) -> dict[str, tuple[Costs, Costs]]:
+    """The business units of `restatement_document`."""
+    return {
+        unit: (Costs(*map(Decimal, before)), Costs(*map(Decimal, after))) for unit, before, after in document["units"]
+    }
+
+
+def row(record: Any) -> list[Any]:
+    """A record's values in the order of its fields."""
+    return [getattr(record, field.name) for field in fields(record)]
 
 
 def _row(amounts: Amounts) -> list[Decimal]:

@@ -5,7 +5,9 @@ from contextlib import contextmanager
 
 from gpucost.errors import ConflictError, SourceError
 
-_LOST = {"ConditionalCheckFailedException", "TransactionCanceledException", "TransactionConflictException"}
+_LOST = {"ConditionalCheckFailedException", "TransactionConflictException"}
+_LOST_WITHIN = {"ConditionalCheckFailed", "TransactionConflict"}
+"""Why a transaction was cancelled, where another writer is why; else it was throttled or is too large."""
 
 
 @contextmanager
@@ -17,8 +19,9 @@ def translated(what: str) -> Iterator[None]:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
-        if code in _LOST:
+        reasons = {str(one.get("Code")) for one in error.response.get("CancellationReasons", [])} - {"None"}
+        if code in _LOST or reasons & _LOST_WITHIN:
             raise ConflictError(f"somebody else wrote first: {what}") from error
-        raise SourceError(f"the ledger's table failed: {what}: {code}") from error
+        raise SourceError(f"the ledger's table failed: {what}: {', '.join([code, *sorted(reasons)])}") from error
     except BotoCoreError as error:
         raise SourceError(f"the ledger's table failed: {what}: {type(error).__name__}") from error

@@ -6,30 +6,40 @@
 | notes | `C#<cluster>#notes` | `<hour>#<run>` |
 | summary | `C#<cluster>#summaries` | `<hour>#<run>#<piece>` |
 | lines of a business unit | `C#<cluster>#lines#<hour>` | `<run>#<unit>#<piece>` |
+| nodes | `C#<cluster>#nodes` | `<hour>#<run>#<piece>` |
+| usage | `C#<cluster>#usage` | `<hour>#<run that metered>#<piece>` |
+| restatement | `C#<cluster>#restatements` | `<hour>#<run>` |
 
 A run id is the version that it wants to become and a hash of its content: running again after a crash writes the same
 items, another content never touches them, and a version once taken can never be taken by a run that lost.
 """
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from gpucost.adapters.dynamodb import blobs
-from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, key_of, text, whole
+from gpucost.adapters.dynamodb import blobs, keys
+from gpucost.adapters.dynamodb.manifests import HOURS_KEPT, read_manifest, write_manifest
+from gpucost.adapters.dynamodb.restated import chained, restatement_item
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, key_of, text
+from gpucost.adapters.dynamodb.usage_blobs import read_usage, usage_document
 from gpucost.domain.hours import HOUR
-from gpucost.domain.ledger import HourSummary, Manifest, next_attempt, summarize
-from gpucost.domain.model import Coverage, HourRecord, Line, Status
+from gpucost.domain.ledger import (
+    HourSummary,
+    Manifest,
+    Restatement,
+    changes,
+    content_digest,
+    next_attempt,
+    summarize,
+)
+from gpucost.domain.model import ClusterCharge, HourRecord, Line, NodeHour
+from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError
 
 LINES_KEPT = timedelta(days=400)
-HOURS_KEPT = timedelta(days=5 * 366)
 SUPERSEDED_KEPT = timedelta(days=1)
 """Readers that follow the old manifest finish long before."""
-_STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
-_CODE = {status: code for code, status in _STATUS.items()}
 
 
 class DynamoLedger:
@@ -45,24 +55,24 @@ class DynamoLedger:
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         """The version of an hour that is in force, with its notes."""
-        item = self._table.get(_hours(cluster), _hour(hour))
-        return None if item is None else self._with_notes(_read_manifest(cluster, item))
+        item = self._table.get(keys.partition(cluster, "hours"), keys.hour(hour))
+        return None if item is None else self._with_notes(read_manifest(cluster, item))
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """Those in `[start, end)`, oldest first, without their notes: one small query however much they say."""
-        return [_read_manifest(cluster, item) for item in self._range(_hours(cluster), start, end)]
+        return [read_manifest(cluster, item) for item in self._range(keys.partition(cluster, "hours"), start, end)]
 
     def latest(self, cluster: str) -> Manifest | None:
         """The newest hour that was ever published, without its notes."""
-        item = next(self._table.query(_hours(cluster), limit=1, newest_first=True), None)
-        return None if item is None else _read_manifest(cluster, item)
+        item = next(self._table.query(keys.partition(cluster, "hours"), limit=1, newest_first=True), None)
+        return None if item is None else read_manifest(cluster, item)
 
     def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
         """Notes of the hours in `[start, end)` that have some."""
         in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, end)}
         found = {}
-        for item in self._range(_notes(cluster), start, end):
-            hour, run = _parts(item)
+        for item in self._range(keys.partition(cluster, "notes"), start, end):
+            hour, run = keys.parts(item)
             if in_force.get(hour) == run:
                 found[hour] = _read_notes(item)
         return found
@@ -74,9 +84,19 @@ class DynamoLedger:
         replacing: Manifest | None,
         settings_version: int,
         now: datetime,
+        usage: Usage | None = None,
+        why: str = "",
         last_attempt: datetime | None = None,
     ) -> Manifest:
         """Write a record's items, then put it in force by a conditional write of its manifest.
+
+        Args:
+            record: what is to be in force.
+            replacing: the version in force so far, if any.
+            settings_version: under which the record was made.
+            now: the time.
+            usage: what the record was rated from; None keeps the usage of the version before.
+            why: of a restatement; it is kept beside the hour with what changed.
 
         Raises:
             ConflictError: the manifest in force is not the one to be replaced, or it has figures and the record has
@@ -87,19 +107,28 @@ class DynamoLedger:
             raise ConflictError(f"{record.cluster} {record.hour}: an incomplete attempt does not replace figures")
         version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
+        run_id = _run_id(record, version)
         items = _items(record, version, now)
+        if usage is not None:
+            items += _pieces(
+                keys.partition(record.cluster, "usage"), record.hour, run_id, usage_document(usage), now + LINES_KEPT
+            )
+        if why and replacing is not None and record.totals is not None:
+            items += self._restated(record, replacing, run_id, why, settings_version, now)
         manifest = Manifest(
             cluster=record.cluster,
             hour=record.hour,
             status=record.status,
             version=version,
-            run_id=_run_id(record, version),
+            run_id=run_id,
             settings_version=settings_version,
             coverage=record.coverage,
             attempts=attempts,
             next_attempt_at=next_attempt(attempts, now, last_attempt) if attempts else None,
             published_at=now.replace(microsecond=0),
             notes=record.notes,
+            usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
+            currency=record.currency,
         )
         self._table.put_all(items)
         try:
@@ -108,7 +137,7 @@ class DynamoLedger:
             self._clean_up(manifest, items)
             raise
         if replacing is not None:
-            self._table.expire(self._keys_of(replacing), int((now + SUPERSEDED_KEPT).timestamp()))
+            self._table.expire(self._keys_of(replacing, manifest.usage_id), int((now + SUPERSEDED_KEPT).timestamp()))
         return manifest
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
@@ -120,8 +149,9 @@ class DynamoLedger:
         pieces: dict[tuple[datetime, str], list[bytes]] = {}
         known = [manifest for manifest in manifests if manifest.status != "incomplete"]
         if known:
-            for item in self._range(_summaries(known[0].cluster), known[0].hour, known[-1].hour + HOUR):
-                pieces.setdefault(_parts(item), []).append(item["b"]["B"])
+            partition = keys.partition(known[0].cluster, "summaries")
+            for item in self._range(partition, known[0].hour, known[-1].hour + HOUR):
+                pieces.setdefault(keys.parts(item), []).append(item["b"]["B"])
         found = []
         for manifest in manifests:
             own = pieces.get((manifest.hour, manifest.run_id))
@@ -135,27 +165,88 @@ class DynamoLedger:
                     coverage=manifest.coverage,
                     totals=blobs.read_totals(document),
                     groups=blobs.read_groups(document),
+                    currency=manifest.currency,
                 )
             )
         return found
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         """An hour's lines, all or one unit's, in the order in which they were published within a unit."""
-        item = self._table.get(_hours(cluster), _hour(hour))
-        return [] if item is None else self.lines_of(_read_manifest(cluster, item), business_unit)
+        item = self._table.get(keys.partition(cluster, "hours"), keys.hour(hour))
+        return [] if item is None else self.lines_of(read_manifest(cluster, item), business_unit)
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """The lines of this very version of an hour."""
-        start = f"{manifest.run_id}#" + (f"{_unit(business_unit)}#" if business_unit is not None else "")
+        start = f"{manifest.run_id}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
         pieces: dict[str, list[bytes]] = {}
-        partition = _lines(manifest.cluster, manifest.hour)
+        partition = keys.lines(manifest.cluster, manifest.hour)
         for piece in self._table.query(partition, "begins_with(sk, :start)", start=start):
             check_format(piece)
             pieces.setdefault(text(piece, "sk").rsplit("#", 1)[0], []).append(piece["b"]["B"])
         return [line for own in pieces.values() for line in blobs.read_lines(blobs.unpack(own))]
 
+    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """What each node of an hour cost, and what was paid for without one."""
+        manifest = self.manifest(cluster, hour)
+        own = self._pieces_of(keys.partition(cluster, "nodes"), hour, manifest.run_id) if manifest else []
+        return blobs.read_nodes(blobs.unpack(own)) if own else ((), ())
+
+    def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
+        """The nodes of every hour in `[start, end)`, one query for each day."""
+        while start < end:
+            until = min(start + timedelta(days=1), end)
+            in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, until)}
+            pieces: dict[datetime, list[bytes]] = {}
+            for item in self._range(keys.partition(cluster, "nodes"), start, until):
+                hour, run = keys.parts(item)
+                if in_force.get(hour) == run:
+                    pieces.setdefault(hour, []).append(item["b"]["B"])
+            for own in pieces.values():
+                yield from blobs.read_nodes(blobs.unpack(own))[0]
+            start = until
+
+    def usage(self, manifest: Manifest) -> Usage | None:
+        """The usage that a version was rated from; None where it is not (or no longer) kept."""
+        if not manifest.usage_id:
+            return None
+        own = self._pieces_of(keys.partition(manifest.cluster, "usage"), manifest.hour, manifest.usage_id)
+        return read_usage(manifest.cluster, manifest.hour, blobs.unpack(own)) if own else None
+
+    def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
+        """What replaced figures in hours of `[start, end)`: oldest hour first, its versions in their order."""
+        in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, end)}
+        items = {keys.parts(item): item for item in self._range(keys.partition(cluster, "restatements"), start, end)}
+        return [one for hour, run in in_force.items() for one in chained(items, cluster, hour, run)]
+
+    def _restated(
+        self, record: HourRecord, replacing: Manifest, run_id: str, why: str, settings_version: int, now: datetime
+    ) -> list[Item]:
+        """What a restatement changes, as items; none where the version before had no figures."""
+        (before,) = self.summaries(record.cluster, record.hour, record.hour + HOUR)
+        if before.version != replacing.version or before.totals is None or record.totals is None:
+            return []
+        restatement = Restatement(
+            cluster=record.cluster,
+            hour=record.hour,
+            version=replacing.version + 1,
+            restated_at=now.replace(microsecond=0),
+            settings_version=settings_version,
+            why=why,
+            before=before.totals,
+            after=record.totals,
+            units=changes(before.groups, record),
+            currency=record.currency,
+        )
+        return [restatement_item(restatement, run_id, replacing.run_id, now + HOURS_KEPT)]
+
+    def _pieces_of(self, pk: str, hour: datetime, run: str) -> list[bytes]:
+        pieces = list(self._table.query(pk, "begins_with(sk, :start)", start=f"{keys.hour(hour)}#{run}#"))
+        for piece in pieces:
+            check_format(piece)
+        return [piece["b"]["B"] for piece in pieces]
+
     def _flip(self, manifest: Manifest, replacing: Manifest | None) -> None:
-        item = _write_manifest(manifest)
+        item = write_manifest(manifest)
         if replacing is None:
             self._table.put(item, "attribute_not_exists(pk)")
             return
@@ -164,60 +255,79 @@ class DynamoLedger:
 
     def _clean_up(self, manifest: Manifest, items: Iterable[Item]) -> None:
         """Remove what a lost publication wrote. Its version is taken, so no other run can ever need these items."""
-        in_force = self._table.get(_hours(manifest.cluster), _hour(manifest.hour))
+        in_force = self._table.get(keys.partition(manifest.cluster, "hours"), keys.hour(manifest.hour))
         if in_force is not None and text(in_force, "r") != manifest.run_id:
             self._table.delete_all(key_of(item) for item in items)
 
-    def _keys_of(self, manifest: Manifest) -> list[Item]:
-        cluster, hour, run = manifest.cluster, _hour(manifest.hour), manifest.run_id
+    def _keys_of(self, manifest: Manifest, usage_kept: str) -> list[Item]:
+        """The items of a superseded version; its usage only where the next version does not go on using it."""
+        cluster, hour, run = manifest.cluster, keys.hour(manifest.hour), manifest.run_id
         items = [
-            *self._table.query(_summaries(cluster), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
-            *self._table.query(_lines(cluster, manifest.hour), "begins_with(sk, :start)", start=f"{run}#"),
-            *self._table.query(_notes(cluster), "begins_with(sk, :start)", start=f"{hour}#{run}"),
+            *self._table.query(keys.partition(cluster, "summaries"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
+            *self._table.query(keys.lines(cluster, manifest.hour), "begins_with(sk, :start)", start=f"{run}#"),
+            *self._table.query(keys.partition(cluster, "nodes"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
+            *self._table.query(keys.partition(cluster, "notes"), "begins_with(sk, :start)", start=f"{hour}#{run}"),
         ]
+        if manifest.usage_id and manifest.usage_id != usage_kept:
+            start = f"{hour}#{manifest.usage_id}#"
+            items += self._table.query(keys.partition(cluster, "usage"), "begins_with(sk, :start)", start=start)
         return [key_of(item) for item in items]
 
     def _with_notes(self, manifest: Manifest) -> Manifest:
         from dataclasses import replace
 
-        item = self._table.get(_notes(manifest.cluster), f"{_hour(manifest.hour)}#{manifest.run_id}")
+        item = self._table.get(
+            keys.partition(manifest.cluster, "notes"), f"{keys.hour(manifest.hour)}#{manifest.run_id}"
+        )
         return manifest if item is None else replace(manifest, notes=_read_notes(item))
 
     def _range(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
         if start >= end:
             return
         # `~` sorts after every character of a key, so that all items of the last hour are in.
-        last = f"{_hour(end - HOUR)}~"
-        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=_hour(start), last=last):
+        last = f"{keys.hour(end - HOUR)}~"
+        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=keys.hour(start), last=last):
             check_format(item)
             yield item
 
 
 def _items(record: HourRecord, version: int, now: datetime) -> list[Item]:
     """Everything but the manifest."""
-    run, hour, cluster = _run_id(record, version), _hour(record.hour), record.cluster
+    run, hour, cluster = _run_id(record, version), keys.hour(record.hour), record.cluster
     items: list[Item] = []
-    lines_end, hours_end = _seconds(now + LINES_KEPT), _seconds(now + HOURS_KEPT)
+    lines_end, hours_end = keys.seconds(now + LINES_KEPT), keys.seconds(now + HOURS_KEPT)
     if record.status != "incomplete":
         document = blobs.summary_document(summarize(record, version))
-        for place, piece in enumerate(blobs.pack(document)):
-            items.append(_item(_summaries(cluster), f"{hour}#{run}#{place:04d}", piece, hours_end))
+        items += _pieces(keys.partition(cluster, "summaries"), record.hour, run, document, now + HOURS_KEPT)
+        if record.nodes or record.charges:
+            items += _pieces(
+                keys.partition(cluster, "nodes"), record.hour, run, blobs.nodes_document(record), now + LINES_KEPT
+            )
         by_unit: dict[str, list[Line]] = {}
         for line in record.lines:
             by_unit.setdefault(line.business_unit, []).append(line)
         for unit, lines in by_unit.items():
             for place, piece in enumerate(blobs.pack(blobs.lines_document(lines))):
-                items.append(_item(_lines(cluster, record.hour), f"{run}#{_unit(unit)}#{place:04d}", piece, lines_end))
+                items.append(
+                    _item(keys.lines(cluster, record.hour), f"{run}#{keys.unit(unit)}#{place:04d}", piece, lines_end)
+                )
     if record.notes:
         (piece, *_) = blobs.pack([note[:1000] for note in record.notes[:1000]])
-        items.append(_item(_notes(cluster), f"{hour}#{run}", piece, hours_end))
+        items.append(_item(keys.partition(cluster, "notes"), f"{hour}#{run}", piece, hours_end))
     return items
+
+
+def _pieces(pk: str, hour: datetime, run: str, document: Any, expires: datetime) -> list[Item]:
+    """A document of an hour as items."""
+    return [
+        _item(pk, f"{keys.hour(hour)}#{run}#{place:04d}", piece, keys.seconds(expires))
+        for place, piece in enumerate(blobs.pack(document))
+    ]
 
 
 def _run_id(record: HourRecord, version: int) -> str:
     """Stable for one content: `3-9f2c…`."""
-    digest = hashlib.sha256(repr((record.status, record.coverage, record.totals, record.lines, record.notes)).encode())
-    return f"{version}-{digest.hexdigest()[:16]}"
+    return f"{version}-{content_digest(record)}"
 
 
 def _item(pk: str, sk: str, blob: bytes, expires_at: int) -> Item:
@@ -229,88 +339,5 @@ def _item(pk: str, sk: str, blob: bytes, expires_at: int) -> Item:
     }
 
 
-def _write_manifest(manifest: Manifest) -> Item:
-    item: dict[str, dict[str, str]] = {
-        **key(_hours(manifest.cluster), _hour(manifest.hour)),
-        "v": {"N": str(FORMAT)},
-        "s": {"S": _CODE[manifest.status]},
-        "n": {"N": str(manifest.version)},
-        "r": {"S": manifest.run_id},
-        "x": {"N": str(manifest.settings_version)},
-        "p": {"N": str(_seconds(manifest.published_at))},
-        "expires_at": {"N": str(_seconds(manifest.published_at + HOURS_KEPT))},
-    }
-    if manifest.coverage is not None:
-        item["ca"] = {"N": str(manifest.coverage.allocation)}
-        if manifest.coverage.utilization is not None:
-            item["cu"] = {"N": str(manifest.coverage.utilization)}
-    if manifest.attempts:
-        item["a"] = {"N": str(manifest.attempts)}
-    if manifest.next_attempt_at is not None:
-        item["t"] = {"N": str(_seconds(manifest.next_attempt_at))}
-    return item
-
-
-def _read_manifest(cluster: str, item: Item) -> Manifest:
-    check_format(item)
-    coverage = None
-    if "ca" in item:
-        coverage = Coverage(Decimal(item["ca"]["N"]), Decimal(item["cu"]["N"]) if "cu" in item else None)
-    return Manifest(
-        cluster=cluster,
-        hour=_read_hour(text(item, "sk")),
-        status=_STATUS[text(item, "s")],
-        version=whole(item, "n"),
-        run_id=text(item, "r"),
-        settings_version=whole(item, "x"),
-        coverage=coverage,
-        attempts=whole(item, "a"),
-        next_attempt_at=_read_instant(whole(item, "t")) if "t" in item else None,
-        published_at=_read_instant(whole(item, "p")),
-    )
-
-
 def _read_notes(item: Item) -> tuple[str, ...]:
     return tuple(blobs.unpack([item["b"]["B"]]))
-
-
-def _parts(item: Item) -> tuple[datetime, str]:
-    hour, run, *_ = text(item, "sk").split("#")
-    return _read_hour(hour), run
-
-
-def _unit(business_unit: str) -> str:
-    """A unit in a key: its name may be long and hold anything."""
-    return hashlib.sha256(business_unit.encode()).hexdigest()[:24]
-
-
-def _hours(cluster: str) -> str:
-    return f"C#{cluster}#hours"
-
-
-def _notes(cluster: str) -> str:
-    return f"C#{cluster}#notes"
-
-
-def _summaries(cluster: str) -> str:
-    return f"C#{cluster}#summaries"
-
-
-def _lines(cluster: str, hour: datetime) -> str:
-    return f"C#{cluster}#lines#{_hour(hour)}"
-
-
-def _hour(hour: datetime) -> str:
-    return hour.astimezone(UTC).strftime("%Y-%m-%dT%H")
-
-
-def _read_hour(text_: str) -> datetime:
-    return datetime.strptime(text_, "%Y-%m-%dT%H").replace(tzinfo=UTC)
-
-
-def _seconds(moment: datetime) -> int:
-    return int(moment.timestamp())
-
-
-def _read_instant(seconds: int) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -19,9 +19,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from gpucost.adapters.dynamodb import keys
 from gpucost.adapters.dynamodb.blobs import PIECE
 from gpucost.adapters.dynamodb.figures import pack_table, unpack_table
-from gpucost.adapters.dynamodb.ledger import HOURS_KEPT, DynamoLedger
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.manifests import HOURS_KEPT
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.domain.hours import HOUR, floor_day, hours_between
 from gpucost.domain.ledger import HourSummary, Manifest
@@ -300,16 +302,15 @@ def _bucket(business_unit: str) -> int:
 
 
 def _days(cluster: str) -> str:
-    return f"C#{cluster}#days"
+    return keys.partition(cluster, "days")
 
 
 def _heads(cluster: str) -> str:
-    return f"C#{cluster}#rollups"
+    return keys.partition(cluster, "rollups")
 
 
 def _unit(cluster: str, business_unit: str) -> str:
-    """A unit in a key: its name may be long and hold anything."""
-    return f"C#{cluster}#unit#{hashlib.sha256(business_unit.encode()).hexdigest()[:24]}"
+    return f"C#{cluster}#unit#{keys.unit(business_unit)}"
 
 
 def _facts(cluster: str, bucket: int) -> str:

@@ -13,6 +13,10 @@ BATCH = 25
 """BatchWriteItem's own limit."""
 ROUNDS = 8
 Item = Mapping[str, Mapping[str, Any]]
+ConditionalPut = tuple[Item, str, Mapping[str, Mapping[str, Any]] | None]
+"""An item, its condition ("" for none) and the condition's values."""
+ConditionalDelete = tuple[Item, str]
+"""A key and its condition."""
 
 
 class Table:
@@ -75,6 +79,23 @@ class Table:
         with translated("write an item"):
             self._client.put_item(TableName=self._name, Item=item, ConditionExpression=condition, **more)
 
+    def transact(self, puts: Sequence[ConditionalPut], deletes: Sequence[ConditionalDelete] = ()) -> None:
+        """Write and delete items together, all or none; at most 100 of them and 4 MB.
+
+        Raises:
+            ConflictError: a condition does not hold, or somebody else writes one of them.
+        """
+        steps: list[dict[str, Any]] = [
+            {"Put": {"TableName": self._name, "Item": item, **_conditional(condition, values)}}
+            for item, condition, values in puts
+        ]
+        steps += [
+            {"Delete": {"TableName": self._name, "Key": one, **_conditional(condition, None)}}
+            for one, condition in deletes
+        ]
+        with translated("write items together"):
+            self._client.transact_write_items(TransactItems=steps)
+
     def put_all(self, items: Sequence[Item]) -> None:
         """Write items, in no order and with no condition."""
         self._write([{"PutRequest": {"Item": item}} for item in items])
@@ -107,6 +128,11 @@ class Table:
                     break
             else:
                 raise SourceError(f"the ledger's table is throttled: {len(left)} items were not taken")
+
+
+def _conditional(condition: str, values: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
+    more = {"ExpressionAttributeValues": values} if values else {}
+    return {"ConditionExpression": condition, **more} if condition else {}
 
 
 def key(pk: str, sk: str) -> dict[str, dict[str, str]]:

@@ -1,0 +1,140 @@
+"""A day of 1,000 nodes rated again from stored usage, beside the bare calls that move the same bytes."""
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.attribution import attribute
+from gpucost.domain.hours import HOUR, HOUR_MS
+from gpucost.domain.intervals import Interval
+from gpucost.domain.model import Coverage
+from gpucost.domain.observations import PodObservation
+from gpucost.domain.prices import epoch_ms
+from gpucost.domain.shares import GpuNode, Share
+from gpucost.domain.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.messages import HourClosed, HoursToRestate
+from gpucost.services.attribute import attribution_rules
+from gpucost.services.pricing import Pricer, pricing_of
+from gpucost.services.restate import RestateService
+from gpucost.settings import parse_settings
+from local.aws import local_client
+from local.dynamodb_local import create_table, running_dynamodb
+
+NODES, GPUS, UNITS, HOURS = 1000, 8, 200, 24
+NOW = datetime.now(UTC)
+START = NOW.replace(minute=0, second=0, microsecond=0) - timedelta(days=2)
+
+
+class Silence:
+    """A bus that nobody listens to."""
+
+    def publish(self, message: HourClosed) -> None:
+        """Nothing."""
+
+
+class Counted:
+    """The real client, counting its calls and what they consume."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.units: dict[str, float] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+
+        def counted(**arguments: Any) -> Any:
+            self.calls.append((name, arguments))
+            answer = call(**arguments, ReturnConsumedCapacity="TOTAL")
+            spent = answer.get("ConsumedCapacity", [])
+            for one in spent if isinstance(spent, list) else [spent]:
+                kind = "read" if name in {"get_item", "query"} else "write"
+                self.units[kind] = self.units.get(kind, 0.0) + one["CapacityUnits"]
+            return answer
+
+        return counted
+
+
+def document(price: int) -> str:
+    """Settings of the fleet at a price."""
+    units = [{"name": f"unit-{i}", "namespaces": [f"team-{i}"]} for i in range(UNITS)]
+    pricing = {"source": "rates", "rates": [{"instance_type": "p5*", "node_hourly_usd": price}]}
+    clusters = [{"name": "large", "prometheus": {"url": "http://127.0.0.1:9"}}]
+    return json.dumps({"clusters": clusters, "pricing": pricing, "business_units": units})
+
+
+def usage_of(hour: datetime) -> Usage:
+    """Every GPU held all hour and used to some part, each by a pod of its own."""
+    start = epoch_ms(hour)
+    time_ = Interval(start, start + HOUR_MS)
+    pods, nodes = [], []
+    for n in range(NODES):
+        node = GpuNode(f"node-{n}", f"aws:///z/i-{n:017x}", "p5.48xlarge", gpu_model="H100", physical=GPUS)
+        for g in range(GPUS):
+            i = n * GPUS + g
+            uid = f"0a1b2c3d-0000-4000-8000-{(i * 7919) % 10**12:012d}"
+            pod = PodObservation(f"team-{i % UNITS}", f"app-{i // 4}-{uid[-5:]}", uid, node.name, (), None)
+            held = Holding(pod, node, "nvidia_com_gpu", 1, Share(Fraction(1), "capacity"), time_, time_, time_.end)
+            used = Fraction((i * 37) % 100, 100)
+            pods.append(PodUsage(held, Measurement("pod", used, HOUR_MS, held.gpu_ms * used)))
+        zero = Fraction(0)
+        nodes.append(NodeUsage(node, time_, Fraction(GPUS * HOUR_MS), zero, zero, zero, zero, zero, zero))
+    return Usage("large", hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), tuple(nodes), ())
+
+
+def replay(client: Any, calls: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """The floor: the same calls, bare."""
+    for name, arguments in calls:
+        dropped = {"ConditionExpression", "ExpressionAttributeValues"} if name == "put_item" else set()
+        getattr(client, name)(**{key: value for key, value in arguments.items() if key not in dropped})
+
+
+def main() -> None:
+    """Print the figures."""
+    with running_dynamodb() as url:
+        client, table = local_client("dynamodb", url), "ledger"
+        create_table(client, table)
+        counted = Counted(client)
+        ledger = DynamoLedger(counted, table)
+        store = DynamoSettingsStore(client, table, clock=lambda: NOW)
+        for price in (100, 120):
+            store.push(document(price), author="benchmark", now=NOW)
+        settings = parse_settings(document(100))
+        rules = attribution_rules(settings, pricing_of(settings))
+        for number in range(HOURS):
+            usage = usage_of(START + HOUR * number)
+            ledger.publish(attribute(usage, rules), replacing=None, settings_version=1, now=NOW, usage=usage)
+        first = dict(counted.units)
+        counted.calls.clear()
+        counted.units.clear()
+        pricer = Pricer(DynamoPriceBook(client, table), DynamoBillStore(client, table, clock=lambda: NOW))
+        rollups = DynamoRollups(counted, table)
+        service = RestateService(store, ledger, rollups, Silence(), pricer=pricer, clock=lambda: NOW)  # type: ignore[arg-type]
+        message = HoursToRestate(
+            cluster="large", first_hour=START, hours=HOURS, settings_version=2, why="benchmark", correlation_id="c"
+        )
+        began = time.perf_counter()
+        done = service.restate(message)
+        restated = time.perf_counter() - began
+        began = time.perf_counter()
+        replay(client, counted.calls)
+        bare = time.perf_counter() - began
+        print(f"hours restated            {len([one for one in done if one.was_published])}")
+        print(f"seconds per hour          {restated / HOURS:.2f}")
+        print(f"÷ the same calls, bare    {restated / bare:.1f}")
+        print(f"first publication         {first['write'] / HOURS:.0f} write units per hour")
+        print(f"restatement               {counted.units['write'] / HOURS:.0f} write and "
+              f"{counted.units['read'] / HOURS:.0f} read units per hour")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""EventBridge Scheduler, hourly and daily, and `gpucost prices refresh` → refresh the price book."""
+
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import ValidationError
+
+from gpucost import bootstrap
+from gpucost.errors import MessageError, SourceError
+from gpucost.messages import PricesDue, first_problem
+from gpucost.observability import logger, metrics
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Refresh what is due.
+
+    Raises:
+        MessageError: the event does not fit.
+        SourceError: a source failed; the others are refreshed. The call is tried again, and ends in the dead letters.
+    """
+    try:
+        due = PricesDue.model_validate(event)
+    except ValidationError as error:
+        raise MessageError(f"not a valid PricesDue: {first_problem(error)}") from error
+    result = bootstrap.prices_service().refresh(due)
+    if result is None:
+        logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
+        return {"refreshed": {}}
+    for one in result.refreshed:
+        logger.info(
+            "prices refreshed",
+            source=one.source,
+            prices=one.prices,
+            changes=one.changes,
+            unknown=one.unknown,
+            notes=one.notes,
+            bytes_scanned=one.bytes_scanned,
+        )
+    for failure in result.failures:
+        logger.error("prices could not be refreshed", reason=failure)
+    metrics.add_metric("PricesChanged", MetricUnit.Count, sum(one.prices for one in result.refreshed))
+    metrics.add_metric("PastPricesChanged", MetricUnit.Count, sum(one.changes for one in result.refreshed))
+    metrics.add_metric("PriceSourcesFailed", MetricUnit.Count, len(result.failures))
+    if result.failures:
+        raise SourceError("; ".join(result.failures))
+    return {"refreshed": {one.source: one.prices for one in result.refreshed}}

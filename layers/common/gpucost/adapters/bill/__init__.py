@@ -1,0 +1,1 @@
+"""The bill, from the Data Exports in which AWS delivers it."""

@@ -1,0 +1,62 @@
+"""Manifests as items: small, so that a week of them is one cheap query."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+from gpucost.adapters.dynamodb import keys
+from gpucost.adapters.dynamodb.table import FORMAT, Item, check_format, key, text, whole
+from gpucost.domain.ledger import Manifest
+from gpucost.domain.model import Coverage, Status
+
+HOURS_KEPT = timedelta(days=5 * 366)
+_STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
+_CODE = {status: code for code, status in _STATUS.items()}
+
+
+def write_manifest(manifest: Manifest) -> Item:
+    """Its item; the notes are one of their own."""
+    item: dict[str, dict[str, str]] = {
+        **key(keys.partition(manifest.cluster, "hours"), keys.hour(manifest.hour)),
+        "v": {"N": str(FORMAT)},
+        "s": {"S": _CODE[manifest.status]},
+        "n": {"N": str(manifest.version)},
+        "r": {"S": manifest.run_id},
+        "x": {"N": str(manifest.settings_version)},
+        "p": {"N": str(keys.seconds(manifest.published_at))},
+        "expires_at": {"N": str(keys.seconds(manifest.published_at + HOURS_KEPT))},
+    }
+    if manifest.coverage is not None:
+        item["ca"] = {"N": str(manifest.coverage.allocation)}
+        if manifest.coverage.utilization is not None:
+            item["cu"] = {"N": str(manifest.coverage.utilization)}
+    if manifest.usage_id:
+        item["u"] = {"S": manifest.usage_id}
+    if manifest.currency != "USD":
+        item["c"] = {"S": manifest.currency}
+    if manifest.attempts:
+        item["a"] = {"N": str(manifest.attempts)}
+    if manifest.next_attempt_at is not None:
+        item["t"] = {"N": str(keys.seconds(manifest.next_attempt_at))}
+    return item
+
+
+def read_manifest(cluster: str, item: Item) -> Manifest:
+    """Back from `write_manifest`."""
+    check_format(item)
+    coverage = None
+    if "ca" in item:
+        coverage = Coverage(Decimal(item["ca"]["N"]), Decimal(item["cu"]["N"]) if "cu" in item else None)
+    return Manifest(
+        cluster=cluster,
+        hour=keys.read_hour(text(item, "sk")),
+        status=_STATUS[text(item, "s")],
+        version=whole(item, "n"),
+        run_id=text(item, "r"),
+        settings_version=whole(item, "x"),
+        coverage=coverage,
+        attempts=whole(item, "a"),
+        next_attempt_at=keys.read_instant(whole(item, "t")) if "t" in item else None,
+        published_at=keys.read_instant(whole(item, "p")),
+        usage_id=text(item, "u"),
+        currency=text(item, "c") or "USD",
+    )

@@ -1,0 +1,53 @@
+"""Restatements as items: each names the run that it put in force and the one that it replaced."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from gpucost.adapters.dynamodb import blobs, keys
+from gpucost.adapters.dynamodb.table import FORMAT, Item, key, text, whole
+from gpucost.domain.ledger import Restatement
+from gpucost.domain.model import Costs, Totals
+
+
+def restatement_item(restatement: Restatement, run: str, replaced: str, expires_at: datetime) -> Item:
+    """An item of its own beside the hour, in pieces never: some hundred business units fit easily."""
+    (piece,) = blobs.pack(blobs.restatement_document(restatement))
+    return {
+        **key(keys.partition(restatement.cluster, "restatements"), f"{keys.hour(restatement.hour)}#{run}"),
+        "v": {"N": str(FORMAT)},
+        "b": {"B": piece},
+        "expires_at": {"N": str(keys.seconds(expires_at))},
+        "b4": {"S": replaced},
+        "n": {"N": str(restatement.version)},
+        "x": {"N": str(restatement.settings_version)},
+        "p": {"N": str(keys.seconds(restatement.restated_at))},
+        "c": {"S": restatement.currency},
+    }
+
+
+def chained(items: Mapping[tuple[datetime, str], Item], cluster: str, hour: datetime, run: str) -> list[Restatement]:
+    """An hour's restatements, first one first: from the run in force back to what it replaced, and so on.
+
+    What a run that lost left behind is on no chain.
+    """
+    found = []
+    while (item := items.get((hour, run))) is not None:
+        found.append(_read(cluster, hour, item))
+        run = text(item, "b4")
+    return found[::-1]
+
+
+def _read(cluster: str, hour: datetime, item: Item) -> Restatement:
+    document = blobs.unpack([item["b"]["B"]])
+    return Restatement(
+        cluster=cluster,
+        hour=hour,
+        version=whole(item, "n"),
+        restated_at=keys.read_instant(whole(item, "p")),
+        settings_version=whole(item, "x"),
+        why=document["why"],
+        before=blobs.read_totals(document["before"]) or Totals(Costs(), None),
+        after=blobs.read_totals(document["after"]) or Totals(Costs(), None),
+        units=blobs.read_changes(document),
+        currency=text(item, "c"),
+    )

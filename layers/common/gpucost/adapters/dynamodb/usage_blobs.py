@@ -1,0 +1,160 @@
+"""Metered usage as compressed JSON: all that is needed to price and attribute an hour again without Prometheus.
+
+Exact: times are milliseconds, amounts are fractions (`"300/7"`). By columns, which compress far better than rows; a
+node's facts are kept once for all that refer to them.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpucost.domain.intervals import Interval
+from gpucost.domain.model import Coverage
+from gpucost.domain.observations import PodObservation
+from gpucost.domain.prices import PRICE_LABELS
+from gpucost.domain.shares import GpuNode, Share
+from gpucost.domain.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+
+_NODE_FIELDS = (
+    "name", "provider_id", "instance_type", "zone", "zone_id", "capacity_type", "node_pool", "gpu_model", "physical",
+)  # fmt: skip
+_AMOUNTS = (
+    "total_gpu_ms", "unallocated_gpu_ms", "not_ready_gpu_ms", "geometry_gpu_ms", "unhealthy_gpu_ms",
+    "unobserved_gpu_ms", "excess_gpu_ms",
+)  # fmt: skip
+_POD_FIELDS = ("namespace", "pod", "uid", "workload_kind", "workload")
+
+
+def usage_document(usage: Usage) -> dict[str, Any]:
+    """An hour's usage, to be packed."""
+    facts = _Numbered()
+    pods = [
+        [
+            *(getattr(one.holding.pod, name) for name in _POD_FIELDS),
+            dict(one.holding.pod.labels),
+            facts.number(_facts(one.holding.node)),
+            one.holding.resource,
+            one.holding.units,
+            [_text(one.holding.share.of_gpu), one.holding.share.source, one.holding.share.replicas],
+            *_span(one.holding.held),
+            *_span(one.holding.running),
+            one.holding.sure_until,
+            one.measurement.source,
+            None if one.measurement.utilization is None else _text(one.measurement.utilization),
+            _text(one.measurement.observed_ms),
+            _text(one.measurement.effective_gpu_ms),
+            _text(one.measurement.beyond_gpu_ms),
+        ]
+        for one in usage.pods
+    ]
+    nodes = None
+    if usage.nodes is not None:
+        nodes = [
+            [facts.number(_facts(one.node)), *_span(one.present), *(_text(getattr(one, name)) for name in _AMOUNTS)]
+            for one in usage.nodes
+        ]
+    return {
+        "coverage": [usage.coverage.allocation, usage.coverage.utilization],
+        "notes": usage.notes,
+        "facts": facts.all,
+        "namespaces": {
+            one.holding.pod.namespace: dict(one.holding.pod.namespace_labels)
+            for one in usage.pods
+            if one.holding.pod.namespace_labels
+        },
+        "pods": _columns(pods),
+        "nodes": None if nodes is None else _columns(nodes),
+    }
+
+
+def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
+    """Back from `usage_document`."""
+    nodes = [GpuNode(**dict(zip(_NODE_FIELDS, row[:-1], strict=True)), labels=row[-1]) for row in document["facts"]]
+    allocation, utilization = document["coverage"]
+    namespaces = document["namespaces"]
+    accounts = document["nodes"]
+    return Usage(
+        cluster=cluster,
+        hour=hour,
+        coverage=Coverage(Decimal(allocation), None if utilization is None else Decimal(utilization)),
+        pods=tuple(_pod(row, nodes, namespaces) for row in _rows(document["pods"])),
+        nodes=None
+        if accounts is None
+        else tuple(
+            NodeUsage(nodes[row[0]], Interval(row[1], row[2]), *map(Fraction, row[3:])) for row in _rows(accounts)
+        ),
+        notes=tuple(document["notes"]),
+    )
+
+
+def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dict[str, str]]) -> PodUsage:
+    namespace, pod, uid, kind, workload, labels, node, resource, units, share, *rest = row
+    held_start, held_end, run_start, run_end, sure_until, source, utilization, observed, effective, beyond = rest
+    seen = PodObservation(
+        namespace=namespace,
+        pod=pod,
+        uid=uid,
+        node=nodes[node].name,
+        requests=(),
+        held=None,
+        workload_kind=kind,
+        workload=workload,
+        labels=labels,
+        namespace_labels=namespaces.get(namespace, {}),
+    )
+    holding = Holding(
+        pod=seen,
+        node=nodes[node],
+        resource=resource,
+        units=units,
+        share=Share(Fraction(share[0]), share[1], share[2]),
+        held=Interval(held_start, held_end),
+        running=Interval(run_start, run_end),
+        sure_until=sure_until,
+    )
+    measurement = Measurement(
+        source=source,
+        utilization=None if utilization is None else Fraction(utilization),
+        observed_ms=Fraction(observed),
+        effective_gpu_ms=Fraction(effective),
+        beyond_gpu_ms=Fraction(beyond),
+    )
+    return PodUsage(holding, measurement)
+
+
+class _Numbered:
+    """Values kept once, by number."""
+
+    def __init__(self) -> None:
+        self.all: list[list[Any]] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, value: list[Any]) -> int:
+        found = self._numbers.setdefault(repr(value), len(self.all))
+        if found == len(self.all):
+            self.all.append(value)
+        return found
+
+
+def _facts(node: GpuNode) -> list[Any]:
+    labels = {name: value for name, value in sorted(node.labels.items()) if name in PRICE_LABELS}
+    return [*(getattr(node, name) for name in _NODE_FIELDS), labels]
+
+
+def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _rows(columns: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
+    return zip(*columns, strict=True)
+
+
+def _span(time: Interval) -> tuple[int, int]:
+    return time.start, time.end
+
+
+def _text(amount: Fraction | int) -> int | str:
+    """A whole number as itself, a fraction as `n/d`."""
+    return int(amount) if amount.denominator == 1 else str(amount)

@@ -1,0 +1,49 @@
+"""EC2's catalogue of instance types: GPUs, vCPUs and memory; fulfils `price_ports.InstanceTypes`."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from gpucost.adapters.prices.answers import asked, portions
+from gpucost.domain.splitting import InstanceShape
+
+
+class Ec2InstanceTypes:
+    """Fulfils `price_ports.InstanceTypes`.
+
+    Args:
+        clients: a boto3 client of a service in a region.
+    """
+
+    def __init__(self, clients: Callable[[str, str], Any]) -> None:
+        self._clients = clients
+
+    def fetch(self, region: str, instance_types: Collection[str]) -> list[InstanceShape]:
+        """The shapes of those types that the region has.
+
+        Raises:
+            SourceError: AWS did not answer, or refused.
+        """
+        found = []
+        with asked("ec2:DescribeInstanceTypes"):
+            pages = self._clients("ec2", region).get_paginator("describe_instance_types")
+            for types in portions(instance_types):
+                # A filter passes over types that the region does not have; as a parameter they fail the request.
+                for page in pages.paginate(Filters=[{"Name": "instance-type", "Values": types}]):
+                    found += [_shape(one) for one in page["InstanceTypes"]]
+        return sorted(found, key=lambda one: one.instance_type)
+
+
+def _shape(told: Mapping[str, Any]) -> InstanceShape:
+    """Inferentia is told twice, as an inference accelerator and as a Neuron device: it counts once."""
+    lists = (
+        told.get("GpuInfo", {}).get("Gpus", ()),
+        told.get("NeuronInfo", {}).get("NeuronDevices", ()),
+        told.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()),
+    )
+    counts = [sum(int(device["Count"]) for device in devices) for devices in lists]
+    return InstanceShape(
+        instance_type=told["InstanceType"],
+        gpus=next((count for count in counts if count), 0),
+        vcpus=int(told["VCpuInfo"]["DefaultVCpus"]),
+        memory_mib=int(told["MemoryInfo"]["SizeInMiB"]),
+    )

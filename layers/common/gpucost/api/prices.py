@@ -1,0 +1,60 @@
+"""Routes of the price book."""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.openapi.params import Query
+
+from gpucost.api import schemas
+from gpucost.api.routes import answers, instant_of, json_answer
+from gpucost.domain.prices import PriceSource
+from gpucost.errors import ParameterError
+from gpucost.services.price_listing import PriceListing
+
+Start = Annotated[str, Query(description="First moment of the period", examples=["2026-11-18T00:00:00Z"])]
+End = Annotated[
+    str,
+    Query(description="End of the period, itself not in it; at most 35 days later", examples=["2026-11-19T00:00:00Z"]),
+]
+Source = Annotated[PriceSource | None, Query(description="Only this source; all where not given", examples=["spot"])]
+InstanceType = Annotated[
+    str | None, Query(description="Only prices that can apply to this instance type", examples=["p5.48xlarge"])
+]
+Cursor = Annotated[
+    str | None,
+    Query(description="Of the answer before, to go on; the other parameters stay the same", examples=["WzMsIFtdXQ=="]),
+]
+
+
+def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceListing]) -> None:
+    """Put the routes on an app; the listing is made when it is first asked."""
+
+    @app.get("/v1/prices", summary="The price book", tags=["prices"], responses=answers(schemas.PricesAnswer))
+    def prices(
+        start: Start, end: End, source: Source = None, instance_type: InstanceType = None, cursor: Cursor = None
+    ) -> Response[str]:
+        """Prices in force at some time of the period: fetched from AWS, or set by hand.
+
+        Prices given in the settings (sources rates, constant, capacity-block) and the bill's are not in the book.
+        """
+        first, last = instant_of("start", start), instant_of("end", end)
+        page = listing().page(first, last, source=source, instance_type=instance_type, after=_place(cursor))
+        return json_answer(schemas.prices_answer(first, last, page, _cursor(page.last)))
+
+
+def _cursor(place: str | None) -> str | None:
+    return None if place is None else urlsafe_b64encode(place.encode()).decode()
+
+
+def _place(cursor: str | None) -> str:
+    try:
+        place = urlsafe_b64decode(cursor.encode()).decode() if cursor else "[]"
+        known = isinstance(json.loads(place), list)
+    except ValueError:
+        known = False
+    if not known:
+        raise ParameterError("cursor", "is not one that an answer gave")
+    return place if cursor else ""

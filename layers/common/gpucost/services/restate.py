@@ -1,0 +1,86 @@
+"""Restatement: hours rated again from stored usage when a price or a business unit changes, without Prometheus."""
+
+from datetime import datetime
+
+from gpucost.domain.attribution import attribute
+from gpucost.domain.ledger import Manifest, content_digest
+from gpucost.errors import ConflictError, InvalidInputError
+from gpucost.messages import HoursToRestate
+from gpucost.ports import Bus, Clock, Ledger, Rollups, SettingsStore
+from gpucost.services.attribute import Attributed, attribution_rules, closed, roll_up
+from gpucost.services.pricing import Pricer
+
+TRIES = 3
+"""Against writers of the same hour; each reads the version that won."""
+
+
+class RestateService:
+    """Handles `HoursToRestate`: an hour whose figures come out as they are keeps its version."""
+
+    def __init__(
+        self,
+        settings_store: SettingsStore,
+        ledger: Ledger,
+        rollups: Rollups,
+        bus: Bus,
+        *,
+        pricer: Pricer,
+        clock: Clock,
+    ) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._rollups = rollups
+        self._bus = bus
+        self._pricer = pricer
+        self._clock = clock
+
+    def restate(self, message: HoursToRestate) -> list[Attributed]:
+        """Rate every hour that a message names again, and announce each that has figures.
+
+        Hours without a record, without figures or without stored usage are left as they are.
+
+        Raises:
+            InvalidInputError: the message names a cluster that its settings do not know.
+            SourceError: the ledger or the bus failed; the message is to be delivered again.
+        """
+        if message.settings_version is not None:
+            settings = self._settings_store.version(message.settings_version).settings
+            if settings.cluster(message.cluster) is None:
+                raise InvalidInputError(
+                    f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
+                )
+        results = []
+        for hour in message.starts():
+            result = self._restate(message, hour)
+            if result is not None:
+                self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
+                results.append(result)
+        roll_up(self._rollups, message.cluster, message.starts(), self._clock())
+        return results
+
+    def _restate(self, message: HoursToRestate, hour: datetime) -> Attributed | None:
+        for tries_left in reversed(range(TRIES)):
+            manifest = self._ledger.manifest(message.cluster, hour)
+            if manifest is None or manifest.status == "incomplete":
+                return None
+            try:
+                return self._rate_again(manifest, message)
+            except ConflictError:
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _rate_again(self, manifest: Manifest, message: HoursToRestate) -> Attributed | None:
+        usage = self._ledger.usage(manifest)
+        if usage is None:
+            return None
+        version = message.settings_version or manifest.settings_version
+        settings = self._settings_store.version(version).settings
+        prices = self._pricer.of_hours(settings, [manifest.hour])
+        record = attribute(usage, attribution_rules(settings, prices[manifest.hour]))
+        if content_digest(record) == manifest.digest:
+            return Attributed(manifest, was_published=False)
+        published = self._ledger.publish(
+            record, replacing=manifest, settings_version=version, now=self._clock(), why=message.why
+        )
+        return Attributed(published, was_published=True, lines=len(record.lines))

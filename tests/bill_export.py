@@ -1,0 +1,62 @@
+"""The product's own statements, run on DuckDB over an export's Parquet, its answer told as Athena would."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import sqlglot
+
+from gpucost.adapters.bill.statements import COLUMNS, read_row, statement
+from gpucost.bill_ports import BillExtract
+from gpucost.domain.billing import BillLine
+from gpucost.settings.cur import CurSettings
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def cur_settings(**given: Any) -> CurSettings:
+    """A section `pricing.cur`."""
+    return CurSettings.model_validate({"database": "billing", "table": "bill", **given})
+
+
+def run(sql: str, export: Path) -> list[tuple[str | None, ...]]:
+    """A statement in Athena's dialect, and its rows as text.
+
+    Raises:
+        AssertionError: it is not one statement, or its columns are not what it promises.
+    """
+    (translated,) = sqlglot.transpile(sql, read="athena", write="duckdb")
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"CREATE VIEW bill AS SELECT * FROM read_parquet('{export}/*/*.parquet', "
+            "hive_partitioning = true, hive_types_autocast = false)"
+        )
+        answer = connection.execute(translated)
+        assert tuple(column[0] for column in answer.description) == COLUMNS
+        return [tuple(None if cell is None else str(cell) for cell in row) for row in answer.fetchall()]
+
+
+class DuckDbBill:
+    """A `BillReader` over an export on this machine."""
+
+    def __init__(self, export: Path, cur: CurSettings, now: datetime = NOW) -> None:
+        self.export = export
+        self.now = now
+        self.reads: list[datetime] = []
+        self._cur = cur
+
+    def lines(self, start: datetime, end: datetime) -> list[BillLine]:
+        """All rows."""
+        return [read_row(row) for row in run(statement(self._cur, start, end, now=self.now), self.export)]
+
+    def read(self, start: datetime, end: datetime) -> BillExtract:
+        """As Athena would."""
+        self.reads.append(start)
+        return BillExtract(iter(self.lines(start, end)), 1_000)
+
+
+def athena_rows(rows: Sequence[Sequence[str | None]]) -> list[dict[str, Any]]:
+    """Rows as `GetQueryResults` writes them, header first; nothing for NULL."""
+    return [{"Data": [{} if cell is None else {"VarCharValue": cell} for cell in row]} for row in [COLUMNS, *rows]]

@@ -1,0 +1,115 @@
+"""`/v1/prices` of the api function's real handler, over a price book in the real database engine."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jsonschema
+import pytest
+
+from functions.api import app as function
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.domain.prices import Price
+from tests.conftest import DynamoTable
+from tests.functions.test_api import Context
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
+
+
+@pytest.fixture
+def book(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoPriceBook]:
+    found = DynamoPriceBook(table.client, table.name)
+    monkeypatch.setattr(bootstrap, "price_book", lambda: found)
+    bootstrap.price_listing.cache_clear()
+    for kind, amount in (("g5.xlarge", "1.006"), ("p5.48xlarge", "55.04"), ("p5en.48xlarge", "63.296")):
+        applies_to = {"instance_type": kind, "region": "us-east-1", "operating_system": "linux"}
+        listed = Price("on-demand", "node-hour", Decimal(amount), applies_to, "USD", NOON - timedelta(9), None, NOON)
+        found.replace("on-demand", [listed], rated_until=NOON, now=NOON)
+    by_hand = Price(
+        "override", "gpu-hour", Decimal("2.5"), {"instance_type": "p5.*"}, "USD", NOON, None, NOON, "ann", "EDP"
+    )
+    found.set_override(by_hand, now=NOON)
+    yield found
+    bootstrap.price_listing.cache_clear()
+
+
+def ask(**query: str) -> tuple[int, Any]:
+    event = {
+        "version": "2.0", "routeKey": "GET /v1/prices", "rawPath": "/v1/prices", "rawQueryString": urlencode(query),
+        "headers": {"host": "costs.example.com"}, "queryStringParameters": query, "isBase64Encoded": False,
+        "requestContext": {"http": {"method": "GET", "path": "/v1/prices", "protocol": "HTTP/1.1"},
+                           "requestId": "request-1", "stage": "$default"},
+    }  # fmt: skip
+    answer = function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+    return answer["statusCode"], json.loads(answer["body"], parse_float=Decimal)
+
+
+def shown(**query: str) -> list[tuple[str, str]]:
+    status, answer = ask(**{**DAY, **query})
+    assert status == 200, answer
+    return [(row["applies_to"]["instance_type"], str(row["amount"])) for row in answer["rows"]]
+
+
+@pytest.mark.usefixtures("book")
+def test_prices_are_filtered_and_exact() -> None:
+    listed = [("g5.xlarge", "1.006"), ("p5.48xlarge", "55.04"), ("p5en.48xlarge", "63.296")]
+    assert shown() == [("p5.*", "2.5"), *listed]
+    assert shown(source="on-demand") == listed
+    assert shown(source="spot") == []
+    assert shown(instance_type="p5.48xlarge") == [("p5.*", "2.5"), ("p5.48xlarge", "55.04")]
+    assert shown(end="2026-11-18T12:00:00Z") == listed, "the override begins at noon"
+
+
+@pytest.mark.usefixtures("book")
+def test_the_answer_is_what_the_openapi_document_says() -> None:
+    document = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+    schema = document["paths"]["/v1/prices"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    _, answer = ask(**DAY)
+    plain = json.loads(json.dumps(answer, default=float))
+    jsonschema.validate(
+        plain, {**schema, "components": document["components"]}, cls=jsonschema.Draft202012Validator
+    )  # fmt: skip
+    override = answer["rows"][0]
+    assert override["id"]
+    assert (override["from"], override["to"], override["author"]) == ("2026-11-18T12:00:00Z", None, "ann")
+    assert answer["rows"][1]["id"] is None
+
+
+@pytest.mark.usefixtures("book")
+def test_pages_join_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = shown()
+    page = bootstrap.price_listing().page
+    monkeypatch.setattr(
+        bootstrap.price_listing(), "page", lambda *given, **more: page(*given, **{**more, "limit": 3}), raising=False
+    )
+    found, cursor, pages = [], None, 0
+    while pages == 0 or cursor:
+        _, answer = ask(**DAY, **({"cursor": cursor} if cursor else {}))
+        found += [(row["applies_to"]["instance_type"], str(row["amount"])) for row in answer["rows"]]
+        cursor, pages = answer["cursor"], pages + 1
+    assert (found, pages) == (whole, 2)
+
+
+@pytest.mark.usefixtures("book")
+@pytest.mark.parametrize(
+    ("query", "parameter", "says"),
+    [
+        ({"end": "2027-11-19T00:00:00Z"}, "end", "35 days at most"),
+        ({"end": DAY["start"]}, "end", "must be after start"),
+        ({"start": "noon"}, "start", "is not a UTC time"),
+        ({"source": "wish"}, "source", "must be 'override'"),
+        ({"cursor": "%%%"}, "cursor", "is not one that an answer gave"),
+        ({"kind": "x"}, "kind", "is not a parameter"),
+    ],
+)  # fmt: skip
+def test_a_wrong_parameter_is_named(query: dict[str, str], parameter: str, says: str) -> None:
+    status, answer = ask(**{**DAY, **query})
+    assert status == 400
+    assert answer["errors"][0]["parameter"] == parameter
+    assert says in answer["errors"][0]["detail"]

@@ -1,0 +1,167 @@
+"""`gpucost prices` as a script would call it, against a stack in the embedded AWS."""
+
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.hours import floor_hour, format_instant
+from gpucost.domain.prices import Price
+from local.aws import create_stack, local_client, running_aws
+from local.demo import settings_text
+from tests.system.test_cli import gpucost
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+THIS_HOUR = floor_hour(NOW)
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+class Stack:
+    """The embedded AWS with the template's table, and where the command line finds it."""
+
+    def __init__(self, endpoint: str, folder: Path, parameters: dict[str, str]) -> None:
+        deployed = create_stack(endpoint, "http://127.0.0.1:1", parameters)
+        client = local_client("dynamodb", endpoint)
+        self.book = DynamoPriceBook(client, deployed.outputs["TableName"])
+        self.store = DynamoSettingsStore(client, deployed.outputs["TableName"], clock=lambda: NOW)
+        self.store.push(settings_text("http://127.0.0.1:1"), author="me", now=NOW)
+        self.folder = folder
+        (folder / "gpucost").mkdir()
+        (folder / "gpucost" / "local.json").write_text(json.dumps({"endpoint": endpoint}))
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command, *rest = arguments
+        return gpucost("prices", command, "--stack", "local", *rest, XDG_CACHE_HOME=str(self.folder), COLUMNS="200")
+
+    def rows(self, command: str, *arguments: str) -> list[dict[str, Any]]:
+        done = self.run(command, *arguments, "--format", "json")
+        assert (done.returncode, done.stderr) == (0, "")
+        (found,) = json.loads(done.stdout, parse_float=Decimal).values()
+        return list(found)
+
+
+@pytest.fixture(params=[{"SpotPrices": "true", "OnDemandPrices": "true"}])
+def stack(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    with running_aws() as endpoint:
+        requests.post(f"{endpoint}/moto-api/reset", timeout=10)  # what moto holds outlives its server
+        yield Stack(endpoint, tmp_path, request.param)
+        requests.post(f"{endpoint}/moto-api/reset", timeout=10)
+
+
+def set_(stack: Stack, *more: str, amount: str = "98.32", unit: str = "node-hour", reason: str = "EDP") -> Any:
+    return stack.run("set", "--match", "instance_type=p5.48xlarge", "--amount", amount, "--unit", unit, "--reason",
+                     reason, *more)  # fmt: skip
+
+
+def test_a_price_is_set_listed_dropped_and_kept(stack: Stack) -> None:
+    began = format_instant(THIS_HOUR - timedelta(hours=5))
+    done = set_(stack, "--match", "cluster=demo", "--from", began)
+    assert done.returncode == 0, done.stderr
+    (row,) = stack.rows("list")
+    names = ("source", "applies_to", "unit", "amount", "currency", "from", "to", "reason")
+    assert {name: row[name] for name in names} == {
+        "source": "override", "applies_to": {"instance_type": "p5.48xlarge", "cluster": "demo"}, "unit": "node-hour",
+        "amount": Decimal("98.32"), "currency": "USD", "from": began, "to": None, "reason": "EDP",
+    }  # fmt: skip
+    assert row["author"]
+    assert row["id"] in done.stdout
+    assert "p5.48xlarge" in stack.run("list").stdout
+    assert stack.rows("list", "--instance-type", "g5.xlarge") == []
+    assert stack.rows("list", "--source", "spot") == []
+    assert stack.rows("list", "--from", "2026-01-01", "--to", "2026-01-02") == []
+
+    done = stack.run("drop", row["id"], "--reason", "typo", "--at", began)
+    assert (done.returncode, done.stdout) == (0, f"override {row['id']} ends at {began}\n")
+    assert stack.rows("list") == []
+    events = [(one["event"], one["why"]) for one in stack.rows("history")]
+    assert set(events) == {
+        ("set", "EDP"), ("changed the past", f"override {row['id']} set: EDP"),
+        ("dropped", "typo"), ("changed the past", f"override {row['id']} dropped: typo"),
+    }  # fmt: skip
+    table = list(csv.reader(io.StringIO(stack.run("history", "--format", "csv").stdout)))
+    assert len(table) == 5
+    assert table[0][:2] == ["at", "event"]
+    assert "typo" in stack.run("history").stdout
+
+
+def test_csv_of_the_book_has_the_amounts_exactly(stack: Stack) -> None:
+    applies_to = {"instance_type": "g5.xlarge", "region": "us-east-1", "operating_system": "linux"}
+    price = Price("on-demand", "node-hour", Decimal("1.0060000000"), applies_to, "USD", THIS_HOUR, None, NOW)
+    stack.book.replace("on-demand", [price], rated_until=THIS_HOUR, now=NOW)
+    done = stack.run("list", "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(done.stdout))
+    assert (row["amount"], row["to"], row["source"]) == ("1.006", "", "on-demand")
+    assert json.loads(row["applies_to"]) == applies_to
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--amount", "0"), "--amount '0' is not a positive number"),
+        (("--amount", "NaN"), "--amount 'NaN' is not a positive number"),
+        (("--amount", "lots"), "--amount 'lots' is not a positive number"),
+        (("--amount", "1e-13"), "at most 12 digits"),
+        (("--unit", "gpu"), "'gpu' is not one of"),
+        (("--reason", " "), "--reason needs 1 to 500 characters"),
+        (("--match", "type=p5"), "facts are cluster, node, instance_id"),
+        (("--match", "instance_type=p4"), "names instance_type twice"),
+        (("--match", "region"), "is not FACT=PATTERN"),
+        (("--currency", "usd"), "is not a code of three capitals"),
+        (("--from", "2026-11-02", "--to", "2026-11-01"), "--to must be after --from"),
+        (("--from", "yesterday"), "'yesterday' is neither a UTC time"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_sentence(arguments: tuple[str, ...], says: str) -> None:
+    done = gpucost("prices", "set", "--stack", "local", "--match", "instance_type=p5", "--amount", "1", "--unit",
+                   "gpu-hour", "--reason", "why", *arguments)  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_price_needs_nodes_and_a_reason() -> None:
+    given = ("prices", "set", "--stack", "local", "--amount", "1", "--unit", "gpu-hour")
+    done = gpucost(*given, "--reason", "why")
+    assert (done.returncode, "at least one --match is needed" in done.stderr) == (2, True)
+    done = gpucost(*given, "--match", "cluster=*")
+    assert (done.returncode, "--reason" in done.stderr) == (2, True)
+
+
+def test_dropping_what_is_not_there_says_so(stack: Stack) -> None:
+    done = stack.run("drop", "nothing", "--reason", "x")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no override 'nothing'" in done.stderr
+
+
+def test_a_period_is_bounded(stack: Stack) -> None:
+    done = stack.run("list", "--from", "2026-01-01", "--to", "2026-03-01")
+    assert done.returncode == 2
+    assert "35 days at most" in done.stderr
+
+
+def test_refresh_runs_the_functions_own_code(stack: Stack) -> None:
+    done = stack.run("refresh")
+    assert (done.returncode, done.stdout) == (
+        0, "spot: 0 new or changed\non-demand: 0 new or changed\nshapes: 0 new or changed\n",
+    ), done.stderr  # fmt: skip
+    done = stack.run("refresh", "--source", "shapes")
+    assert done.stdout == "shapes: 0 new or changed\n"
+
+
+@pytest.mark.parametrize("stack", [{}], indirect=True)
+def test_refresh_says_what_is_off(stack: Stack) -> None:
+    done = stack.run("refresh")
+    assert (done.returncode, "SpotPrices and OnDemandPrices" in done.stdout) == (0, True)
+    done = stack.run("refresh", "--source", "spot")
+    assert done.returncode != 0
+    assert "the stack's parameters SpotPrices, OnDemandPrices" in done.stderr
