@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=HOURS, help="of the day whose every call is made to fail")
     options = parser.parse_args()
+    warnings.filterwarnings("ignore", "No application metrics")
     os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # read where the logger is made, so before the product is imported
     from tests.chaos import faults
     from tests.chaos.crash import Verdict, enumerate_crashes
