@@ -8,9 +8,10 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost import bootstrap
+from gpucost.domain.hours import HOUR
 from gpucost.errors import InvalidInputError, NotFoundError
 from gpucost.messages import HoursDue, read_work
-from gpucost.observability import logger, metrics
+from gpucost.observability import logger, metrics, tally
 
 LAST_TRIES = 3
 """The third of four deliveries: an invocation that ends without a word (time, memory) has happened twice."""
@@ -50,6 +51,12 @@ def handle_record(record: SQSRecord) -> None:
         if given_up:
             logger.error("an hour is closed as incomplete", hour=manifest.hour, notes=manifest.notes)
         metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(given_up))
+        metrics.add_metric("HoursClosed", MetricUnit.Count, int(result.was_published))
+        if manifest.coverage is not None:
+            metrics.add_metric("AllocationCoverage", MetricUnit.NoUnit, float(manifest.coverage.allocation))
+        if message.origin == "schedule" and manifest.status != "incomplete":
+            lag = manifest.published_at - manifest.hour - HOUR
+            metrics.add_metric("LagSeconds", MetricUnit.Seconds, lag.total_seconds())
         metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))
         metrics.add_metric("LinesWritten", MetricUnit.Count, result.lines)
 
@@ -58,4 +65,7 @@ def handle_record(record: SQSRecord) -> None:
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Handle a batch; answers which messages are to be delivered again."""
-    return dict(process_partial_response(event, handle_record, processor, context))
+    answer = dict(process_partial_response(event, handle_record, processor, context))
+    for name, amount in tally.taken().items():
+        metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
+    return answer

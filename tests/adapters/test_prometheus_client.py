@@ -117,6 +117,7 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
     path, headers, form = server.asked[0]
     assert path == "/api/v1/query_range"
     assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert form.pop("stats") == ["true"]
     assert form == {
         "query": ['up{a="b+c d"}'],
         "start": ["1795082400.000"],

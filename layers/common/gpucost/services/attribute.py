@@ -21,7 +21,7 @@ from gpucost.domain.rollups import DAY, days_of
 from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin
-from gpucost.observability import logger
+from gpucost.observability import logger, tally
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
 from gpucost.services.pricing import Pricer, pricing_of
 from gpucost.settings import ClusterSettings, Settings
@@ -90,7 +90,8 @@ class AttributeService:
         results = []
         lookback = timedelta(hours=settings.lookback_hours)
         for hour, manifest in known.items():
-            result = self._publish(rated.get(hour), manifest, message, now, hour + lookback)
+            with tally.timed("PublishSeconds"):
+                result = self._publish(rated.get(hour), manifest, message, now, hour + lookback)
             self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
             results.append(result)
         roll_up(self._rollups, cluster.name, message.starts(), now)
@@ -114,7 +115,8 @@ class AttributeService:
         for run in _runs(hours):
             prices = self._pricer.of_hours(settings, run)
             try:
-                rated += rate_hours(reader, cluster, settings, run, now=now, prices=prices)
+                with tally.timed("MeterSeconds"):
+                    rated += rate_hours(reader, cluster, settings, run, now=now, prices=prices)
             except InvalidInputError:
                 raise
             except Exception as error:
@@ -172,8 +174,9 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
         SourceError: the table failed; readers sum from the hours until it is done again.
     """
     days = days_of(hours)
-    for day in [days[0] - DAY, *days]:
-        rollups.roll_up(cluster, day, now)
+    with tally.timed("PublishSeconds"):
+        for day in [days[0] - DAY, *days]:
+            rollups.roll_up(cluster, day, now)
 
 
 def attribute_hours(

@@ -14,6 +14,7 @@ from urllib3.exceptions import HTTPError
 
 from gpucost.domain.hours import HOUR, to_ms
 from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
+from gpucost.observability import tally
 
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
@@ -121,7 +122,11 @@ class PrometheusClient:
                 self._sleep(min(LONGEST_WAIT_SECONDS, max(wait, _jittered(attempt))))
             try:
                 answer = self._session.post(
-                    f"{self._url}/api/v1/{path}", data=dict(form), auth=self._auth, timeout=self._timeout, stream=True
+                    f"{self._url}/api/v1/{path}",
+                    data={**form, "stats": "true"},
+                    auth=self._auth,
+                    timeout=self._timeout,
+                    stream=True,
                 )
                 _read_within(answer, self._timeout)
             except (requests.RequestException, HTTPError, OSError) as error:
@@ -139,7 +144,10 @@ class PrometheusClient:
             except (ValueError, RecursionError):
                 problem, wait = f"answered {answer.status_code} with something that is not whole JSON", 0.0
                 continue
-            return self._checked(body, form)
+            data = self._checked(body, form)
+            tally.add("Queries", 1)
+            tally.add("SamplesProcessed", _samples_processed(data))
+            return data
         raise MetricsUnavailableError(self._says(f"{problem}, {ATTEMPTS} times", form))
 
     def _checked(self, body: Any, form: Mapping[str, str]) -> Any:
@@ -155,6 +163,14 @@ class PrometheusClient:
         query = " ".join(form["query"].split())
         shown = query if len(query) <= _SHOWN else query[:_SHOWN] + "…"
         return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
+
+
+def _samples_processed(data: Any) -> float:
+    """What a query cost the server, which AMP bills; 0 where it does not tell."""
+    try:
+        return float(data["stats"]["samples"]["totalQueryableSamples"])
+    except (KeyError, TypeError, ValueError):
+        return 0.0
 
 
 def _read_within(answer: requests.Response, seconds: float) -> None:
