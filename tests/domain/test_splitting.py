@@ -1,10 +1,16 @@
 """Split policies against what their makers publish."""
 
+import gzip
+import json
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
+import moto.ec2
 import pytest
 
+from gpucost.domain.devices import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.domain.instance_shapes import KNOWN_SHAPES
 from gpucost.domain.splitting import SPLIT_POLICIES, InstanceShape, own_policy
 
 P5 = InstanceShape("p5.48xlarge", 8, 192, 2048 * 1024)
@@ -45,3 +51,28 @@ def test_own_weights() -> None:
     policy = own_policy(Decimal(30), Decimal(1), Decimal("0.5"))
     assert policy.of_gpus(G5) == Fraction(30, 30 + 4 + 8)
     assert policy.of_gpus(InstanceShape("m7i.large", 0, 2, 8192)) == 0
+
+
+def test_built_in_shapes_are_what_ec2_says() -> None:
+    """moto carries EC2's own answers of DescribeInstanceTypes (those of a few old and new types are missing)."""
+    told = json.loads(
+        gzip.decompress((Path(moto.ec2.__file__).parent / "resources/instance_types.json.gz").read_bytes())
+    )
+    compared = 0
+    for name, shape in KNOWN_SHAPES.items():
+        if name in told:
+            compared += 1
+            seen = (told[name]["VCpuInfo"]["DefaultVCpus"], told[name]["MemoryInfo"]["SizeInMiB"])
+            assert (shape.vcpus, shape.memory_mib) == seen, name
+    assert compared > 70
+    assert KNOWN_SHAPES.keys() == GPUS_OF_INSTANCE.keys() | NEURON_OF_INSTANCE.keys()
+
+
+def test_instance_types_with_gpus_are_known() -> None:
+    told = json.loads(
+        gzip.decompress((Path(moto.ec2.__file__).parent / "resources/instance_types.json.gz").read_bytes())
+    )
+    for name, one in told.items():
+        gpus = [gpu for gpu in one.get("GpuInfo", {}).get("Gpus", []) if gpu["Manufacturer"] == "NVIDIA"]
+        if count := sum(gpu["Count"] for gpu in gpus):
+            assert GPUS_OF_INSTANCE.get(name) == count, name

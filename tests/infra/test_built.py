@@ -87,7 +87,7 @@ def test_the_bills_statements_are_deployed(built: Path) -> None:
 
 
 def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
-    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0}
+    assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"
     assert run("AlertFunction", event("tick")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}

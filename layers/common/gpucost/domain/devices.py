@@ -105,6 +105,7 @@ GPUS_OF_INSTANCE: dict[str, int] = {
         "g6": _SIZES_G | _SIZES_G_LARGE,
         "g6e": _SIZES_G | _SIZES_G_LARGE,
         "gr6": {"4xlarge": 1, "8xlarge": 1},
+        "g7": {"2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
         "g7e": {"2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
     }.items()
     for size, gpus in sizes.items()

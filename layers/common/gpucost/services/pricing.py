@@ -8,6 +8,7 @@ from decimal import Decimal
 from gpucost.bill_ports import BillStore
 from gpucost.domain.capacity_blocks import CapacityBlock
 from gpucost.domain.hours import HOUR
+from gpucost.domain.instance_shapes import KNOWN_SHAPES
 from gpucost.domain.prices import Discount, Price, PriceBook, PriceUnit
 from gpucost.domain.pricing import Pricing
 from gpucost.domain.splitting import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
@@ -52,7 +53,7 @@ def pricing_of(
     Args:
         settings: the document in force, whose own prices are added.
         fetched: prices of the book: set by hand, or asked of AWS.
-        shapes: instance types of the book.
+        shapes: instance types of the book; before those that are built in.
     """
     section = settings.pricing
     clusters = tuple(cluster.name for cluster in settings.clusters)
@@ -76,7 +77,7 @@ def pricing_of(
         book=PriceBook([*fetched, *own], [_discount(one) for one in section.discounts]),
         order=section.order,
         policy=policy_of(section),
-        shapes=shapes or {},
+        shapes={**KNOWN_SHAPES, **(shapes or {})},
         currency=section.currency,
         blocks=blocks,
     )
