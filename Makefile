@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup demo test check faults mutate build deploy lock openapi bench clean
+.PHONY: help setup demo test check faults chaos mutate build deploy lock openapi bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,11 +35,16 @@ test: check ## everything that CI runs
 bench: ## benchmarks, as ratios to a floor measured in the same run
 	@scripts/setup.sh test
 	$(BIN)/python -m benchmarks.hour
+	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.restatement
 
 faults: ## plant faults in the metering one at a time; each must be caught
 	@scripts/setup.sh demo
 	$(BIN)/python -m tests.faults
+
+chaos: ## kill the pipeline at every outside call of a day, and try the fault table
+	@scripts/setup.sh test
+	$(BIN)/python -m tests.chaos
 
 mutate: ## mutation testing of the metering core; prints the score
 	@scripts/setup.sh mutate

@@ -11,6 +11,7 @@ from typing import Any
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.attribution import attribute
 from gpucost.domain.hours import HOUR, HOUR_MS
@@ -116,7 +117,8 @@ def main() -> None:
         counted.calls.clear()
         counted.units.clear()
         pricer = Pricer(DynamoPriceBook(client, table), DynamoBillStore(client, table, clock=lambda: NOW))
-        service = RestateService(store, ledger, Silence(), pricer=pricer, clock=lambda: NOW)  # type: ignore[arg-type]
+        rollups = DynamoRollups(counted, table)
+        service = RestateService(store, ledger, rollups, Silence(), pricer=pricer, clock=lambda: NOW)  # type: ignore[arg-type]
         message = HoursToRestate(
             cluster="large", first_hour=START, hours=HOURS, settings_version=2, why="benchmark", correlation_id="c"
         )

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
-from gpucost.domain.hours import HOUR, format_instant, hours_between
+from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
-from local import deployment
+from local.backfilling import backfill
 from local.options import HourType, author, settings_store, stack_option
 from local.price_commands import prices
+from local.redriving import redrive
 from local.restating import compare_splits, restate
 
 FAILURE, BAD_INPUT = 1, 2
@@ -128,33 +129,6 @@ def rollback(stack: str, version: int) -> None:
 
 
 @cli.command()
-@stack_option
-@click.option("--from", "start", required=True, type=HourType(), help="first hour")
-@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
-@click.option("--cluster", help="only this cluster; all where not given")
-def backfill(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
-    """Attribute past hours through the deployment's own queue; nobody is notified."""
-    from gpucost.services.attribute import check_hour
-    from gpucost.services.dispatch import messages
-
-    if start >= end:
-        raise InvalidInputError("--to must be after --from")
-    now = datetime.now(UTC)
-    check_hour(end - HOUR, now)
-    found = deployment.find(stack)
-    stored = settings_store(stack).current()
-    names = [one.name for one in stored.settings.clusters]
-    if cluster is not None and cluster not in names:
-        raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {', '.join(names)}")
-    bus = found.bus()
-    hours = hours_between(start, end)
-    why = f"backfill-{format_instant(now)}"
-    for name in [cluster] if cluster else names:
-        bus.send_due(messages(name, hours, settings_version=stored.version, origin="backfill", why=why))
-        click.echo(f"{len(hours)} hours of cluster {name} are under way")
-
-
-@cli.command()
 @click.option("--stack", help="CloudFormation stack; local is the running demo")
 @click.option("--api", help="address of an API that asks for no signature, as the demo's")
 @click.option("--start", type=HourType(), help="start of the period; a day ago where not given")
@@ -183,6 +157,8 @@ def demo(*, once: bool, port: int) -> None:
     demonstration.run(once=once, port=port)
 
 
+cli.add_command(backfill)
+cli.add_command(redrive)
 cli.add_command(restate)
 cli.add_command(compare_splits)
 

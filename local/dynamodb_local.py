@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from gpucost.errors import GpuCostError
@@ -52,15 +53,15 @@ def running_dynamodb() -> Iterator[str]:
 
 def create_table(client: Any, name: str) -> None:
     """Make a table with the very keys that the template declares."""
+    client.create_table(TableName=name, **_declared())
+
+
+@cache
+def _declared() -> dict[str, Any]:
     (table,) = (
         body["Properties"] for body in transform()["Resources"].values() if body["Type"] == "AWS::DynamoDB::Table"
     )
-    client.create_table(
-        TableName=name,
-        KeySchema=table["KeySchema"],
-        AttributeDefinitions=table["AttributeDefinitions"],
-        BillingMode=table["BillingMode"],
-    )
+    return {part: table[part] for part in ("KeySchema", "AttributeDefinitions", "BillingMode")}
 
 
 def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Any) -> None:

@@ -8,9 +8,13 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost import bootstrap
+from gpucost.domain.hours import HOUR
 from gpucost.errors import InvalidInputError, NotFoundError
 from gpucost.messages import HoursDue, read_work
-from gpucost.observability import logger, metrics
+from gpucost.observability import logger, metrics, tally
+
+LAST_TRIES = 3
+"""The third of four deliveries: an invocation that ends without a word (time, memory) has happened twice."""
 
 processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 
@@ -20,6 +24,10 @@ def handle_record(record: SQSRecord) -> None:
     try:
         message = read_work(record.body)
         logger.append_keys(correlation_id=message.correlation_id, cluster=message.cluster)
+        if message.hours > 1 and int(record.attributes.approximate_receive_count) >= LAST_TRIES:
+            logger.warning("sent on as single hours: one of them may be what this message fails with")
+            bootstrap.bus().send_due(message.singles())
+            return
         if isinstance(message, HoursDue):
             results = bootstrap.attribute_service().attribute(message)
         else:
@@ -39,6 +47,16 @@ def handle_record(record: SQSRecord) -> None:
             published=result.was_published,
             notes=manifest.notes,
         )
+        given_up = result.was_published and manifest.is_given_up()
+        if given_up:
+            logger.error("an hour is closed as incomplete", hour=manifest.hour, notes=manifest.notes)
+        metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(given_up))
+        metrics.add_metric("HoursClosed", MetricUnit.Count, int(result.was_published))
+        if manifest.coverage is not None:
+            metrics.add_metric("AllocationCoverage", MetricUnit.NoUnit, float(manifest.coverage.allocation))
+        if message.origin == "schedule" and manifest.status != "incomplete":
+            lag = manifest.published_at - manifest.hour - HOUR
+            metrics.add_metric("LagSeconds", MetricUnit.Seconds, lag.total_seconds())
         metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))
         metrics.add_metric("LinesWritten", MetricUnit.Count, result.lines)
 
@@ -47,4 +65,7 @@ def handle_record(record: SQSRecord) -> None:
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Handle a batch; answers which messages are to be delivered again."""
-    return dict(process_partial_response(event, handle_record, processor, context))
+    answer = dict(process_partial_response(event, handle_record, processor, context))
+    for name, amount in tally.taken().items():
+        metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
+    return answer

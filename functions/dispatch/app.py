@@ -32,6 +32,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         return {"hours_sent": 0, "hours_to_restate": 0}
     for failure in result.failures:
         logger.error("a cluster could not be looked at", reason=failure)
+    for refusal in result.settings_refused:
+        logger.error("newer settings are not in force", reason=refusal)
+    metrics.add_metric("SettingsRefused", MetricUnit.Count, len(result.settings_refused))
     repriced = bootstrap.repricing_service().reprice(tick.scheduled_time, correlation_id)
     metrics.add_metric("HoursToRestate", MetricUnit.Count, repriced)
     metrics.add_metric("HoursSent", MetricUnit.Count, result.hours_sent)

@@ -1,6 +1,5 @@
 """The ledger on Amazon's own DynamoDB engine: atomic, idempotent, exact, cheap."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,35 +16,10 @@ from gpucost.domain.model import HourRecord, Line
 from gpucost.errors import ConflictError, SourceError
 from tests.conftest import DynamoTable
 from tests.records import HOUR, line, record
+from tests.watched import Watched
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 FIGURES = [line(pod="p1"), line(pod="p2", usd="0.000000000001"), line("idle", "notebooks", "n", "12")]
-
-
-class Watched:
-    """The real client, counting what it consumes, refusing inconsistent reads, and failing at a chosen call."""
-
-    def __init__(self, client: Any, fail_at: int = 0) -> None:
-        self._client = client
-        self.calls: list[str] = []
-        self.units: dict[str, float] = {}
-        self._fail_at = fail_at
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(**arguments: Any) -> Any:
-            self.calls.append(name)
-            if len(self.calls) == self._fail_at:
-                raise KeyboardInterrupt("killed")
-            if name in {"get_item", "query"}:
-                assert arguments.get("ConsistentRead") is True
-                assert "IndexName" not in arguments
-            answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
-            spent = answer.get("ConsumedCapacity", [])
-            for one in spent if isinstance(spent, list) else [spent]:
-                self.units[name] = self.units.get(name, 0.0) + one["CapacityUnits"]
-            return answer
-
-        return call
 
 
 def seen(ledger: DynamoLedger) -> tuple[list[HourSummary], list[Line]]:

@@ -15,8 +15,8 @@ from gpucost.domain.prices import Price
 from gpucost.domain.splitting import InstanceShape
 from gpucost.errors import ConflictError, InvalidInputError, NotFoundError, SourceError
 from local.dynamodb_local import create_table
-from tests.adapters.test_ledger import Watched
 from tests.conftest import DynamoTable
+from tests.watched import Watched
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

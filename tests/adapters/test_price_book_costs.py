@@ -8,9 +8,9 @@ from gpucost.domain.hours import floor_hour
 from gpucost.domain.price_history import key_of
 from gpucost.domain.prices import Price
 from gpucost.domain.splitting import InstanceShape
-from tests.adapters.test_ledger import Watched
 from tests.adapters.test_price_book import DAY, HOUR, NOON, NOW, RATED, listed, spot
 from tests.conftest import DynamoTable
+from tests.watched import Watched
 
 
 def fleet_history(days: int, now: datetime) -> list[Price]:

@@ -1,6 +1,7 @@
 """The Prometheus client against a real HTTP server that answers everything but what was hoped for."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -56,6 +57,40 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class Dripping(Handler):
+    """Sends a byte now and then, each within the wait for the next one."""
+
+    def do_POST(self) -> None:
+        self.server.asked.append((self.path, {}, {}))
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        try:
+            for _ in range(100):
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.03)
+        except OSError:
+            self.close_connection = True
+
+
+def test_an_answer_that_drips_is_not_waited_for() -> None:
+    server = Server(("127.0.0.1", 0), Dripping)
+    server.answers, server.asked = [], []
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        impatient = PrometheusClient(url, cluster="blue", timeout=0.2, sleep=lambda _: None)
+        with pytest.raises(MetricsUnavailableError, match="ReadTimeout"):
+            impatient.query_range("up", HOUR, HOUR)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert len(server.asked) == ATTEMPTS
+
+
 @contextmanager
 def answering(*answers: Answer) -> Iterator[Server]:
     server = Server(("127.0.0.1", 0), Handler)
@@ -82,6 +117,7 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
     path, headers, form = server.asked[0]
     assert path == "/api/v1/query_range"
     assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert form.pop("stats") == ["true"]
     assert form == {
         "query": ['up{a="b+c d"}'],
         "start": ["1795082400.000"],

@@ -16,10 +16,11 @@ import pytest
 
 from functions.api import app as function
 from gpucost import bootstrap
-from gpucost.domain.hours import HOUR, format_instant
+from gpucost.domain.hours import HOUR, floor_day, format_instant
 from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import Capacity, Costs, Coverage, Status, Totals
 from gpucost.domain.money import quantize, split
+from gpucost.domain.rollups import DaySummary, days_of, sum_day
 from gpucost.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
 from gpucost.ports import StoredSettings
 from gpucost.services import reports
@@ -81,6 +82,19 @@ class Prepared:
             for summary in self.summaries(cluster, start, end)
         ]
 
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
+        """Each from its hours, as the table's own do (tests/adapters/test_rollups.py)."""
+        manifests = self.manifests(cluster, start, end)
+        return [
+            sum_day(
+                cluster,
+                day,
+                [one for one in manifests if floor_day(one.hour) == day],
+                self.summaries(cluster, day, day + 24 * HOUR),
+            )
+            for day in days_of(manifest.hour for manifest in manifests)
+        ]
+
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
         """The first hour of every cluster cost twice as much before."""
         found = self.summaries(cluster, start, end)[:1]
@@ -119,6 +133,7 @@ Ask = Callable[..., Answer]
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
     known = Prepared()
     monkeypatch.setattr(bootstrap, "ledger", lambda: known)
+    monkeypatch.setattr(bootstrap, "rollups", lambda: known)
     monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
     bootstrap.report_service.cache_clear()

@@ -1,6 +1,7 @@
 """What the transformed template declares, against what the product needs of AWS."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
@@ -241,14 +242,52 @@ def test_alarms_reach_operations_and_are_silent_without_data(template: Template)
     assert policy["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
 
 
+def test_every_alarm_has_its_page(template: Template) -> None:
+    pages = [line for line in (REPOSITORY / "docs/runbook.md").read_text().splitlines() if line.startswith("## ")]
+    for name, _ in of_type(template, "AWS::CloudWatch::Alarm"):
+        page = name if not name.endswith("ErrorsAlarm") or name == "PricesErrorsAlarm" else "…ErrorsAlarm"
+        assert sum(f"(`{page}`)" in title for title in pages) == 1, name
+
+
+def test_what_is_watched_is_counted_and_series_are_few(template: Template) -> None:
+    """A series per metric and function, whatever the fleet; alarms and dashboard name no other ones."""
+    counted = {
+        (path.parent.name, name)
+        for path in (REPOSITORY / "functions").glob("*/app.py")
+        for name in re.findall(r'add_metric\("(\w+)"', path.read_text())
+    }
+    counted |= {
+        ("attribute", name)
+        for path in (REPOSITORY / "layers/common/gpucost").rglob("*.py")
+        for name in re.findall(r'tally\.(?:add|timed)\("(\w+)"', path.read_text())
+    }
+    assert len(counted) <= 20
+    (dashboard,) = [body for _, body in of_type(template, "AWS::CloudWatch::Dashboard")]
+    shown = set()
+    for widget in json.loads(dashboard["DashboardBody"]["Fn::Sub"])["widgets"]:
+        before: list[str] = []
+        for metric in widget["properties"]["metrics"]:
+            own = [part for part in metric if isinstance(part, str)]
+            before = [before[place] if part == "." else part for place, part in enumerate(own)]
+            if before[0] == "GpuCost":
+                shown.add((before[3], before[1]))
+    assert shown <= counted
+    assert {name for _, name in shown} >= {"HoursClosed", "HoursOverdue", "LagSeconds", "Queries", "CapacityUnits"}
+    for _, alarm in of_type(template, "AWS::CloudWatch::Alarm"):
+        if alarm["Namespace"] == "GpuCost":
+            assert (alarm["Dimensions"][0]["Value"], alarm["MetricName"]) in counted
+
+
 def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:
     needed = {
         "DispatchFunction": {"table", "hours_queue_url", "backfill_queue_url", "events_topic_arn"},
-        "AttributeFunction": {"table", "dead_letter_queue_url", "events_topic_arn"},
+        "AttributeFunction": {
+            "table", "hours_queue_url", "backfill_queue_url", "dead_letter_queue_url", "events_topic_arn",
+        },
         "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
         "ApiFunction": {"table"},
         "PricesFunction": {"table", "price_sources"},
-    }
+    }  # fmt: skip
     for name, function in of_type(template, "AWS::Lambda::Function"):
         given = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
                  if key.startswith("GPUCOST_")}  # fmt: skip

@@ -90,6 +90,9 @@ class Hours:
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         raise NotImplementedError
 
+    def latest(self, cluster: str) -> Manifest | None:
+        raise NotImplementedError
+
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         raise NotImplementedError
 
@@ -97,7 +100,13 @@ class Hours:
         raise NotImplementedError
 
     def publish(
-        self, record: HourRecord, *, replacing: Manifest | None, settings_version: int, now: datetime
+        self,
+        record: HourRecord,
+        *,
+        replacing: Manifest | None,
+        settings_version: int,
+        now: datetime,
+        last_attempt: datetime | None = None,
     ) -> Manifest:
         raise NotImplementedError
 

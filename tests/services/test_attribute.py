@@ -4,16 +4,20 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prices.on_demand import AwsPriceList
 from gpucost.adapters.prices.spot import Ec2SpotHistory
 from gpucost.adapters.prometheus import metrics_reader
+from gpucost.domain.attribution import attribute
+from gpucost.domain.model import HourRecord
 from gpucost.domain.prices import Price
 from gpucost.errors import InvalidInputError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin, Tick
@@ -33,6 +37,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.closed: list[HourClosed] = []
+        self.letters: list[tuple[str, str]] = []
 
     def publish(self, message: HourClosed | Tick) -> None:
         assert isinstance(message, HourClosed)
@@ -42,7 +47,7 @@ class Heard:
         raise AssertionError("attribute sends no work")
 
     def dead_letter(self, body: str, reason: str) -> None:
-        raise AssertionError("the handler puts messages aside, not the service")
+        self.letters.append((body, reason))
 
 
 class System:
@@ -55,8 +60,15 @@ class System:
         self.book = DynamoPriceBook(table.client, table.name)
         self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
+        self.rollups = DynamoRollups(table.client, table.name)
         self.service = AttributeService(
-            self.store, self.ledger, metrics_reader, self.heard, pricer=self.pricer, clock=lambda: self.now
+            self.store,
+            self.ledger,
+            self.rollups,
+            metrics_reader,
+            self.heard,
+            pricer=self.pricer,
+            clock=lambda: self.now,
         )
 
     def push(self, url: str, price: int = 12) -> None:
@@ -241,6 +253,32 @@ def test_no_heartbeat_is_incomplete_at_once_and_nothing_is_zero(system: System) 
     manifest = system.ledger.manifest("demo", HOUR - timedelta(hours=30))
     assert manifest is not None
     assert "no scrape" in manifest.notes[0]
+
+
+def test_a_poison_hour_is_put_aside_with_its_reason_and_holds_up_no_other(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(metered: Any, rules: Any) -> HourRecord:
+        if metered.hour == HOUR:
+            raise ZeroDivisionError("a mistake of ours")
+        return attribute(metered, rules)
+
+    monkeypatch.setattr("gpucost.services.attribute.attribute", poisoned)
+    system.attribute(hours=3, start=HOUR - timedelta(hours=2))
+    assert [status for status, _, _ in system.figures()][-2:] == ["complete", "incomplete"]
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert "ZeroDivisionError: a mistake of ours" in manifest.notes[0]
+    ((body, reason),) = system.heard.letters
+    assert reason == "ZeroDivisionError: a mistake of ours"
+    letter = HoursDue.model_validate_json(body)
+    assert (letter.first_hour, letter.hours, letter.force, letter.origin) == (HOUR, 1, True, "schedule")
+
+    monkeypatch.undo()
+    system.attribute()
+    assert system.figures()[-1][0] == "incomplete", "its next attempt has not come"
+    system.service.attribute(letter)
+    assert system.figures()[-1] == ("complete", "12", 2)
 
 
 def test_a_cluster_that_the_settings_do_not_know_is_refused(system: System) -> None:

@@ -84,7 +84,9 @@ class Billed(System):
     def reprice(self) -> int:
         service = RepricingService(self.store, self.ledger, self.book, self.bills, self)  # type: ignore[arg-type]
         sent = service.reprice(NOW + SETTLES_AFTER, "c")
-        restating = RestateService(self.store, self.ledger, self.heard, pricer=self.pricer, clock=lambda: NOW)
+        restating = RestateService(
+            self.store, self.ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW
+        )
         for message in self.sent:
             restating.restate(message)
         self.sent = []

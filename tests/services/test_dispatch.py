@@ -1,6 +1,7 @@
 """Dispatch on the real engine and real queues: what is due is sent, once per message of at most 24 hours."""
 
 import json
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -153,6 +154,87 @@ def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
     fleet.bus.send_due(messages("blue", hours, settings_version=1, origin="backfill", why="me"))
     assert fleet.work() == []
     assert [hours for _, _, hours in fleet.work("backfill")] == [24, 24, 2]
+
+
+def test_an_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_given_up(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    hour, end = NEWEST, NEWEST + 168 * HOUR
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
+    at = NEWEST + HOUR
+    tried = []
+    while at <= end + 30 * HOUR:
+        fleet.service.dispatch(ScheduledTick(scheduled_time=at + timedelta(minutes=5)), "why")
+        if any(work[0] == "blue" and work[1] <= hour < work[1] + work[2] * HOUR for work in fleet.work()):
+            tried.append((at - NEWEST) // HOUR)
+            old = fleet.ledger.manifest("blue", hour)
+            fleet.ledger.publish(
+                record(cluster="blue", hour=hour, status="incomplete"),
+                replacing=old, settings_version=1, now=at + timedelta(minutes=6), last_attempt=end,
+            )  # fmt: skip
+        # The hours that follow are there, so that this one alone is due.
+        fleet.ledger.publish(
+            record([line()], cluster="blue", hour=at), replacing=None, settings_version=1, now=at + HOUR
+        )
+        at += HOUR
+    assert tried == [1, 2, 4, 8, 16, 32, 64, 128, 168]
+    manifest = fleet.ledger.manifest("blue", hour)
+    assert manifest is not None
+    assert manifest.is_given_up()
+    assert manifest.attempts == 9
+
+
+def test_an_hour_still_open_beyond_the_look_back_is_tried_once_more(fleet: Fleet) -> None:
+    """No schedule fired for days: what fell out of the look-back meanwhile is closed, too."""
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    long_ago = NEWEST - 171 * HOUR
+    fleet.publish(record(cluster="blue", hour=long_ago, status="incomplete"), long_ago + HOUR)
+    fleet.publish(record([line()], cluster="blue", hour=long_ago + 2 * HOUR), long_ago + 3 * HOUR)
+    fleet.service.dispatch(TICK, "why")
+    sent = {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
+    assert sent == {NEWEST - i * HOUR for i in range(172)} - {long_ago + 2 * HOUR}
+
+
+def test_after_a_long_silence_everything_since_is_sent(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 500 * HOUR))
+    fleet.publish(record([line()], cluster="green", hour=NEWEST - 5000 * HOUR))
+    fleet.service.dispatch(TICK, "why")
+    work = fleet.work()
+    blue = [hour for cluster, first, hours in work if cluster == "blue" for hour in hours_from(first, hours)]
+    assert sorted(blue) == [NEWEST - i * HOUR for i in range(500)][::-1]
+    assert sum(hours for cluster, _, hours in work if cluster == "green") == 720, "no more than a month"
+
+
+def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    table = fleet.ledger._table
+    key = {"pk": {"S": "SETTINGS"}, "sk": {"S": "00000001"}}
+    (item,) = [table._client.get_item(TableName=table._name, Key=key)["Item"]]
+    damages: list[dict[str, Any]] = [
+        {"v": {"N": "99"}},
+        {"b": {"B": b"rubbish"}},
+        {"b": {"B": zlib.compress(b"clusters: 7")}},
+    ]
+    for number, damage in enumerate(damages, start=2):
+        newer = {**item, "sk": {"S": f"{number:08d}"}, "n": {"N": str(number)}, **damage}
+        table._client.put_item(TableName=table._name, Item=newer)
+    fresh = DynamoSettingsStore(table._client, table._name, clock=lambda: datetime.now(UTC))
+    result = DispatchService(fresh, fleet.ledger, fleet.bus).dispatch(TICK, "why")
+    assert result is not None
+    assert [reason.split(":")[0] for reason in result.settings_refused] == [
+        f"version {n} of the settings" for n in (4, 3, 2)
+    ]
+    assert "must be a list" in result.settings_refused[0]
+    assert "damaged" in result.settings_refused[1]
+    assert "format 99" in result.settings_refused[2]
+    assert result.hours_sent == 2
+    assert [one.version for one in fresh.history()] == [1]
+    assert fresh.push(SETTINGS, author="me", now=TICK.scheduled_time).version == 5
+    assert fresh.current().refused == ()
+
+
+def hours_from(first: datetime, hours: int) -> list[datetime]:
+    return [first + HOUR * i for i in range(hours)]
 
 
 @given(st.sets(st.integers(0, 400)), st.integers(1, 200))

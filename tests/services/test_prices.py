@@ -28,9 +28,9 @@ from gpucost.services.prices import PricesService, RefreshResult
 from gpucost.settings.cur import CurSettings
 from local.dynamodb_local import create_table
 from tests.adapters.aws_prices import Aws, Offer, Point, every, gpus
-from tests.adapters.test_ledger import Watched
 from tests.conftest import DynamoTable
 from tests.records import record
+from tests.watched import Watched
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)

@@ -11,6 +11,7 @@ import pytest
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.hours import to_ms
@@ -95,6 +96,7 @@ class System:
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
         self.ledger = DynamoLedger(table.client, table.name)
+        self.rollups = DynamoRollups(table.client, table.name)
         self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
         self.book = DynamoPriceBook(table.client, table.name)
         self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
@@ -124,15 +126,18 @@ class System:
             correlation_id="c",
         )
         AttributeService(
-            self.store, self.ledger, self.reader, self.heard, pricer=self.pricer, clock=lambda: NOW
+            self.store, self.ledger, self.rollups, self.reader, self.heard, pricer=self.pricer, clock=lambda: NOW
         ).attribute(message)
 
     def restate(self, *, version: int | None = 2, hours: int = 1, ledger: DynamoLedger | None = None) -> list[int]:
         message = HoursToRestate(
             cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, why="new price", correlation_id="c"
         )
-        service = RestateService(self.store, ledger or self.ledger, self.heard, pricer=self.pricer, clock=lambda: NOW)
+        service = self.restating(ledger or self.ledger)
         return [done.manifest.version for done in service.restate(message)]
+
+    def restating(self, ledger: DynamoLedger) -> RestateService:
+        return RestateService(self.store, ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW)
 
     def line(self) -> Line:
         (line,) = self.ledger.lines("demo", HOUR)
@@ -227,11 +232,9 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(system: System) -> No
         )
         killed = DynamoLedger(Killed(system.table.client, hours + 1), system.table.name)
         try:
-            RestateService(system.store, killed, system.heard, pricer=system.pricer, clock=lambda: NOW).restate(message)
+            system.restating(killed).restate(message)
         except KeyboardInterrupt:
-            RestateService(system.store, system.ledger, system.heard, pricer=system.pricer, clock=lambda: NOW).restate(
-                message
-            )
+            system.restating(system.ledger).restate(message)
         else:
             break
     else:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+    from gpucost.adapters.dynamodb.rollups import DynamoRollups
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.messaging import AwsBus
     from gpucost.ports import Notifier
@@ -71,6 +72,15 @@ def ledger() -> "DynamoLedger":
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
 
     return DynamoLedger(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def rollups() -> "DynamoRollups":
+    """Days, rolled up from the cost records."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.rollups import DynamoRollups
+
+    return DynamoRollups(aws.client("dynamodb"), environment().table)
 
 
 @cache
@@ -145,7 +155,9 @@ def attribute_service() -> "AttributeService":
     from gpucost.adapters.prometheus import metrics_reader
     from gpucost.services.attribute import AttributeService
 
-    return AttributeService(settings_store(), ledger(), metrics_reader, bus(), pricer=pricer(), clock=utc_now)
+    return AttributeService(
+        settings_store(), ledger(), rollups(), metrics_reader, bus(), pricer=pricer(), clock=utc_now
+    )
 
 
 @cache
@@ -153,7 +165,7 @@ def restate_service() -> "RestateService":
     """For `functions/attribute`."""
     from gpucost.services.restate import RestateService
 
-    return RestateService(settings_store(), ledger(), bus(), pricer=pricer(), clock=utc_now)
+    return RestateService(settings_store(), ledger(), rollups(), bus(), pricer=pricer(), clock=utc_now)
 
 
 @cache
@@ -207,7 +219,7 @@ def alert_service() -> "AlertService":
     def receivers(settings: "Settings") -> "dict[str, Notifier]":
         return notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
 
-    return AlertService(settings_store(), ledger(), alert_states(), receivers)
+    return AlertService(settings_store(), ledger(), alert_states(), receivers, clock=utc_now)
 
 
 @cache
@@ -215,7 +227,7 @@ def report_service() -> "ReportService":
     """For `functions/api`."""
     from gpucost.services.reports import ReportService
 
-    return ReportService(settings_store(), ledger(), clock=utc_now)
+    return ReportService(settings_store(), ledger(), rollups(), clock=utc_now)
 
 
 @cache

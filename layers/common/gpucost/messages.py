@@ -83,6 +83,12 @@ class HoursDue(Message):
     settings_version: int = Field(ge=1)
     origin: Origin
     correlation_id: str = Field(min_length=1)
+    force: bool = False
+    """Try an incomplete hour at once, though its next attempt has not come: a person says that the cause is gone."""
+
+    def singles(self) -> list["HoursDue"]:
+        """The same work, an hour each."""
+        return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.starts()]
 
     def starts(self) -> list[datetime]:
         """The hours named, in order."""
@@ -106,6 +112,10 @@ class HoursToRestate(Message):
     def origin(self) -> Origin:
         """It never stands in the way of fresh hours, and notifies nobody."""
         return "backfill"
+
+    def singles(self) -> list["HoursToRestate"]:
+        """The same work, an hour each."""
+        return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.starts()]
 
     def starts(self) -> list[datetime]:
         """The hours named, in order."""

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from gpucost.domain.alerting import AlertState, Notification
 from gpucost.domain.ledger import HourSummary, Manifest, Restatement
-from gpucost.domain.model import ClusterCharge, HourRecord, Line, NodeHour
+from gpucost.domain.model import ClusterCharge, Costs, HourRecord, Line, NodeHour
 from gpucost.domain.observations import Observation
+from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
 from gpucost.domain.usage import Usage
 from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Tick
 from gpucost.settings import ClusterSettings, Settings
@@ -58,6 +59,10 @@ class PublishedHours(Protocol):
         """Those in `[start, end)`, oldest first; their notes are read by `notes`."""
         ...
 
+    def latest(self, cluster: str) -> Manifest | None:
+        """The newest hour that was ever published."""
+        ...
+
     def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
         """Notes of the hours in `[start, end)` that have some."""
         ...
@@ -68,6 +73,28 @@ class PublishedHours(Protocol):
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         """An hour's lines, all or one unit's; empty where the hour has none."""
+        ...
+
+
+class Rollups(Protocol):
+    """Sums of published hours. What is read is always the sum of the hours in force, whatever has been rolled up."""
+
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
+        """Every UTC day of `[start, end)` that has a published hour, in order."""
+        ...
+
+    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+        """One unit in every published hour of `[start, end)`, in order."""
+        ...
+
+    def facts(
+        self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's."""
+        ...
+
+    def roll_up(self, cluster: str, day: datetime, now: datetime) -> bool:
+        """Bring a UTC day's sums up to its hours; False where they were. It makes reading cheap, not right."""
         ...
 
 
@@ -99,11 +126,13 @@ class Ledger(ReportedHours, Protocol):
         now: datetime,
         usage: Usage | None = None,
         why: str = "",
+        last_attempt: datetime | None = None,
     ) -> Manifest:
         """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
 
-        An incomplete record counts an attempt and sets the next one. `usage` is what the record was rated from; None
-        keeps that of the version before. `why` says why figures are replaced: it is kept with what changed.
+        An incomplete record counts an attempt and sets the next one, none from `last_attempt` on. `usage` is what the
+        record was rated from; None keeps that of the version before. `why` says why figures are replaced: it is kept
+        with what changed.
 
         Raises:
             ConflictError: the hour's manifest is no longer the one to be replaced; nothing changed for readers.
@@ -140,13 +169,15 @@ class StoredSettings:
     settings: Settings
     author: str
     pushed_at: datetime
+    refused: tuple[str, ...] = ()
+    """Why newer versions, which cannot be read, are not in force; newest first."""
 
 
 class SettingsStore(Protocol):
     """The versioned settings document."""
 
     def current(self) -> StoredSettings:
-        """The newest version.
+        """The newest version that can be read.
 
         Raises:
             SettingsMissingError: nothing was pushed yet.

@@ -3,6 +3,8 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from gpucost.observability import tally
+
 if TYPE_CHECKING:
     from botocore.config import Config
 
@@ -17,7 +19,27 @@ def client(service: str, region: str | None = None) -> Any:
     import boto3
 
     # The stubs know services by name only.
-    return boto3.client(service, region_name=region, config=_config())  # type: ignore[call-overload]
+    made = boto3.client(service, region_name=region, config=_config())  # type: ignore[call-overload]
+    if service == "dynamodb":
+        count_units(made)
+    return made
+
+
+def count_units(dynamodb: Any) -> None:
+    """Let a DynamoDB client add the capacity units that it consumes to the invocation's tally."""
+    for operation in ("GetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem", "TransactWriteItems"):
+        dynamodb.meta.events.register(f"provide-client-params.dynamodb.{operation}", _ask_for_units)
+        dynamodb.meta.events.register(f"after-call.dynamodb.{operation}", _add_units)
+
+
+def _ask_for_units(params: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return {"ReturnConsumedCapacity": "TOTAL", **params}
+
+
+def _add_units(parsed: dict[str, Any], **_: Any) -> None:
+    spent = parsed.get("ConsumedCapacity", [])
+    for one in spent if isinstance(spent, list) else [spent]:
+        tally.add("CapacityUnits", one.get("CapacityUnits", 0.0))
 
 
 def client_as(service: str, *, region: str | None, role_arn: str | None) -> Any:

@@ -25,7 +25,7 @@ class Manifest:
     attempts: int
     """Tries so far that ended incomplete."""
     next_attempt_at: datetime | None
-    """When an incomplete hour is to be tried again; None for the others."""
+    """When an incomplete hour is to be tried again; None for the others, and for those that were given up."""
     published_at: datetime
     notes: tuple[str, ...] = ()
     usage_id: str = ""
@@ -36,6 +36,10 @@ class Manifest:
     def digest(self) -> str:
         """Of the content alone: two versions with the same one say the same."""
         return self.run_id.partition("-")[2]
+
+    def is_given_up(self) -> bool:
+        """Whether the hour is closed as incomplete: only a backfill tries it again."""
+        return self.status == "incomplete" and self.next_attempt_at is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +107,39 @@ def content_digest(record: HourRecord) -> str:
     return hashlib.sha256(repr(content + more).encode()).hexdigest()[:16]
 
 
-def next_attempt(attempts: int, now: datetime) -> datetime:
+def next_attempt(attempts: int, now: datetime, last: datetime | None = None) -> datetime | None:
     """When to try an incomplete hour again: 1, 2, 4, 8 … hours after the hour in which the try was made.
 
     Counted from the full hour, so that the schedule's next tick, a few minutes past, finds it due.
+
+    Args:
+        attempts: tries so far.
+        now: when the newest of them was made.
+        last: the end of the look-back: tried once more then, whatever the distance; None for no end.
+
+    Returns:
+        None once `last` has come: the hour stays as it is.
     """
-    return floor_hour(now) + timedelta(hours=2 ** (attempts - 1))
+    if last is not None and now >= last:
+        return None
+    again = floor_hour(now) + timedelta(hours=2 ** (attempts - 1))
+    return again if last is None else min(again, last)
 
 
-def due_hours(manifests: Iterable[Manifest], newest: datetime, lookback: timedelta, now: datetime) -> list[datetime]:
+def due_hours(manifests: Iterable[Manifest], newest: datetime, reach: timedelta, now: datetime) -> list[datetime]:
     """Which hours of one cluster are to be attributed now, oldest first.
 
     The hour just closed; hours missing since the first one the ledger knows; incomplete ones whose next attempt has
     come. A cluster that the ledger does not know yet starts with the hour just closed: its past is a backfill's job.
 
     Args:
-        manifests: the cluster's manifests within the look-back.
+        manifests: the cluster's manifests within the reach.
         newest: start of the hour just closed.
-        lookback: how far back an hour is still worked on.
+        reach: how far back to look: beyond the look-back, for hours that nobody closed while no schedule fired.
         now: the schedule's time.
     """
     known = {manifest.hour: manifest for manifest in manifests}
-    oldest = max(min(known, default=newest), newest - lookback + HOUR)
+    oldest = max(min(known, default=newest), newest - reach + HOUR)
     return [hour for hour in hours_between(oldest, newest + HOUR) if _is_due(known.get(hour), now)]
 
 

@@ -70,3 +70,21 @@ def _split(total: Decimal, shares: Sequence[int], whole: int) -> list[Decimal]:
 
 def _from_quanta(quanta: int) -> Decimal:
     return Decimal(quanta).scaleb(-12, context=_WIDE) if quanta else ZERO
+
+
+def to_quanta(amount: Decimal) -> int:
+    """An amount as a whole number of 1e-12, exact.
+
+    Raises:
+        ValueError: it has more digits than the ledger keeps.
+    """
+    quanta = amount.scaleb(12, context=_WIDE)
+    whole = int(quanta)
+    if whole != quanta:
+        raise ValueError(f"{amount} is not a whole number of {QUANTUM}")
+    return whole
+
+
+def from_quanta(quanta: int) -> Decimal:
+    """Back from `to_quanta`."""
+    return _from_quanta(quanta)

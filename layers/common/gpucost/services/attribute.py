@@ -17,10 +17,12 @@ from gpucost.domain.ledger import Manifest
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
 from gpucost.domain.pricing import Pricing
+from gpucost.domain.rollups import DAY, days_of
 from gpucost.domain.usage import Usage
-from gpucost.errors import ConflictError, InvalidInputError, MetricsAnswerError, SourceError
+from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin
-from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, SettingsStore
+from gpucost.observability import logger, tally
+from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
 from gpucost.services.pricing import Pricer, pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
@@ -53,6 +55,7 @@ class AttributeService:
         self,
         settings_store: SettingsStore,
         ledger: Ledger,
+        rollups: Rollups,
         readers: MetricsReaders,
         bus: Bus,
         *,
@@ -61,6 +64,7 @@ class AttributeService:
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
+        self._rollups = rollups
         self._readers = readers
         self._bus = bus
         self._pricer = pricer
@@ -82,18 +86,26 @@ class AttributeService:
         now = self._clock()
         known = {hour: self._ledger.manifest(cluster.name, hour) for hour in message.starts()}
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
-        rated = {one.record.hour: one for one in self._rated(cluster, settings, waiting, now)}
+        rated = {one.record.hour: one for one in self._rated(cluster, settings, waiting, now, message)}
         results = []
+        lookback = timedelta(hours=settings.lookback_hours)
         for hour, manifest in known.items():
-            result = self._publish(rated.get(hour), manifest, message, now)
+            with tally.timed("PublishSeconds"):
+                result = self._publish(rated.get(hour), manifest, message, now, hour + lookback)
             self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
             results.append(result)
+        roll_up(self._rollups, cluster.name, message.starts(), now)
         return results
 
     def _rated(
-        self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime
+        self,
+        cluster: ClusterSettings,
+        settings: Settings,
+        hours: Sequence[datetime],
+        now: datetime,
+        message: HoursDue,
     ) -> list[RatedHour]:
-        """A record for each hour, incomplete where the metrics failed.
+        """A record for each hour, incomplete where the metrics failed, or where we did.
 
         Raises:
             SourceError: the price book or the bill could not be read.
@@ -103,19 +115,35 @@ class AttributeService:
         for run in _runs(hours):
             prices = self._pricer.of_hours(settings, run)
             try:
-                rated += rate_hours(reader, cluster, settings, run, now=now, prices=prices)
-            except MetricsAnswerError as error:
-                if len(run) > 1:  # one hour's bad answer must not cost its neighbours
-                    for hour in run:
-                        rated += self._rated(cluster, settings, [hour], now)
-                else:
-                    rated += _failed(cluster, run, error)
-            except SourceError as error:
+                with tally.timed("MeterSeconds"):
+                    rated += rate_hours(reader, cluster, settings, run, now=now, prices=prices)
+            except InvalidInputError:
+                raise
+            except Exception as error:
+                if len(run) > 1 and not isinstance(error, MetricsUnavailableError):
+                    for hour in run:  # one hour's bad answer, or our own mistake with it, must not cost its neighbours
+                        rated += self._rated(cluster, settings, [hour], now, message)
+                    continue
+                if not isinstance(error, SourceError):
+                    self._put_aside(message, run, error)
                 rated += _failed(cluster, run, error)
         return rated
 
+    def _put_aside(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
+        """A mistake of ours waits among the dead letters for its mending; `gpucost redrive` sends the hour again."""
+        logger.exception("an hour was put aside", hour=hours[0])
+        for single in message.singles():
+            if single.first_hour in hours:
+                letter = single.model_copy(update={"force": True})
+                self._bus.dead_letter(letter.model_dump_json(), f"{type(error).__name__}: {error}")
+
     def _publish(
-        self, rated: RatedHour | None, manifest: Manifest | None, message: HoursDue, now: datetime
+        self,
+        rated: RatedHour | None,
+        manifest: Manifest | None,
+        message: HoursDue,
+        now: datetime,
+        last_attempt: datetime,
     ) -> Attributed:
         if rated is None:
             # Published before: by an earlier delivery of this message that ended before it could tell.
@@ -129,6 +157,7 @@ class AttributeService:
                 settings_version=message.settings_version,
                 now=now,
                 usage=rated.usage if rated.record.totals is not None else None,
+                last_attempt=last_attempt,
             )
         except ConflictError:
             winner = self._ledger.manifest(rated.record.cluster, rated.record.hour)
@@ -136,6 +165,18 @@ class AttributeService:
                 raise
             return Attributed(winner, was_published=False)
         return Attributed(published, was_published=True, lines=len(rated.record.lines))
+
+
+def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime) -> None:
+    """Sum the days of published hours anew, and the one before, in case that its last run ended too early.
+
+    Raises:
+        SourceError: the table failed; readers sum from the hours until it is done again.
+    """
+    days = days_of(hours)
+    with tally.timed("PublishSeconds"):
+        for day in [days[0] - DAY, *days]:
+            rollups.roll_up(cluster, day, now)
 
 
 def attribute_hours(
@@ -266,7 +307,9 @@ def _is_to_do(manifest: Manifest | None, message: HoursDue, now: datetime) -> bo
         return True
     if manifest.status != "incomplete":
         return False
-    return message.origin == "backfill" or (manifest.next_attempt_at is not None and manifest.next_attempt_at <= now)
+    if message.origin == "backfill" or message.force:
+        return True
+    return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
 
 
 def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
@@ -280,8 +323,9 @@ def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
     return runs
 
 
-def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: SourceError) -> list[RatedHour]:
-    return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(str(error),))) for hour in hours]
+def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[RatedHour]:
+    why = str(error) if isinstance(error, SourceError) else f"could not be attributed: {type(error).__name__}: {error}"
+    return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(why,))) for hour in hours]
 
 
 def closed(manifest: Manifest, origin: Origin, correlation_id: str) -> HourClosed:

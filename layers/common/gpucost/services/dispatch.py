@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.hours import HOUR, floor_hour, hours_between
 from gpucost.domain.ledger import Manifest, due_hours
 from gpucost.errors import SettingsMissingError, SourceError
 from gpucost.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
 from gpucost.ports import Bus, Ledger, SettingsStore
+
+CATCH_UP = timedelta(days=7)
+"""How far beyond the look-back hours are looked for that nobody closed, because the schedule did not fire."""
+LONGEST_SILENCE = timedelta(days=30)
+"""After a longer one a cluster begins anew, and a backfill is for people to decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,8 @@ class DispatchResult:
     """Hours due that an earlier tick should have seen complete."""
     failures: tuple[str, ...]
     """One sentence per cluster that could not be looked at."""
+    settings_refused: tuple[str, ...] = ()
+    """Why newer settings are not in force."""
 
 
 class DispatchService:
@@ -34,32 +41,41 @@ class DispatchService:
         """Send what is due at the schedule's own time; None before the first settings push.
 
         Raises:
-            SourceError: a queue or the topic failed; the schedule's retry sends everything again.
+            SourceError: the settings could not be read or the topic failed; the schedule's retry sends all again.
         """
         try:
             stored = self._settings_store.current()
         except SettingsMissingError:
             return None
         newest = floor_hour(tick.scheduled_time) - HOUR
-        lookback = timedelta(hours=stored.settings.lookback_hours)
+        reach = timedelta(hours=stored.settings.lookback_hours) + CATCH_UP
         states, failures, sent, overdue = [], [], 0, 0
         for cluster in stored.settings.clusters:
             try:
-                manifests = self._ledger.manifests(cluster.name, newest - lookback + HOUR, newest + HOUR)
+                manifests = self._ledger.manifests(cluster.name, newest - reach + HOUR, newest + HOUR)
+                due = due_hours(manifests, newest, reach, tick.scheduled_time)
+                if not manifests:
+                    due = self._since_long_ago(cluster.name, newest)
+                self._bus.send_due(
+                    messages(cluster.name, due, settings_version=stored.version, origin="schedule", why=correlation_id)
+                )
             except SourceError as error:  # one cluster's trouble delays only itself
                 failures.append(f"{cluster.name}: {error}")
                 continue
-            due = due_hours(manifests, newest, lookback, tick.scheduled_time)
-            self._bus.send_due(
-                messages(cluster.name, due, settings_version=stored.version, origin="schedule", why=correlation_id)
-            )
             state = _state(cluster.name, manifests, due, newest)
             states.append(state)
             sent += len(due)
             overdue += state.hours_overdue
         tick_message = Tick(scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id)
         self._bus.publish(tick_message)
-        return DispatchResult(sent, overdue, tuple(failures))
+        return DispatchResult(sent, overdue, tuple(failures), stored.refused)
+
+    def _since_long_ago(self, cluster: str, newest: datetime) -> list[datetime]:
+        """What is due of a cluster that nothing was published of for so long: all since then; new ones just begin."""
+        latest = self._ledger.latest(cluster)
+        if latest is None or latest.hour > newest:
+            return [newest]
+        return hours_between(max(latest.hour + HOUR, newest + HOUR - LONGEST_SILENCE), newest + HOUR)
 
 
 def messages(
@@ -95,7 +111,7 @@ def messages(
 
 def _state(cluster: str, manifests: Sequence[Manifest], due: Sequence[datetime], newest: datetime) -> ClusterState:
     complete = [manifest.hour for manifest in manifests if manifest.status == "complete"]
-    waiting = [manifest.hour for manifest in manifests if manifest.status == "incomplete"]
+    waiting = [one.hour for one in manifests if one.status == "incomplete" and not one.is_given_up()]
     return ClusterState(
         cluster=cluster,
         last_complete_hour=max(complete, default=None),

@@ -14,13 +14,13 @@ from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, ho
 from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import Capacity, Costs, Coverage, Totals
 from gpucost.domain.money import quantize
+from gpucost.domain.rollups import DAY, DaySummary
 from gpucost.errors import InvalidInputError, ParameterError
-from gpucost.ports import Clock, ReportedHours, SettingsStore
+from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
 from gpucost.settings import Settings
 
 Granularity = Literal["hour", "day"]
 Dimension = Literal["business_unit", "namespace"]
-DAY = timedelta(days=1)
 LONGEST: dict[str, timedelta] = {"hour": 35 * DAY, "day": 100 * DAY}
 """The longest period of one answer, by granularity."""
 MOST_ROWS = 10_000
@@ -117,12 +117,14 @@ class ReportService:
     Args:
         settings_store: names the clusters and business units.
         ledger: hour summaries and manifests.
+        rollups: days; whole ones are read as such where no hour and no namespace is asked for.
         clock: the time now: hours that have not ended are not expected yet.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, clock: Clock) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, rollups: Rollups, clock: Clock) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
+        self._rollups = rollups
         self._clock = clock
 
     def costs(
@@ -206,13 +208,18 @@ class ReportService:
         group_by: Sequence[Dimension],
     ) -> _Sums:
         sums = _Sums()
+        from_days = granularity != "hour" and set(group_by) <= {"business_unit"}
+        first, last = _whole_days(start, end) if from_days else (end, end)
         for name in clusters:
-            for chunk_start, chunk_end in _chunks(start, end):
+            for chunk_start, chunk_end in (*_chunks(start, first), *_chunks(last, end)):
                 for summary in self._ledger.summaries(name, chunk_start, chunk_end):
                     begin = start if granularity is None else period_of(summary.hour, granularity)
                     _add(sums, summary, begin, group_by)
                 _refuse_too_many(len(sums.groups))
                 sums.fold()
+            for day in self._rollups.days(name, first, last) if first < last else ():
+                _add_day(sums, day, start if granularity is None else day.day, group_by)
+            _refuse_too_many(len(sums.groups))
         return sums
 
     def _ended(self, start: datetime, end: datetime) -> list[datetime]:
@@ -306,6 +313,27 @@ def _add(sums: _Sums, summary: HourSummary, begin: datetime, group_by: Sequence[
         names = {"business_unit": unit, "namespace": namespace}
         key = tuple(names[dimension] for dimension in group_by)
         sums.groups.setdefault((begin, key), []).append(costs)
+
+
+def _add_day(sums: _Sums, day: DaySummary, begin: datetime, group_by: Sequence[Dimension]) -> None:
+    sums.coverages += [manifest.coverage for manifest in day.hours if manifest.coverage is not None]
+    sums.complete += sum(manifest.status == "complete" for manifest in day.hours)
+    if day.totals is None:
+        return
+    sums.currencies |= {manifest.currency for manifest in day.hours if manifest.status != "incomplete"}
+    sums.costs.append(day.totals.costs)
+    sums.capacities.append(day.totals.capacity)
+    if not group_by:
+        sums.groups.setdefault((begin, ()), []).append(day.totals.costs)
+        return
+    for unit, costs in day.units.items():
+        sums.groups.setdefault((begin, (unit,)), []).append(costs)
+
+
+def _whole_days(start: datetime, end: datetime) -> tuple[datetime, datetime]:
+    """The UTC days that lie in a period as a whole; `(end, end)` where there is none."""
+    first, last = floor_day(start + DAY - HOUR), floor_day(end)
+    return (first, last) if first < last else (end, end)
 
 
 def _refuse_too_many(rows: int) -> None:

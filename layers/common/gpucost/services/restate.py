@@ -6,8 +6,8 @@ from gpucost.domain.attribution import attribute
 from gpucost.domain.ledger import Manifest, content_digest
 from gpucost.errors import ConflictError, InvalidInputError
 from gpucost.messages import HoursToRestate
-from gpucost.ports import Bus, Clock, Ledger, SettingsStore
-from gpucost.services.attribute import Attributed, attribution_rules, closed
+from gpucost.ports import Bus, Clock, Ledger, Rollups, SettingsStore
+from gpucost.services.attribute import Attributed, attribution_rules, closed, roll_up
 from gpucost.services.pricing import Pricer
 
 TRIES = 3
@@ -18,10 +18,18 @@ class RestateService:
     """Handles `HoursToRestate`: an hour whose figures come out as they are keeps its version."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: Ledger, bus: Bus, *, pricer: Pricer, clock: Clock
+        self,
+        settings_store: SettingsStore,
+        ledger: Ledger,
+        rollups: Rollups,
+        bus: Bus,
+        *,
+        pricer: Pricer,
+        clock: Clock,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
+        self._rollups = rollups
         self._bus = bus
         self._pricer = pricer
         self._clock = clock
@@ -47,6 +55,7 @@ class RestateService:
             if result is not None:
                 self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
                 results.append(result)
+        roll_up(self._rollups, message.cluster, message.starts(), self._clock())
         return results
 
     def _restate(self, message: HoursToRestate, hour: datetime) -> Attributed | None:

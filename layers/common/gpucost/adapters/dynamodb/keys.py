@@ -6,8 +6,8 @@ from typing import Literal
 
 from gpucost.adapters.dynamodb.table import Item, text
 
-Kind = Literal["hours", "notes", "summaries", "nodes", "usage", "restatements"]
-"""What a partition of a cluster holds, one or more items per hour."""
+Kind = Literal["hours", "notes", "summaries", "nodes", "usage", "restatements", "days", "rollups"]
+"""What a partition of a cluster holds, one or more items per hour or day."""
 
 
 def partition(cluster: str, kind: Kind) -> str:

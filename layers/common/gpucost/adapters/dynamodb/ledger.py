@@ -14,7 +14,7 @@ A run id is the version that it wants to become and a hash of its content: runni
 items, another content never touches them, and a version once taken can never be taken by a run that lost.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,6 +62,11 @@ class DynamoLedger:
         """Those in `[start, end)`, oldest first, without their notes: one small query however much they say."""
         return [read_manifest(cluster, item) for item in self._range(keys.partition(cluster, "hours"), start, end)]
 
+    def latest(self, cluster: str) -> Manifest | None:
+        """The newest hour that was ever published, without its notes."""
+        item = next(self._table.query(keys.partition(cluster, "hours"), limit=1, newest_first=True), None)
+        return None if item is None else read_manifest(cluster, item)
+
     def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
         """Notes of the hours in `[start, end)` that have some."""
         in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, end)}
@@ -81,6 +86,7 @@ class DynamoLedger:
         now: datetime,
         usage: Usage | None = None,
         why: str = "",
+        last_attempt: datetime | None = None,
     ) -> Manifest:
         """Write a record's items, then put it in force by a conditional write of its manifest.
 
@@ -118,7 +124,7 @@ class DynamoLedger:
             settings_version=settings_version,
             coverage=record.coverage,
             attempts=attempts,
-            next_attempt_at=next_attempt(attempts, now) if attempts else None,
+            next_attempt_at=next_attempt(attempts, now, last_attempt) if attempts else None,
             published_at=now.replace(microsecond=0),
             notes=record.notes,
             usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
@@ -136,10 +142,15 @@ class DynamoLedger:
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         """Published hours in `[start, end)`, oldest first; incomplete ones without figures."""
-        manifests = self.manifests(cluster, start, end)
+        return self.summaries_of(self.manifests(cluster, start, end))
+
+    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
+        """The summaries of these very versions of one cluster's hours, which are in order."""
         pieces: dict[tuple[datetime, str], list[bytes]] = {}
-        if any(manifest.status != "incomplete" for manifest in manifests):
-            for item in self._range(keys.partition(cluster, "summaries"), start, end):
+        known = [manifest for manifest in manifests if manifest.status != "incomplete"]
+        if known:
+            partition = keys.partition(known[0].cluster, "summaries")
+            for item in self._range(partition, known[0].hour, known[-1].hour + HOUR):
                 pieces.setdefault(keys.parts(item), []).append(item["b"]["B"])
         found = []
         for manifest in manifests:
@@ -147,7 +158,7 @@ class DynamoLedger:
             document = blobs.unpack(own) if own else {"costs": None, "capacity": None, "groups": []}
             found.append(
                 HourSummary(
-                    cluster=cluster,
+                    cluster=manifest.cluster,
                     hour=manifest.hour,
                     status=manifest.status,
                     version=manifest.version,
@@ -162,11 +173,14 @@ class DynamoLedger:
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         """An hour's lines, all or one unit's, in the order in which they were published within a unit."""
         item = self._table.get(keys.partition(cluster, "hours"), keys.hour(hour))
-        if item is None:
-            return []
-        start = f"{text(item, 'r')}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
+        return [] if item is None else self.lines_of(read_manifest(cluster, item), business_unit)
+
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        """The lines of this very version of an hour."""
+        start = f"{manifest.run_id}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
         pieces: dict[str, list[bytes]] = {}
-        for piece in self._table.query(keys.lines(cluster, hour), "begins_with(sk, :start)", start=start):
+        partition = keys.lines(manifest.cluster, manifest.hour)
+        for piece in self._table.query(partition, "begins_with(sk, :start)", start=start):
             check_format(piece)
             pieces.setdefault(text(piece, "sk").rsplit("#", 1)[0], []).append(piece["b"]["B"])
         return [line for own in pieces.values() for line in blobs.read_lines(blobs.unpack(own))]

@@ -1,12 +1,15 @@
 """The versioned settings document, in the ledger's table; fulfils `ports.SettingsStore`."""
 
+import itertools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
-from gpucost.errors import NotFoundError, SettingsError, SettingsMissingError
+from gpucost.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
 from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
 
@@ -33,19 +36,40 @@ class DynamoSettingsStore:
         self._read_at = datetime.min.replace(tzinfo=UTC)
 
     def current(self) -> StoredSettings:
-        """The newest version, at most a minute old.
+        """The newest version that can be read, at most a minute old; `refused` says why newer ones cannot.
 
         Raises:
             SettingsMissingError: nothing was pushed yet.
+            SettingsError: no version can be read.
         """
         now = self._clock()
         if self._current is None or now - self._read_at >= CACHED:
-            newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
-            if newest is None:
-                raise SettingsMissingError("no settings have been pushed yet: run `gpucost settings push`")
-            self._current = self._read(newest)
+            self._current = self._newest()
             self._read_at = now
         return self._current
+
+    def _newest(self) -> StoredSettings:
+        newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
+        if newest is None:
+            raise SettingsMissingError("no settings have been pushed yet: run `gpucost settings push`")
+        refused: list[str] = []
+        for item in itertools.chain([newest], self._older(newest)):
+            try:
+                return replace(self._read(item), refused=tuple(refused))
+            except (SettingsError, SourceError) as error:
+                refused.append(f"version {_number(item)} of the settings: {error}")
+        raise SettingsError(f"no version of the settings can be read; the newest: {refused[0]}")
+
+    def _older(self, newest: Item) -> Iterator[Item]:
+        """Versions before the newest, one read at a time: documents may be large."""
+        before = newest
+        while True:
+            older = self._table.query(PARTITION, "sk < :before", limit=1, newest_first=True, before=text(before, "sk"))
+            found = next(older, None)
+            if found is None:
+                return
+            yield found
+            before = found
 
     def version(self, number: int) -> StoredSettings:
         """One version.
@@ -61,8 +85,12 @@ class DynamoSettingsStore:
         return self._versions[number]
 
     def history(self) -> list[StoredSettings]:
-        """Every version, newest first."""
-        return [self._read(item) for item in self._table.query(PARTITION, newest_first=True)]
+        """Every version that can be read, newest first."""
+        found = []
+        for item in self._table.query(PARTITION, newest_first=True):
+            with suppress(SettingsError, SourceError):
+                found.append(self._read(item))
+        return found
 
     def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
         """Validate a document and make it the newest version.
@@ -76,7 +104,7 @@ class DynamoSettingsStore:
         if len(packed) > LARGEST:
             raise SettingsError(f"settings are too large: {len(packed)} bytes compressed; at most {LARGEST} fit")
         newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
-        number = whole(newest, "n") + 1 if newest else 1
+        number = _number(newest) + 1 if newest else 1
         now = now.replace(microsecond=0)
         item: Item = {
             **key(PARTITION, _sort_key(number)),
@@ -93,9 +121,17 @@ class DynamoSettingsStore:
 
     def _read(self, item: Item) -> StoredSettings:
         check_format(item)
-        document = zlib.decompress(item["b"]["B"]).decode()
+        try:
+            document = zlib.decompress(item["b"]["B"]).decode()
+        except (zlib.error, KeyError, UnicodeDecodeError) as error:
+            raise SettingsError(f"is damaged: {error}") from error
         pushed_at = datetime.fromtimestamp(whole(item, "p"), UTC)
         return StoredSettings(whole(item, "n"), document, parse_settings(document), text(item, "by"), pushed_at)
+
+
+def _number(item: Item) -> int:
+    """Of the key, which nothing can damage."""
+    return int(text(item, "sk"))
 
 
 def _sort_key(number: int) -> str:

@@ -10,15 +10,18 @@ from typing import Any, NamedTuple
 
 import requests
 from requests.auth import AuthBase
+from urllib3.exceptions import HTTPError
 
 from gpucost.domain.hours import HOUR, to_ms
 from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
+from gpucost.observability import tally
 
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 10.0
 _TRY_AGAIN = {429, 500, 502, 503, 504}
 _SHOWN = 300
+_PIECE = 1 << 20
 
 
 class Series(NamedTuple):
@@ -35,7 +38,7 @@ class PrometheusClient:
         url: base address, to which `/api/v1/…` is added.
         cluster: named in errors.
         auth: signs each request.
-        timeout: seconds to wait for a connection or for the next bytes.
+        timeout: seconds to wait for a connection, for the answer to begin, and then for all of it.
         sleep: waits between attempts.
     """
 
@@ -119,9 +122,14 @@ class PrometheusClient:
                 self._sleep(min(LONGEST_WAIT_SECONDS, max(wait, _jittered(attempt))))
             try:
                 answer = self._session.post(
-                    f"{self._url}/api/v1/{path}", data=dict(form), auth=self._auth, timeout=self._timeout
+                    f"{self._url}/api/v1/{path}",
+                    data={**form, "stats": "true"},
+                    auth=self._auth,
+                    timeout=self._timeout,
+                    stream=True,
                 )
-            except requests.RequestException as error:
+                _read_within(answer, self._timeout)
+            except (requests.RequestException, HTTPError, OSError) as error:
                 problem, wait = f"could not be reached ({type(error).__name__})", 0.0
                 continue
             if answer.status_code in _TRY_AGAIN:
@@ -136,7 +144,10 @@ class PrometheusClient:
             except (ValueError, RecursionError):
                 problem, wait = f"answered {answer.status_code} with something that is not whole JSON", 0.0
                 continue
-            return self._checked(body, form)
+            data = self._checked(body, form)
+            tally.add("Queries", 1)
+            tally.add("SamplesProcessed", _samples_processed(data))
+            return data
         raise MetricsUnavailableError(self._says(f"{problem}, {ATTEMPTS} times", form))
 
     def _checked(self, body: Any, form: Mapping[str, str]) -> Any:
@@ -152,6 +163,32 @@ class PrometheusClient:
         query = " ".join(form["query"].split())
         shown = query if len(query) <= _SHOWN else query[:_SHOWN] + "…"
         return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
+
+
+def _samples_processed(data: Any) -> float:
+    """What a query cost the server, which AMP bills; 0 where it does not tell."""
+    try:
+        return float(data["stats"]["samples"]["totalQueryableSamples"])
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+
+
+def _read_within(answer: requests.Response, seconds: float) -> None:
+    """Read an answer's body: `requests` itself bounds only the wait for the next byte, and bytes can drip for hours.
+
+    Raises:
+        urllib3.exceptions.HTTPError: the connection ended before the answer did.
+        requests.ReadTimeout: it did not end in time.
+    """
+    until = time.monotonic() + seconds
+    parts = []
+    while part := answer.raw.read1(_PIECE, decode_content=True):
+        parts.append(part)
+        if time.monotonic() > until:
+            answer.close()
+            raise requests.ReadTimeout(f"the answer did not end within {seconds:g} seconds")
+    answer._content = b"".join(parts)  # where `requests` itself keeps it
+    answer._content_consumed = True  # type: ignore[attr-defined]  # the connection is free for the next query
 
 
 def _series(row: Any) -> Series:

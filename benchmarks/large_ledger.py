@@ -1,0 +1,142 @@
+"""A ledger of a large fleet, written straight into a table: 200 business units, 10,000 pods, any number of days.
+
+Figures are drawn with all twelve digits and a price of its own per unit and hour, so that nothing compresses better
+than it would in the worst month. Lines are drawn for single hours only: writing 840 hours of 10,000 of them takes the
+local engine half an hour, and no access that is measured over a month reads any.
+"""
+
+import random
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.domain.hours import HOUR
+from gpucost.domain.ledger import HourSummary, Manifest
+from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, Totals
+from gpucost.domain.money import from_quanta, to_quanta
+from gpucost.domain.rollups import DAY, FactKey
+
+UNITS = 200
+PODS = 10_000
+WORKLOADS_PER_UNIT = 10
+ZONES = ("a", "b", "c")
+
+
+def unit_name(number: int) -> str:
+    """As companies name them."""
+    return f"{('search', 'vision', 'speech', 'ranking', 'research')[number % 5]}-team-{number:03d}"
+
+
+def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, seed: int = 1) -> None:
+    """Write published hours, their days and their facts."""
+    chance = random.Random(seed)
+    ledger, rollups = _Prepared(client, table), DynamoRollups(client, table)
+    for day in (start + DAY * number for number in range(days)):
+        summaries = [_summary(cluster, day + HOUR * hour, chance) for hour in range(24)]
+        manifests = [ledger.put(summary) for summary in summaries]
+        rollups.write_day(cluster, day, manifests, summaries)
+        rollups.write_facts(cluster, day, manifests, dict(_facts(chance)))
+        rollups.write_head(cluster, day, manifests, with_facts=True)
+
+
+class _Prepared(DynamoLedger):
+    """Publishes summaries without lines."""
+
+    def put(self, summary: HourSummary) -> Manifest:
+        """Write a summary and its manifest."""
+        record = _Summed(summary.cluster, summary.hour, "complete", summary.coverage, summary.totals)
+        record.groups.update(summary.groups)
+        return self.publish(record, replacing=None, settings_version=1, now=summary.hour + HOUR)
+
+
+class _Summed(HourRecord):
+    """A record whose sums are given."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        object.__setattr__(self, "groups", {})
+
+    groups: dict[tuple[str, str], Costs]
+
+    def by_namespace(self) -> dict[tuple[str, str], Costs]:
+        """What was given."""
+        return self.groups
+
+
+def _summary(cluster: str, hour: datetime, chance: random.Random) -> HourSummary:
+    groups = {(unit_name(i), f"team-{i:03d}-prod"): costs(chance, PODS // UNITS) for i in range(UNITS)}
+    total = Costs.total(groups.values())
+    capacity = Capacity(*(costs(chance, PODS).allocated_usd for _ in Capacity.names()))
+    return HourSummary(
+        cluster, hour, "complete", 1, Coverage(_share(chance), _share(chance)), Totals(total, capacity), groups
+    )
+
+
+def costs(chance: random.Random, gpus: int) -> Costs:
+    """What so many GPUs may cost in an hour; one in ten is partly unmeasured."""
+    held = chance.randrange(gpus * 10**12)
+    unseen = chance.randrange(held + 1) if chance.random() < 0.1 else 0
+    used = chance.randrange(held - unseen + 1)
+    price = chance.randrange(1_000_000, 12_000_000)  # millionths of a dollar
+    # Each line rounds for itself, so that sums are off by a few quanta per pod from what one product gives.
+    usd, used_usd, unseen_usd = (
+        n * price // 10**6 + chance.randrange(-gpus, gpus + 1) if n else 0 for n in (held, used, unseen)
+    )
+    figures = (held, used, usd, used_usd, usd - used_usd - unseen_usd, unseen_usd, unseen, 0)
+    return Costs(*map(from_quanta, figures))
+
+
+def _facts(chance: random.Random) -> Iterator[tuple[FactKey, Costs]]:
+    """A day's facts: each workload on one node pool, its pods in one zone."""
+    for unit in range(UNITS):
+        for number in range(WORKLOADS_PER_UNIT):
+            kind = ("p5.48xlarge", "H100") if number % 3 else ("p4d.24xlarge", "A100")
+            fact = FactKey(
+                unit_name(unit), f"team-{unit:03d}-prod", "Deployment" if number % 2 else "Job",
+                f"{('train', 'serve', 'eval', 'batch')[number % 4]}-{number}-{chance.randrange(10**4)}",
+                f"pool-{number % 7}", kind[0], "spot" if number % 4 == 0 else "on-demand", kind[1], "nvidia.com/gpu",
+                f"eu-central-1{chance.choice(ZONES)}", (("app", f"app-{number}"), ("team", f"team-{unit:03d}")),
+            )  # fmt: skip
+            yield fact, costs(chance, PODS // UNITS // WORKLOADS_PER_UNIT * 24)
+
+
+def lines(seed: int = 1, pods: int = PODS) -> list[Line]:
+    """The lines of one hour."""
+    chance = random.Random(seed)
+    found = []
+    for pod in range(pods):
+        unit, own = pod % UNITS, costs(chance, 1)
+        held, used = own.allocated_gpu_hours, own.effective_gpu_hours
+        number = pod // UNITS % WORKLOADS_PER_UNIT
+        found.append(
+            Line(
+                business_unit=unit_name(unit), namespace=f"team-{unit:03d}-prod", workload_kind="Deployment",
+                workload=f"serve-{number}", pod=f"serve-{number}-{pod:08x}-{chance.randrange(16**5):05x}",
+                uid=f"{chance.randrange(16**12):012x}-{pod:012x}", node=f"ip-10-0-{pod // 8 // 250}-{pod // 8 % 250}",
+                node_pool=f"pool-{number % 7}", instance_type="p5.48xlarge", capacity_type="on-demand",
+                zone=f"eu-central-1{ZONES[number % 3]}", gpu_model="H100", resource="nvidia.com/gpu", units=1,
+                gpu_share=Decimal(1), gpu_share_source="whole", labels={"team": f"team-{unit:03d}"},
+                split_policy="gpu-bears-all", allocated_gpu_hours=held, effective_gpu_hours=used,
+                utilization=from_quanta(to_quanta(used) * 10**12 // max(1, to_quanta(held))),
+                utilization_source="pod", unmeasured_gpu_hours=own.unmeasured_gpu_hours,
+                gpu_hourly_usd=_share(chance) * 12, price_source="spot", allocated_usd=own.allocated_usd,
+                effective_usd=own.effective_usd, waste_usd=own.waste_usd, unmeasured_usd=own.unmeasured_usd,
+            )
+        )  # fmt: skip
+    return found
+
+
+def record(cluster: str, hour: datetime, own: list[Line]) -> HourRecord:
+    """An hour of these lines."""
+    total = Costs.total(line.costs() for line in own)
+    return HourRecord(
+        cluster, hour, "complete", Coverage(Decimal(1), Decimal("0.987654321")),
+        Totals(total, Capacity(node_cost_usd=total.allocated_usd)), tuple(own),
+    )  # fmt: skip
+
+
+def _share(chance: random.Random) -> Decimal:
+    return from_quanta(chance.randrange(10**12))

@@ -1,0 +1,126 @@
+"""What each access to the ledger of a large fleet costs, in DynamoDB's own units (make bench).
+
+On Amazon's DynamoDB Local, which counts units as the service does (`ReturnConsumedCapacity`), and beside the budgets of
+the design. Prints one line per access and fails where a budget is broken.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import large_ledger
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.domain.hours import HOUR
+from gpucost.domain.rollups import DAY
+from local.aws import local_client
+from local.dynamodb_local import create_table, running_dynamodb
+
+MONTH = 31
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One access, what it may cost and what it did."""
+
+    access: str
+    most_units: float
+    most_requests: int | None
+    units: float
+    requests: int
+
+    def is_kept(self) -> bool:
+        """Whether both are within their bounds."""
+        return self.units <= self.most_units and (self.most_requests is None or self.requests <= self.most_requests)
+
+
+class Metered:
+    """The real client, counting requests and the units they consume."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.requests = 0
+        self.units = 0.0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(**arguments: Any) -> Any:
+            answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
+            spent = answer.get("ConsumedCapacity", [])
+            self.requests += 1
+            self.units += sum(one["CapacityUnits"] for one in (spent if isinstance(spent, list) else [spent]))
+            return answer
+
+        return call
+
+
+def measure(client: Any, table: str, cluster: str, start: datetime, days: int = MONTH) -> Iterator[Budget]:
+    """Every access of the design, once, on a ledger that `large_ledger.fill` wrote from `start` on.
+
+    Where it holds fewer days than a month, those budgets shrink with it.
+    """
+
+    def spent(access: str, most: float, requests: int | None, run: Callable[[Any], object]) -> Budget:
+        metered = Metered(client)
+        run(metered)
+        if access.endswith("one month") and days < MONTH:
+            most = most * days / MONTH + metered.requests  # each rounds up by less than one unit
+        return Budget(access, most, requests, metered.units, metered.requests)
+
+    end = start + days * DAY
+    unit = large_ledger.unit_name(7)
+    lines = large_ledger.lines()
+
+    def write(metered: Any) -> None:
+        record = large_ledger.record(cluster, end, lines)
+        DynamoLedger(metered, table).publish(record, replacing=None, settings_version=1, now=end + HOUR)
+        DynamoRollups(metered, table).roll_up(cluster, end, end + HOUR)
+
+    yield spent("all units, by day, one month", 100, 10, lambda to: DynamoRollups(to, table).days(cluster, start, end))
+    yield spent(
+        "one unit, by hour, one month", 60, 5, lambda to: DynamoRollups(to, table).unit_hours(cluster, unit, start, end)
+    )
+    yield spent("all day facts, one month", 600, None, lambda to: DynamoRollups(to, table).facts(cluster, start, end))
+    yield spent(
+        "one unit's day facts, one month", 100, 5, lambda to: DynamoRollups(to, table).facts(cluster, start, end, unit)
+    )
+    yield spent(
+        "which hours are missing or due, 7 days", 10, 1,
+        lambda to: DynamoLedger(to, table).manifests(cluster, end - 7 * DAY, end),
+    )  # fmt: skip
+    yield spent("writing an hour of 10,000 pods and 200 units, its day's sums too", 2_000, None, write)
+    yield spent(
+        "one unit, one hour, down to 50 pods", 4, 3, lambda to: DynamoLedger(to, table).lines(cluster, end, unit)
+    )
+
+
+def main() -> None:
+    """Fill, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--days", type=int, default=35)
+    parser.add_argument("--clusters", type=int, default=3)
+    options = parser.parse_args()
+    console = Console()
+    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - options.days * DAY
+    with running_dynamodb() as url:
+        client = local_client("dynamodb", url)
+        create_table(client, "ledger")
+        for number in range(options.clusters):
+            with console.status(f"filling cluster {number + 1} of {options.clusters}"):
+                large_ledger.fill(client, "ledger", f"cluster-{number}", start, options.days, seed=number)
+        found = list(measure(client, "ledger", "cluster-0", start + (options.days - MONTH) * DAY))
+    table = Table("access", "units", "budget", "requests", "budget")
+    for budget in found:
+        most = "" if budget.most_requests is None else str(budget.most_requests)
+        table.add_row(budget.access, f"{budget.units:.1f}", f"{budget.most_units:g}", str(budget.requests), most)
+    console.print(table)
+    sys.exit(0 if all(budget.is_kept() for budget in found) else 1)
+
+
+if __name__ == "__main__":
+    main()

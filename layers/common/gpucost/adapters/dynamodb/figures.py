@@ -1,0 +1,99 @@
+"""Tables of exact figures in few bytes: what rollups are stored as.
+
+A row has some texts (its key) and one `Costs`. Texts are kept once per column, with an index per row; amounts are whole
+numbers of 1e-12 in columns of fixed width, of which only what the others do not tell is kept: waste is what is left of
+allocated, and money is near hours × the row's own price. Nothing is rounded; a table reads back equal.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+
+from gpucost.domain.model import Costs
+from gpucost.domain.money import from_quanta, to_quanta
+
+Row = tuple[Sequence[str], Costs]
+
+
+def pack_table(rows: Sequence[Row]) -> bytes:
+    """Rows of equal length of key, best sorted by it."""
+    keys = [*zip(*(key for key, _ in rows), strict=True)]
+    dictionaries = [list(dict.fromkeys(column)) for column in keys]
+    head = json.dumps(
+        {"rows": len(rows), "texts": dictionaries, "amounts": Costs.names()}, ensure_ascii=False, separators=(",", ":")
+    ).encode()
+    parts = [len(head).to_bytes(4, "big"), head]
+    for column, texts in zip(keys, dictionaries, strict=True):
+        places = {text: place for place, text in enumerate(texts)}
+        indexes = [places[text] for text in column]
+        # Differences: a sorted column becomes a few values that compress to almost nothing.
+        parts.append(_pack([one - before for one, before in zip(indexes, [0, *indexes], strict=False)]))
+    told = [_told(costs) for _, costs in rows]
+    parts += [_pack(column) for column in zip(*told, strict=True)]
+    return zlib.compress(b"".join(parts), 9)
+
+
+def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
+    """Back from `pack_table`; an amount that is newer than the table is 0."""
+    content = zlib.decompress(data)
+    size = int.from_bytes(content[:4], "big")
+    head = json.loads(content[4 : 4 + size])
+    if not head["rows"]:
+        return []
+    columns = _columns(content[4 + size :], head["rows"])
+    texts = []
+    for dictionary in head["texts"]:
+        place, column = 0, []
+        for step in next(columns):
+            place += step
+            column.append(dictionary[place])
+        texts.append(column)
+    amounts = [next(columns) for _ in head["amounts"]]
+    keys = zip(*texts, strict=True) if texts else iter([()] * head["rows"])
+    names = head["amounts"]
+    return [(key, _costs(names, told)) for key, told in zip(keys, zip(*amounts, strict=True), strict=True)]
+
+
+def _told(costs: Costs) -> list[int]:
+    """A row's amounts, each less what those before it lead to expect."""
+    own = {name: to_quanta(getattr(costs, name)) for name in Costs.names()}
+    return [own[name] - _expected(name, own) for name in own]
+
+
+def _costs(names: Sequence[str], told: Iterable[int]) -> Costs:
+    own: dict[str, int] = {}
+    left = dict(zip(names, told, strict=True))
+    # Waste is told by amounts that stand after it.
+    for name in sorted(left, key=lambda name: (name == "waste_usd", name == "unmeasured_usd")):
+        own[name] = left[name] + _expected(name, own)
+    return Costs(**{name: _decimal(own.get(name, 0)) for name in Costs.names()})
+
+
+def _expected(name: str, own: dict[str, int]) -> int:
+    if name == "waste_usd":
+        return own["allocated_usd"] - own["effective_usd"] - own["unmeasured_usd"]
+    if name in {"effective_usd", "unmeasured_usd"} and own["allocated_gpu_hours"]:
+        hours = own[name.replace("_usd", "_gpu_hours")]
+        return hours * own["allocated_usd"] // own["allocated_gpu_hours"]
+    return 0
+
+
+def _decimal(quanta: int) -> Decimal:
+    return from_quanta(quanta)
+
+
+def _pack(column: Sequence[int]) -> bytes:
+    """Numbers at one width, first all their first bytes, then all their second ones: the first ones are much alike."""
+    width = max((number.bit_length() // 8 + 1 for number in column), default=1)
+    plain = b"".join(number.to_bytes(width, "big", signed=True) for number in column)
+    return bytes([width]) + b"".join(plain[place::width] for place in range(width))
+
+
+def _columns(data: bytes, rows: int) -> Iterator[list[int]]:
+    at = 0
+    while at < len(data):
+        width = data[at]
+        planes = data[at + 1 : at + 1 + rows * width]
+        yield [int.from_bytes(planes[row::rows], "big", signed=True) for row in range(rows)]
+        at += 1 + rows * width

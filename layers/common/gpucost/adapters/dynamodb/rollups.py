@@ -1,0 +1,325 @@
+"""Days, rolled up from the ledger's hours; fulfils `ports.Rollups` (docs/ledger.md).
+
+| item | pk | sk |
+| --- | --- | --- |
+| day | `C#<cluster>#days` | `<day>` |
+| a unit's hours of a day | `C#<cluster>#unit#<hash of unit>` | `<day>` |
+| facts of a bucket of units | `C#<cluster>#facts#<bucket>` | `<day>#<piece>` |
+| head | `C#<cluster>#rollups` | `<day>` |
+
+Every item marks which versions of the day's hours it sums, by their run ids. Readers believe the parts whose versions
+are the manifests' and sum the rest from the hours, so that what is written here, when, in which order and by how many
+at once is a matter of cost alone. The head is written last: what it covers and is not there, is nothing.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from gpucost.adapters.dynamodb import keys
+from gpucost.adapters.dynamodb.blobs import PIECE
+from gpucost.adapters.dynamodb.figures import pack_table, unpack_table
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.manifests import HOURS_KEPT
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
+from gpucost.domain.hours import HOUR, floor_day, hours_between
+from gpucost.domain.ledger import HourSummary, Manifest
+from gpucost.domain.model import Capacity, Costs, Totals
+from gpucost.domain.rollups import (
+    DAY,
+    DaySummary,
+    FactKey,
+    UnitHour,
+    add_facts,
+    by_unit,
+    sum_day,
+    sum_facts,
+)
+from gpucost.errors import ConflictError, SourceError
+
+BUCKETS = 16
+"""Facts of a sixteenth of all units are read together: one unit's month is one query, and items stay few."""
+MARK = 6
+"""Bytes of a run id's hash: what tells one version of an hour from every other one."""
+
+
+class DynamoRollups:
+    """Fulfils `ports.Rollups`.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+    """
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._table = Table(client, table)
+        self._ledger = DynamoLedger(client, table)
+
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
+        """Every UTC day of `[start, end)` that has a published hour, in order."""
+        published = _by_day(self._ledger.manifests(cluster, start, end))
+        stored = {_read_day(item): item for item in self._range(_days(cluster), start, end)} if published else {}
+        found = []
+        for day, manifests in published.items():
+            item = stored.get(day)
+            if item is not None and _marks(item) == marks_of(day, manifests):
+                found.append(_read_summary(cluster, day, manifests, item))
+            else:
+                found.append(sum_day(cluster, day, manifests, self._ledger.summaries_of(manifests)))
+        return found
+
+    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+        """One unit in every published hour of `[start, end)`, in order."""
+        manifests = self._ledger.manifests(cluster, start, end)
+        if not manifests:
+            return []
+        rolled_up = {mark for item in self._range(_heads(cluster), start, end) for mark in _hour_marks(item)}
+        known: dict[tuple[datetime, bytes], Costs] = {}
+        days = set()
+        for item in self._range(_unit(cluster, business_unit), start, end):
+            known |= _read_unit_hours(item)
+            days.add(_read_day(item))
+        found: dict[datetime, Costs | None] = {}
+        for manifest in manifests:
+            own = manifest.hour, _mark(manifest)
+            if manifest.status == "incomplete":
+                found[manifest.hour] = None
+            elif own in known:
+                found[manifest.hour] = known[own]
+            elif own in rolled_up and floor_day(manifest.hour) not in days:
+                found[manifest.hour] = Costs()
+        for run in _by_day(manifest for manifest in manifests if manifest.hour not in found).values():
+            for summary in self._ledger.summaries_of(run):
+                found[summary.hour] = by_unit(summary).get(business_unit, Costs())
+        return [UnitHour(manifest, found[manifest.hour]) for manifest in manifests]
+
+    def facts(
+        self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's.
+
+        Days that are not rolled up, the one under way for instance, are summed from their lines.
+        """
+        published = _by_day(self._ledger.manifests(cluster, start, end))
+        heads = {_read_day(item): item for item in self._range(_heads(cluster), start, end)} if published else {}
+        believed = {
+            day for day, manifests in published.items()
+            if day in heads and "f" in heads[day] and _marks(heads[day]) == marks_of(day, manifests)
+        }  # fmt: skip
+        rows: dict[datetime, dict[FactKey, Costs]] = {day: {} for day in believed}
+        buckets = range(BUCKETS) if business_unit is None else [_bucket(business_unit)]
+        for bucket in buckets if believed else ():
+            for day, items in _pieces(self._range(_facts(cluster, bucket), start, end)).items():
+                if day not in rows:
+                    continue
+                if _are_whole(items, marks_of(day, published[day])):
+                    rows[day] |= _read_facts(items, business_unit)
+                else:
+                    del rows[day]  # others are writing it, or somebody slow wrote an older sum over it
+        for day, manifests in published.items():
+            if day not in rows:
+                rows[day] = self._facts_from_lines(manifests, business_unit)
+        return [(day, rows[day]) for day in published]
+
+    def roll_up(self, cluster: str, day: datetime, now: datetime) -> bool:
+        """Bring a UTC day's sums up to its hours, its facts only once the day is over; False where they were.
+
+        Raises:
+            SourceError: the table failed, or an hour's figures are gone; rolling up again is safe.
+        """
+        manifests = self._ledger.manifests(cluster, day, day + DAY)
+        if not manifests:
+            return False
+        head = self._table.get(_heads(cluster), _day(day))
+        is_over = now >= day + DAY
+        is_current = head is not None and _marks(head) == marks_of(day, manifests)
+        if is_current and (not is_over or (head is not None and "f" in head)):
+            return False
+        if not is_current:
+            self.write_day(cluster, day, manifests, self._ledger.summaries_of(manifests))
+        if is_over:
+            self.write_facts(cluster, day, manifests, self._facts_from_lines(manifests, None))
+        self.write_head(cluster, day, manifests, with_facts=is_over)
+        return True
+
+    def write_day(
+        self, cluster: str, day: datetime, manifests: Sequence[Manifest], summaries: Sequence[HourSummary]
+    ) -> None:
+        """Write a day's sums and every unit's hours."""
+        for summary in summaries:
+            if summary.status != "incomplete" and summary.totals is None:
+                raise SourceError(f"the figures of {cluster} {summary.hour} are gone; its day cannot be summed")
+        self._put_if_newer(_day_item(sum_day(cluster, day, manifests, summaries)))
+        units: dict[str, list[tuple[tuple[str], Costs]]] = {}
+        for summary in summaries:
+            for unit, costs in by_unit(summary).items():
+                units.setdefault(unit, []).append(((f"{summary.hour:%H}",), costs))
+        self._table.put_all(
+            [
+                _item(_unit(cluster, unit), _day(day), day, manifests, {"b": {"B": pack_table(rows)}})
+                for unit, rows in units.items()
+            ]
+        )
+
+    def write_facts(
+        self, cluster: str, day: datetime, manifests: Sequence[Manifest], facts: dict[FactKey, Costs]
+    ) -> None:
+        """Write a day's facts."""
+        buckets: dict[int, list[tuple[list[str], Costs]]] = {}
+        for fact, costs in facts.items():
+            texts = [*fact[:-1], json.dumps(fact.labels, ensure_ascii=False)]
+            buckets.setdefault(_bucket(fact.business_unit), []).append((texts, costs))
+        items = []
+        for bucket, rows in buckets.items():
+            data = pack_table(rows)
+            pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+            for place, piece in enumerate(pieces):
+                more: Item = {"b": {"B": piece}, "k": {"N": str(len(pieces))}}
+                items.append(_item(_facts(cluster, bucket), f"{_day(day)}#{place:04d}", day, manifests, more))
+        self._table.put_all(items)
+
+    def write_head(self, cluster: str, day: datetime, manifests: Sequence[Manifest], *, with_facts: bool) -> None:
+        """Say that everything of a day is written: what is not there, is nothing."""
+        more: Item = {"f": {"BOOL": True}} if with_facts else {}
+        self._put_if_newer(_item(_heads(cluster), _day(day), day, manifests, more))
+
+    def _facts_from_lines(self, manifests: Iterable[Manifest], business_unit: str | None) -> dict[FactKey, Costs]:
+        hours = (manifest for manifest in manifests if manifest.status != "incomplete")
+        return add_facts(sum_facts(self._ledger.lines_of(hour, business_unit)) for hour in hours)
+
+    def _put_if_newer(self, item: Item) -> None:
+        """Of two that sum a day at once, the one that saw more stays. A version counts up with each publication."""
+        try:
+            self._table.put(item, "attribute_not_exists(pk) OR n <= :n", {":n": item["n"]})
+        except ConflictError:
+            return
+
+    def _range(self, pk: str, start: datetime, end: datetime) -> Iterator[Item]:
+        # `~` sorts after every character of a key, so that all pieces of the last day are in.
+        last = f"{_day(end - HOUR)}~"
+        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=_day(start), last=last):
+            check_format(item)
+            yield item
+
+
+def marks_of(day: datetime, manifests: Iterable[Manifest]) -> bytes:
+    """One mark for each of the day's 24 hours, zeros where an hour was never published."""
+    known = {manifest.hour: _mark(manifest) for manifest in manifests}
+    return b"".join(known.get(hour, bytes(MARK)) for hour in hours_between(day, day + DAY))
+
+
+def _mark(manifest: Manifest) -> bytes:
+    return hashlib.sha256(manifest.run_id.encode()).digest()[:MARK]
+
+
+def _item(pk: str, sk: str, day: datetime, manifests: Sequence[Manifest], more: Item) -> Item:
+    """An item with what it sums; the sum of the versions grows with every publication of an hour."""
+    return {
+        **key(pk, sk),
+        "v": {"N": str(FORMAT)},
+        "h": {"B": marks_of(day, manifests)},
+        "n": {"N": str(sum(manifest.version for manifest in manifests))},
+        "expires_at": {"N": str(int((day + HOURS_KEPT).timestamp()))},
+        **more,
+    }
+
+
+def _day_item(summary: DaySummary) -> Item:
+    rows = [((unit,), costs) for unit, costs in summary.units.items()]
+    more: dict[str, dict[str, Any]] = {"b": {"B": pack_table(rows)}}
+    if summary.totals is not None:
+        costs, capacity = summary.totals.costs, summary.totals.capacity
+        told = [_row(costs), None if capacity is None else _row(capacity)]
+        more["t"] = {"S": json.dumps(told, separators=(",", ":"))}
+    return _item(_days(summary.cluster), _day(summary.day), summary.day, summary.hours, more)
+
+
+def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
+    totals = None
+    if "t" in item:
+        costs, capacity = json.loads(text(item, "t"))
+        totals = Totals(Costs(*map(Decimal, costs)), None if capacity is None else Capacity(*map(Decimal, capacity)))
+    units = {unit: costs for (unit,), costs in unpack_table(item["b"]["B"])}
+    return DaySummary(cluster, day, tuple(manifests), totals, units)
+
+
+def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:
+    """By hour and mark; hours in which the unit held nothing are there, with zeros."""
+    rows = {int(hour): costs for (hour,), costs in unpack_table(item["b"]["B"])}
+    return {(hour, mark): rows.get(hour.hour, Costs()) for hour, mark in _hour_marks(item)}
+
+
+def _are_whole(items: Sequence[Item], marks: bytes) -> bool:
+    """Whether pieces are of one table, all there, and sum these versions."""
+    pieces = whole(items[0], "k")
+    return len(items) >= pieces and all(_marks(item) == marks for item in items[:pieces])
+
+
+def _read_facts(items: Sequence[Item], business_unit: str | None) -> dict[FactKey, Costs]:
+    data = b"".join(item["b"]["B"] for item in items[: whole(items[0], "k")])
+    found = {}
+    for texts, costs in unpack_table(data):
+        fact = FactKey._make([*texts[:-1], tuple((name, value) for name, value in json.loads(texts[-1]))])
+        if business_unit is None or fact.business_unit == business_unit:
+            found[fact] = costs
+    return found
+
+
+def _pieces(items: Iterable[Item]) -> dict[datetime, list[Item]]:
+    found: dict[datetime, list[Item]] = {}
+    for item in items:
+        found.setdefault(_read_day(item), []).append(item)
+    return found
+
+
+def _by_day(manifests: Iterable[Manifest]) -> dict[datetime, list[Manifest]]:
+    found: dict[datetime, list[Manifest]] = {}
+    for manifest in manifests:
+        found.setdefault(floor_day(manifest.hour), []).append(manifest)
+    return found
+
+
+def _row(amounts: Costs | Capacity) -> list[str]:
+    return [str(getattr(amounts, name)) for name in amounts.names()]
+
+
+def _marks(item: Item) -> bytes:
+    return bytes(item["h"]["B"])
+
+
+def _hour_marks(item: Item) -> list[tuple[datetime, bytes]]:
+    """The published hours that an item sums, each with its mark."""
+    day, marks = _read_day(item), _marks(item)
+    found = [(day + HOUR * hour, marks[hour * MARK : hour * MARK + MARK]) for hour in range(len(marks) // MARK)]
+    return [(hour, mark) for hour, mark in found if any(mark)]
+
+
+def _bucket(business_unit: str) -> int:
+    return hashlib.sha256(business_unit.encode()).digest()[0] % BUCKETS
+
+
+def _days(cluster: str) -> str:
+    return keys.partition(cluster, "days")
+
+
+def _heads(cluster: str) -> str:
+    return keys.partition(cluster, "rollups")
+
+
+def _unit(cluster: str, business_unit: str) -> str:
+    return f"C#{cluster}#unit#{keys.unit(business_unit)}"
+
+
+def _facts(cluster: str, bucket: int) -> str:
+    return f"C#{cluster}#facts#{bucket:02d}"
+
+
+def _day(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d")
+
+
+def _read_day(item: Item) -> datetime:
+    return datetime.strptime(text(item, "sk")[:10], "%Y-%m-%d").replace(tzinfo=UTC)

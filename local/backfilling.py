@@ -1,0 +1,82 @@
+"""`gpucost backfill`: months of metrics that were there before the deployment."""
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucost.domain.hours import HOUR, format_instant
+from gpucost.errors import GpuCostError, InvalidInputError
+from local.options import HourType, settings_store, stack_option
+
+if TYPE_CHECKING:
+    from gpucost.services.backfill import Backfill
+
+POLL_SECONDS = 3.0
+
+
+@click.command()
+@stack_option
+@click.option("--from", "start", required=True, type=HourType(), help="first hour")
+@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
+@click.option("--cluster", help="only this cluster; all where not given")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="follow until every hour is done")
+def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *, wait: bool) -> None:
+    """Attribute past hours through the deployment's own queue; nobody is notified.
+
+    Hours that have figures are left as they are, so that running it again goes on where it was interrupted.
+    """
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.ledger import DynamoLedger
+    from gpucost.adapters.prometheus import metrics_reader
+    from gpucost.services.attribute import check_hour, check_retention
+    from gpucost.services.backfill import Backfill
+    from local import deployment
+
+    if start >= end:
+        raise InvalidInputError("--to must be after --from")
+    now = datetime.now(UTC)
+    check_hour(end - HOUR, now)
+    found = deployment.find(stack)
+    stored = settings_store(stack).current()
+    clusters = [one for one in stored.settings.clusters if cluster in {None, one.name}]
+    if not clusters:
+        names = ", ".join(one.name for one in stored.settings.clusters)
+        raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {names}")
+    for one in clusters:
+        check_retention(start, one, metrics_reader(one, stored.settings), now)
+    ledger = DynamoLedger(aws.client("dynamodb"), found.table)
+    work = Backfill(ledger, found.bus(), [one.name for one in clusters], start, end, lambda: datetime.now(UTC))
+    sent = work.send(stored.version, f"backfill-{format_instant(now)}")
+    click.echo(f"{sent} hours of {len(clusters)} clusters are under way")
+    if wait and sent:
+        _follow(work)
+
+
+def _follow(work: "Backfill") -> None:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("hours"), TimeElapsedColumn(),
+        TextColumn("left:"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("backfilling", total=None)
+        try:
+            last = work.follow(
+                lambda now: bar.update(task, total=now.wanted, completed=now.done), lambda: time.sleep(POLL_SECONDS)
+            )
+        except KeyboardInterrupt:
+            raise GpuCostError(
+                "no longer looked at; the hours sent go on, and running the same command again sends what is left"
+            ) from None
+    click.echo(f"{last.done - last.incomplete} hours have figures, {last.incomplete} are incomplete")

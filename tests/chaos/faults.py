@@ -1,0 +1,342 @@
+"""The fault table: what AWS, Prometheus, clocks and people do, each beside an undisturbed run."""
+
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from unittest.mock import patch
+
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.adapters.prometheus import metrics_reader
+from gpucost.domain.hours import HOUR
+from gpucost.errors import ConflictError
+from gpucost.messages import HoursDue
+from tests.chaos.crash import Undisturbed, Verdict, compare
+from tests.chaos.outside import Fault, KilledError
+from tests.chaos.proxy import TROUBLES, troubled
+from tests.chaos.script import ScriptedReader, document
+from tests.chaos.world import Endpoints, World
+from tests.records import line, record
+
+LAST = 4
+"""Ticks of the ordinary run, which goes over midnight: 0 to 4."""
+
+
+@dataclass
+class Bench:
+    """What a fault needs."""
+
+    endpoints: Endpoints
+    start: datetime
+    prometheus: str
+    """Address of a real one that holds `first_seen`."""
+    first_seen: datetime
+    verdict: Verdict = field(default_factory=Verdict)
+
+    @contextmanager
+    def world(self, **how: Any) -> Iterator[World]:
+        """A deployment of its own."""
+        made = World(self.endpoints, how.pop("first", self.start), **how)
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def expect(self, what: str, disturbed: World, quiet: World) -> None:
+        """Compare two whole runs."""
+        told = Undisturbed(quiet.saved(), (), quiet.seen(), quiet.messages(), quiet.notifications())
+        compare(self.verdict, what, disturbed, told)
+
+    def expect_figures(self, what: str, disturbed: World, quiet: World) -> None:
+        """Compare figures alone: where hours are tried in another order, versions and news may rightly differ."""
+        self.verdict.tried += 1
+        expected, seen = figures(quiet), figures(disturbed)
+        self.verdict.lost += [f"{what}: {name}" for name in expected.keys() - seen.keys()]
+        self.verdict.doubled += [f"{what}: {name}" for name in seen if seen[name] != expected.get(name)]
+        heard = {(cluster, hour) for cluster, hour, _ in disturbed.messages()}
+        self.verdict.unsaid += [f"{what}: {one[:2]}" for one in quiet.messages() if one[:2] not in heard]
+        self.verdict.dead += [f"{what}: {one}" for one in disturbed.dead]
+
+    def check(self, what: str, *, holds: bool) -> None:
+        """A fault that has an outcome of its own."""
+        self.verdict.tried += 1
+        if not holds:
+            self.verdict.lost.append(what)
+
+
+def figures(world: World) -> dict[str, Any]:
+    """All figures, without versions, attempts and what alerting remembers."""
+    return {
+        name: (value.totals, value.groups) if name.endswith("summary") else value
+        for name, value in world.seen().items()
+        if not name.endswith("manifest") and " alert " not in name
+    }
+
+
+Faulty = Callable[[Bench], None]
+
+
+def everything_twice(bench: Bench) -> None:
+    """Every message is delivered twice."""
+    with bench.world() as quiet, bench.world(deliveries=2) as disturbed:
+        for world in (quiet, disturbed):
+            world.run(*range(LAST + 1))
+        bench.expect("every message twice", disturbed, quiet)
+
+
+def work_in_reverse(bench: Bench) -> None:
+    """Work arrives hours late and in reverse."""
+    with bench.world() as quiet, bench.world() as disturbed:
+        quiet.run(*range(LAST + 1))
+        with disturbed.active():
+            for number in range(LAST + 1):
+                disturbed.tick(number)
+            disturbed.deliver("hours", disturbed.take("hours")[::-1])
+            disturbed.drain()
+        disturbed.run(LAST + 1)
+        quiet.run(LAST + 1)
+        bench.expect_figures("work late and in reverse", disturbed, quiet)
+
+
+def news_in_reverse(bench: Bench) -> None:
+    """Closed hours are told of late and in reverse."""
+    with bench.world() as quiet, bench.world() as disturbed:
+        quiet.run(*range(LAST + 1))
+        disturbed.run(0)
+        with disturbed.active():
+            for number in range(1, LAST + 1):
+                disturbed.tick(number)
+                disturbed.deliver("hours", disturbed.take("hours"))
+            disturbed.deliver("events", disturbed.take("events")[::-1])
+        bench.expect("news late and in reverse", disturbed, quiet)
+
+
+def schedule_twice(bench: Bench) -> None:
+    """The schedule fires twice for each hour."""
+    with bench.world() as quiet, bench.world() as disturbed:
+        quiet.run(*range(LAST + 1))
+        disturbed.run(*range(LAST + 1), fired=2)
+        bench.expect("schedule twice", disturbed, quiet)
+
+
+def schedule_skips(bench: Bench) -> None:
+    """The schedule skips three hours."""
+    with bench.world() as quiet, bench.world() as disturbed:
+        quiet.run(*range(LAST + 2))
+        disturbed.run(0, 1, LAST + 1)
+        bench.expect("schedule skips three hours", disturbed, quiet)
+
+
+def two_workers(bench: Bench) -> None:
+    """Another worker takes the same hour, from start to end, before the k-th call of the first."""
+    with bench.world(clusters=("west",)) as quiet, bench.world(clusters=("west",)) as disturbed:
+        quiet.run(0)
+        before = quiet.saved()
+        quiet.restore(before)
+        quiet.run(1, 2)
+        expected = Undisturbed(before, (), quiet.seen(), quiet.messages(), quiet.notifications())
+        k, was_there = 1, True
+        while was_there:
+            disturbed.restore(before)
+            was_there = _second_worker(disturbed, k)
+            if was_there:
+                compare(bench.verdict, f"two workers, at call {k}", disturbed, expected)
+            k += 1
+        bench.check("two workers met", holds=k > 10)
+
+
+def _second_worker(world: World, k: int) -> bool:
+    """Run ticks 1 and 2; False where the first worker makes fewer than k calls."""
+    with world.active():
+        world.tick(1)
+        (message,) = world.take("hours")
+        work = HoursDue.model_validate_json(message["Body"])
+        met: list[int] = []
+
+        def another() -> None:
+            met.append(k)
+            bootstrap.attribute_service().attribute(work)
+
+        world.outside.before = (len(world.outside.calls) + k, another)
+        bootstrap.attribute_service().attribute(work)
+        world.outside.before = None
+        world.drain()
+    world.run(2)
+    return bool(met)
+
+
+def clocks(bench: Bench) -> None:
+    """A function's clock is five minutes off, either way."""
+    for minutes in (-5, 5):
+        with bench.world() as quiet, bench.world(skew=timedelta(minutes=minutes)) as disturbed:
+            for world in (quiet, disturbed):
+                world.run(*range(LAST + 1))
+            bench.expect(f"clock {minutes:+} minutes", disturbed, quiet)
+
+
+def calendars(bench: Bench) -> None:
+    """Leap days, year's ends, and the nights when clocks change elsewhere."""
+    with bench.world() as quiet:
+        quiet.run(*range(LAST + 1))
+        expected = _in_order(quiet)
+    for day in ((2028, 2, 28), (2028, 2, 29), (2027, 2, 28), (2026, 12, 31), (2027, 3, 27), (2027, 10, 30)):
+        with bench.world(first=datetime(*day, 21, tzinfo=UTC)) as other:
+            other.run(*range(LAST + 1))
+            bench.check(f"calendar {day}", holds=_in_order(other) == expected)
+
+
+def _in_order(world: World) -> list[Any]:
+    end = world.first + 2 * timedelta(days=1)
+    found: list[Any] = []
+    for cluster in world.clusters:
+        found += [(one.status, one.totals, one.groups) for one in world.ledger.summaries(cluster, world.first, end)]
+        midnight = world.first.replace(hour=0)
+        found += [(one.totals, one.units) for one in world.rollups.days(cluster, midnight, end.replace(hour=0))]
+    return found
+
+
+def one_cluster_away(bench: Bench) -> None:
+    """The table refuses everything about one cluster for an hour."""
+
+    def refuse(_name: str, arguments: Any) -> Fault | None:
+        return "throttled" if "C#east#" in str(arguments) else None
+
+    with bench.world() as quiet, bench.world() as disturbed:
+        quiet.run(*range(3))
+        disturbed.run(0)
+        disturbed.outside.rule = refuse
+        disturbed.run(1)
+        closed = {cluster for cluster, hour, _ in disturbed.messages() if hour == bench.start + HOUR}
+        bench.check("one cluster's trouble delays only itself", holds=closed == {"west"})
+        disturbed.outside.rule = None
+        disturbed.dead.clear()
+        disturbed.run(2)
+        bench.expect_figures("one cluster away for an hour", disturbed, quiet)
+
+
+def deadly_hour(bench: Bench) -> None:
+    """An hour kills whatever works on it; the others of its message are closed, and it waits among the dead."""
+    deadly = bench.start + 2 * HOUR
+    is_mended = False
+
+    class Deadly(ScriptedReader):
+        def observe(self, hours: Any) -> Any:
+            if deadly in hours and not is_mended:
+                raise KilledError
+            return super().observe(hours)
+
+    with bench.world(clusters=("east",)) as quiet, bench.world(clusters=("east",)) as disturbed:
+        disturbed.readers = lambda cluster, _: Deadly(cluster.name, bench.start, lambda: disturbed.now)
+        quiet.run(*range(LAST + 1))
+        disturbed.run(0, LAST)
+        (letter,) = {HoursDue.model_validate_json(body).model_dump_json() for body in disturbed.dead}
+        named = HoursDue.model_validate_json(letter)
+        bench.check("a deadly hour is alone among the dead", holds=(named.first_hour, named.hours) == (deadly, 1))
+        closed = {hour for _, hour, _ in disturbed.messages()}
+        others = {bench.start + HOUR * number for number in range(LAST + 1)} - {deadly}
+        bench.check("a deadly hour holds up no other", holds=closed == others)
+        is_mended = True
+        disturbed.dead.clear()
+        disturbed.sqs.send_message(QueueUrl=disturbed.queues["hours"], MessageBody=letter)
+        with disturbed.active():
+            disturbed.drain()
+        bench.expect_figures("a deadly hour, sent again", disturbed, quiet)
+
+
+def large_item(bench: Bench) -> None:
+    """200 units, and 1,000 pods with long names in one namespace: no item bursts."""
+    with bench.world() as world:
+        lines = [line(f"unit-{i}", f"ns-{i}", f"pod-{i}") for i in range(200)]
+        for i in range(1000):
+            labels = {f"label-{n}": zlib.crc32(f"{i}{n}".encode()).to_bytes(4, "big").hex() * 12 for n in range(5)}
+            lines.append(replace(line("big", "one", f"{i:04d}-" + "p" * 240, f"{i}.{i:012d}"), labels=labels))
+        big = record(lines, hour=bench.start, cluster="east")
+        world.ledger.publish(big, replacing=None, settings_version=1, now=world.now)
+        world.rollups.roll_up("east", bench.start.replace(hour=0), bench.start + timedelta(days=2))
+        found = world.ledger.lines("east", bench.start)
+        bench.check("an item near 400 KB", holds=sorted(one.pod for one in found) == sorted(one.pod for one in lines))
+        ((_, facts),) = world.rollups.facts("east", bench.start.replace(hour=0), bench.start + timedelta(hours=3))
+        total = sum((costs.allocated_usd for costs in facts.values()), Decimal(0))
+        bench.check("its facts", holds=total == sum((one.allocated_usd or 0 for one in lines), Decimal(0)))
+
+
+def settings_damaged(bench: Bench) -> None:
+    """A newer settings document is rubbish, or of a later version's form."""
+    damages: dict[str, dict[str, Any]] = {
+        "damaged": {"b": {"B": b"rubbish"}},
+        "newer": {"v": {"N": "99"}},
+        "invalid": {"b": {"B": zlib.compress(b"clusters: []")}},
+    }
+    for what, damage in damages.items():
+        with bench.world() as quiet, bench.world() as disturbed:
+            quiet.run(*range(3))
+            disturbed.run(0)
+            (item,) = disturbed.dynamodb.query(
+                TableName=disturbed.table, KeyConditionExpression="pk = :pk",
+                ExpressionAttributeValues={":pk": {"S": "SETTINGS"}},
+            )["Items"]  # fmt: skip
+            newer = {**item, "sk": {"S": "00000002"}, "n": {"N": "2"}, **damage}
+            disturbed.dynamodb.put_item(TableName=disturbed.table, Item=newer)
+            disturbed.run(1, 2)
+            bench.expect(f"settings {what}", disturbed, quiet)
+
+
+def two_pushes(bench: Bench) -> None:
+    """Two people push settings at once: one wins, the other is told."""
+    with bench.world() as world:
+        text = document(("east",))
+
+        def other() -> None:
+            DynamoSettingsStore(world.dynamodb, world.table, clock=lambda: world.now).push(
+                text, author="other", now=world.now
+            )
+
+        world.outside.before = (2, other)
+        store = DynamoSettingsStore(world.outside.wrap(world.dynamodb), world.table, clock=lambda: world.now)
+        try:
+            store.push(text, author="me", now=world.now)
+            told = False
+        except ConflictError:
+            told = True
+        authors = [one.author for one in store.history()]
+        bench.check("two pushes at once", holds=told and authors == ["other", "chaos"])
+
+
+def prometheus_troubles(bench: Bench) -> None:
+    """A real Prometheus in every kind of trouble: for one query, and for a whole attempt."""
+    quiet = _attributed(bench, bench.prometheus)
+    bench.check("without trouble", holds=bool(quiet) and all(one.allocated_usd for one in quiet))
+    for trouble in TROUBLES:
+        for queries in (1, 10_000):
+            with troubled(bench.prometheus, trouble, queries) as (url, refused):
+                found = _attributed(bench, url)
+                bench.check(f"{trouble}, {queries}: was there", holds=refused() > 0)
+            what = f"{trouble}, {'once' if queries == 1 else 'for an attempt'}"
+            bench.check(what, holds=found == quiet)
+
+
+def _attributed(bench: Bench, url: str) -> list[Any]:
+    """The hour's lines after as many ticks as it needs, the trouble being over after the first."""
+    with bench.world(first=bench.first_seen, clusters=("west",)) as world:
+        addresses = iter([url, *[bench.prometheus] * 100])
+
+        def readers(cluster: Any, settings: Any) -> Any:
+            address = cluster.prometheus.model_copy(update={"url": next(addresses), "timeout_seconds": 1})
+            return metrics_reader(cluster.model_copy(update={"prometheus": address}), settings)
+
+        world.readers = readers
+        with patch("gpucost.adapters.prometheus.client.BACKOFF_SECONDS", 0.0):
+            world.run(0, 1)
+        if world.dead:
+            return []
+        return sorted(world.ledger.lines("west", bench.first_seen), key=lambda one: one.uid)
+
+
+TABLE: tuple[Faulty, ...] = (
+    everything_twice, work_in_reverse, news_in_reverse, schedule_twice, schedule_skips, two_workers, clocks, calendars,
+    one_cluster_away, deadly_hour, large_item, settings_damaged, two_pushes, prometheus_troubles,
+)  # fmt: skip

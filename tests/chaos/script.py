@@ -1,0 +1,87 @@
+"""Two small clusters whose metrics are known hour by hour: idle GPUs that raise alerts, and one hour out of reach."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from gpucost.domain.hours import HOUR, to_ms
+from gpucost.domain.intervals import Scrapes
+from gpucost.domain.observations import (
+    ContainerRequest,
+    DeviceSeries,
+    NodeObservation,
+    NodeState,
+    Observation,
+    PodObservation,
+)
+from gpucost.errors import MetricsUnavailableError
+
+GPU = "nvidia_com_gpu"
+AWAY = 1
+"""The hour, counted from the first, whose metrics of cluster west cannot be had until two hours later."""
+
+
+def document(clusters: Sequence[str]) -> str:
+    """Settings for these clusters."""
+    return json.dumps(
+        {
+            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in clusters],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+            "business_units": [
+                {"name": "research", "namespaces": ["r*"]},
+                {"name": "chat", "namespaces": ["chat"]},
+            ],
+            "alerts": {
+                "rules": [{"rule": "waste", "waste_usd_per_hour": 5, "waste_percent": 50}],
+                "receivers": [{"type": "email"}],
+            },
+        }
+    )
+
+
+class ScriptedReader:
+    """Fulfils `ports.MetricsReader` for one cluster."""
+
+    def __init__(self, cluster: str, first: datetime, clock: Callable[[], datetime]) -> None:
+        self._cluster, self._first, self._clock = cluster, first, clock
+
+    def observe(self, hours: Sequence[datetime]) -> list[Observation]:
+        """What was seen in each hour."""
+        found = []
+        for hour in hours:
+            number = (hour - self._first) // HOUR
+            if self._cluster == "west" and number == AWAY and self._clock() < hour + 2 * HOUR:
+                raise MetricsUnavailableError("out of reach")
+            found.append(observation(self._cluster, hour, number))
+        return found
+
+    def retention(self) -> timedelta | None:
+        """Nothing tells."""
+        return None
+
+
+def observation(cluster: str, hour: datetime, number: int) -> Observation:
+    """Two nodes of two GPUs, a pod on each; the second one idles for two hours in each three."""
+    scrapes = Scrapes(tuple(to_ms(hour) + minute * 60_000 for minute in range(-60, 120)))
+    capacity = {GPU: Decimal(2)}
+    nodes = tuple(
+        NodeObservation(f"{cluster}-n{i}", f"i-{i}", None, {}, (NodeState(None, capacity, capacity, {}),))
+        for i in (1, 2)
+    )
+    pods = tuple(
+        PodObservation(namespace, f"{namespace}-{number // 4}", f"uid-{namespace}-{number // 4}", f"{cluster}-n{i}",
+                       (ContainerRequest("main", "container", GPU, Decimal(1)),), None)
+        for i, namespace in ((1, "research"), (2, "chat"))
+    )  # fmt: skip
+    uses = (Decimal("0.7") + Decimal(number) / 1000, Decimal("0.9") if number % 3 == 2 else Decimal("0.05"))
+    devices = tuple(
+        DeviceSeries(
+            node=pod.node, uuid=f"GPU-{pod.node}", mig_instance="", mig_profile="", model="NVIDIA H100",
+            namespace=pod.namespace, pod=pod.pod, uid="", slot="", claim="", instance="d", scale=Decimal(1), rank=0,
+            samples=60, total=60 * use,
+        )
+        for pod, use in zip(pods, uses, strict=True)
+    )  # fmt: skip
+    return Observation(cluster, hour, {"k": scrapes}, pods, nodes, devices, {"d": scrapes}, nodes_are_kept=True,
+                       capacity_is_kept=True)  # fmt: skip

@@ -1,0 +1,112 @@
+"""Backfill on the real engine: each hour once, a day per message, going on where it was interrupted."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.domain.hours import HOUR
+from gpucost.domain.model import Status
+from gpucost.errors import GpuCostError, SourceError
+from gpucost.messages import HoursDue, HoursToRestate
+from gpucost.services.backfill import Backfill, Progress
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+START = datetime(2026, 11, 2, 5, tzinfo=UTC)
+END = START + 70 * HOUR
+NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
+
+
+class Queue:
+    """Keeps what is sent until it is worked on; may take only so many."""
+
+    def __init__(self, ledger: DynamoLedger) -> None:
+        self.ledger = ledger
+        self.sent: list[HoursDue] = []
+        self.most = 1000
+        self.now = NOW
+        self.out_of_reach: set[datetime] = set()
+
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        for message in messages:
+            if len(self.sent) >= self.most:
+                raise SourceError("the queue is away")
+            assert isinstance(message, HoursDue)
+            self.sent.append(message)
+
+    def publish(self, message: object) -> None:
+        raise AssertionError("a backfill tells nobody")
+
+    def dead_letter(self, body: str, reason: str) -> None:
+        raise AssertionError("nothing is put aside")
+
+    def work(self) -> None:
+        """Attribute the hours of one message."""
+        self.now += timedelta(minutes=1)
+        if self.sent:
+            message = self.sent.pop(0)
+            for hour in message.starts():
+                status: Status = "incomplete" if hour in self.out_of_reach else "complete"
+                what = record(
+                    [] if status == "incomplete" else [line()], cluster=message.cluster, hour=hour, status=status
+                )
+                old = self.ledger.manifest(message.cluster, hour)
+                self.ledger.publish(what, replacing=old, settings_version=1, now=self.now)
+
+
+@pytest.fixture
+def queue(table: DynamoTable) -> Queue:
+    return Queue(DynamoLedger(table.client, table.name))
+
+
+def backfill(queue: Queue, *clusters: str) -> Backfill:
+    return Backfill(queue.ledger, queue, clusters or ("blue",), START, END, lambda: queue.now)
+
+
+def named(queue: Queue) -> list[tuple[str, datetime]]:
+    return [(message.cluster, hour) for message in queue.sent for hour in message.starts()]
+
+
+def test_every_hour_is_sent_once_by_day_and_newest_days_first(queue: Queue) -> None:
+    assert backfill(queue, "blue", "green").send(3, "why") == 140
+    assert sorted(named(queue)) == [(name, START + i * HOUR) for name in ("blue", "green") for i in range(70)]
+    for message in queue.sent:
+        assert len({hour.date() for hour in message.starts()}) == 1
+        assert (message.origin, message.settings_version, message.correlation_id) == ("backfill", 3, "why")
+    days = [message.first_hour for message in queue.sent if message.cluster == "blue"]
+    assert days == sorted(days, reverse=True)
+    assert len(days) == 4
+
+
+def test_interrupted_it_goes_on_where_it_stood(queue: Queue) -> None:
+    queue.most = 2
+    with pytest.raises(SourceError):
+        backfill(queue).send(1, "why")
+    queue.work()
+    queue.sent.clear()
+    queue.most = 1000
+    done = {manifest.hour for manifest in queue.ledger.manifests("blue", START, END)}
+    assert len(done) == 3, "the newest day has three hours in the period"
+    assert backfill(queue).send(1, "why") == 67
+    assert {hour for _, hour in named(queue)} == {START + i * HOUR for i in range(70)} - done
+
+
+def test_it_is_followed_to_its_end(queue: Queue) -> None:
+    queue.out_of_reach = {START + HOUR}
+    run = backfill(queue)
+    run.send(1, "why")
+    seen: list[Progress] = []
+    last = run.follow(seen.append, queue.work)
+    assert last == Progress(70, 70, 1)
+    assert [progress.done for progress in seen] == [0, 3, 27, 51, 70]
+    assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried anew"
+
+
+def test_when_nothing_moves_it_says_so(queue: Queue) -> None:
+    run = backfill(queue)
+    run.send(1, "why")
+    queue.sent = queue.sent[:2]
+    with pytest.raises(GpuCostError, match="no hour was closed for 45 minutes, 43 are left"):
+        run.follow(lambda _: None, queue.work)

@@ -1,0 +1,30 @@
+"""The real DynamoDB client under watch."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Watched:
+    """The real client, counting what it consumes, refusing inconsistent reads, and failing at a chosen call."""
+
+    def __init__(self, client: Any, fail_at: int = 0) -> None:
+        self._client = client
+        self.calls: list[str] = []
+        self.units: dict[str, float] = {}
+        self._fail_at = fail_at
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(**arguments: Any) -> Any:
+            self.calls.append(name)
+            if len(self.calls) == self._fail_at:
+                raise KeyboardInterrupt("killed")
+            if name in {"get_item", "query"}:
+                assert arguments.get("ConsistentRead") is True
+                assert "IndexName" not in arguments
+            answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
+            spent = answer.get("ConsumedCapacity", [])
+            for one in spent if isinstance(spent, list) else [spent]:
+                self.units[name] = self.units.get(name, 0.0) + one["CapacityUnits"]
+            return answer
+
+        return call
