@@ -62,7 +62,7 @@ def list_(
     stack: str, start: datetime | None, end: datetime | None, source: Any, instance_type: str | None, form: str
 ) -> None:
     """Prices in force: fetched from AWS, or set by hand. Those of the settings are in the settings."""
-    from gpucost.api.schemas import price_row
+    from gpucost.api.price_schemas import price_row
     from gpucost.services.price_listing import PriceListing
 
     first = start or floor_hour(datetime.now(UTC))
