@@ -6,21 +6,28 @@ local engine half an hour, and no access that is measured over a month reads any
 """
 
 import random
+import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.domain.hours import HOUR
+from gpucost.domain.hours import HOUR, HOUR_MS, to_ms
+from gpucost.domain.intervals import Interval
 from gpucost.domain.ledger import HourSummary, Manifest
-from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, Totals
+from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, NodeHour, Totals
 from gpucost.domain.money import from_quanta, to_quanta
+from gpucost.domain.observations import PodObservation
 from gpucost.domain.rollups import DAY, FactKey
+from gpucost.domain.shares import GpuNode, Share
+from gpucost.domain.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
 
 UNITS = 200
 PODS = 10_000
+GPUS_PER_NODE = 8
 WORKLOADS_PER_UNIT = 10
 ZONES = ("a", "b", "c")
 
@@ -31,7 +38,7 @@ def unit_name(number: int) -> str:
 
 
 def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, seed: int = 1) -> None:
-    """Write published hours, their days and their facts."""
+    """Write published hours, their days and their facts, and a last day of which the last hour is missing."""
     chance = random.Random(seed)
     ledger, rollups = _Prepared(client, table), DynamoRollups(client, table)
     for day in (start + DAY * number for number in range(days)):
@@ -40,6 +47,9 @@ def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, s
         rollups.write_day(cluster, day, manifests, summaries)
         rollups.write_facts(cluster, day, manifests, dict(_facts(chance)))
         rollups.write_head(cluster, day, manifests, with_facts=True)
+    last = start + DAY * days
+    for hour in range(23):
+        ledger.put(_summary(cluster, last + HOUR * hour, chance))
 
 
 class _Prepared(DynamoLedger):
@@ -129,13 +139,51 @@ def lines(seed: int = 1, pods: int = PODS) -> list[Line]:
     return found
 
 
-def record(cluster: str, hour: datetime, own: list[Line]) -> HourRecord:
-    """An hour of these lines."""
+def record(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> HourRecord:
+    """An hour of these lines, on nodes of eight GPUs."""
+    chance = random.Random(seed)
     total = Costs.total(line.costs() for line in own)
+    nodes = tuple(
+        NodeHour(
+            node=f"ip-10-0-{n // 250}-{n % 250}", provider_id=_provider_id(n), node_pool=f"pool-{n % 7}",
+            instance_type="p5.48xlarge", capacity_type="on-demand",
+            zone=f"eu-central-1{ZONES[n % 3]}", gpu_model="H100",
+            price_source="spot", split_policy="gpu-bears-all", billed_usd=None, allocated_usd=_share(chance) * 96,
+            capacity=Capacity(*(_share(chance) * 96 for _ in Capacity.names())),
+        )
+        for n in range(len(own) // GPUS_PER_NODE)
+    )  # fmt: skip
     return HourRecord(
         cluster, hour, "complete", Coverage(Decimal(1), Decimal("0.987654321")),
-        Totals(total, Capacity(node_cost_usd=total.allocated_usd)), tuple(own),
+        Totals(total, Capacity(node_cost_usd=total.allocated_usd)), tuple(own), nodes=nodes,
     )  # fmt: skip
+
+
+def usage(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Usage:
+    """What these lines may have been rated from: pods that came and went, at means of an hour's samples."""
+    chance = random.Random(seed)
+    start, zero = to_ms(hour), Fraction(0)
+    nodes = [
+        GpuNode(
+            f"ip-10-0-{n // 250}-{n % 250}", _provider_id(n), "p5.48xlarge", gpu_model="H100", physical=GPUS_PER_NODE
+        )
+        for n in range(len(own) // GPUS_PER_NODE)
+    ]
+    pods = []
+    for place, line in enumerate(own):
+        held = Interval(start, start + chance.randrange(1, HOUR_MS))
+        seen = PodObservation(line.namespace, line.pod, line.uid, line.node, (), None, workload=line.workload)
+        node = nodes[place // GPUS_PER_NODE]
+        holding = Holding(seen, node, "nvidia_com_gpu", 1, Share(Fraction(1), "capacity"), held, held, held.end)
+        mean = Fraction(chance.randrange(10**9), 10**9)
+        pods.append(PodUsage(holding, Measurement("pod", mean, held.end - held.start, (held.end - held.start) * mean)))
+    there, all_gpus = Interval(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)
+    found = tuple(NodeUsage(node, there, all_gpus, zero, zero, zero, zero, zero, zero) for node in nodes)
+    return Usage(cluster, hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), found, ())
+
+
+def _provider_id(node: int) -> str:
+    return f"aws:///eu-central-1{ZONES[node % 3]}/i-{zlib.crc32(str(node).encode()):08x}{node:09x}"
 
 
 def _share(chance: random.Random) -> Decimal:

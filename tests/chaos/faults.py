@@ -15,7 +15,7 @@ from gpucost.adapters.prometheus import metrics_reader
 from gpucost.domain.hours import HOUR
 from gpucost.errors import ConflictError
 from gpucost.messages import HoursDue
-from tests.chaos.crash import Undisturbed, Verdict, compare
+from tests.chaos.crash import Undisturbed, Verdict, compare, figures
 from tests.chaos.outside import Fault, KilledError
 from tests.chaos.proxy import TROUBLES, troubled
 from tests.chaos.script import ScriptedReader, document
@@ -48,13 +48,13 @@ class Bench:
 
     def expect(self, what: str, disturbed: World, quiet: World) -> None:
         """Compare two whole runs."""
-        told = Undisturbed(quiet.saved(), (), quiet.seen(), quiet.messages(), quiet.notifications())
+        told = Undisturbed(quiet.saved(), (), quiet.seen(), {*quiet.messages()}, quiet.notifications())
         compare(self.verdict, what, disturbed, told)
 
     def expect_figures(self, what: str, disturbed: World, quiet: World) -> None:
         """Compare figures alone: where hours are tried in another order, versions and news may rightly differ."""
         self.verdict.tried += 1
-        expected, seen = figures(quiet), figures(disturbed)
+        expected, seen = figures(quiet.seen()), figures(disturbed.seen())
         self.verdict.lost += [f"{what}: {name}" for name in expected.keys() - seen.keys()]
         self.verdict.doubled += [f"{what}: {name}" for name in seen if seen[name] != expected.get(name)]
         heard = {(cluster, hour) for cluster, hour, _ in disturbed.messages()}
@@ -66,15 +66,6 @@ class Bench:
         self.verdict.tried += 1
         if not holds:
             self.verdict.lost.append(what)
-
-
-def figures(world: World) -> dict[str, Any]:
-    """All figures, without versions, attempts and what alerting remembers."""
-    return {
-        name: (value.totals, value.groups) if name.endswith("summary") else value
-        for name, value in world.seen().items()
-        if not name.endswith("manifest") and " alert " not in name
-    }
 
 
 Faulty = Callable[[Bench], None]
@@ -138,7 +129,7 @@ def two_workers(bench: Bench) -> None:
         before = quiet.saved()
         quiet.restore(before)
         quiet.run(1, 2)
-        expected = Undisturbed(before, (), quiet.seen(), quiet.messages(), quiet.notifications())
+        expected = Undisturbed(before, (), quiet.seen(), {*quiet.messages()}, quiet.notifications())
         k, was_there = 1, True
         while was_there:
             disturbed.restore(before)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from gpucost.errors import MetricsUnavailableError
+
 Fault = Literal["killed before", "killed after", "timed out after", "throttled", "half taken"]
 WRITES = {
     "put_item", "batch_write_item", "update_item", "delete_item", "send_message", "send_message_batch", "publish",
@@ -46,6 +48,8 @@ class Outside:
         fault = self.plan.get(len(self.calls)) or (self.rule(name, arguments) if self.rule else None)
         if fault == "killed before":
             raise KilledError
+        if fault == "throttled" and name == "observe":
+            raise MetricsUnavailableError("answered 429, 4 times")
         if fault == "throttled":
             raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow down"}}, name)
         if fault == "half taken" and name == "batch_write_item":

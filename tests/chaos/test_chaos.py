@@ -54,7 +54,7 @@ def test_a_row_of_the_table(endpoints: Endpoints, fault: faults.Faulty) -> None:
 @pytest.fixture
 def first_tick(endpoints: Endpoints) -> Iterator[tuple[World, Undisturbed]]:
     quiet, disturbed = (World(endpoints, start(), ("east",)) for _ in range(2))
-    ((_, expected),) = undisturbed(quiet, range(1))
+    ((_, expected, _),) = undisturbed(quiet, range(1))
     yield disturbed, expected
     quiet.close()
     disturbed.close()

@@ -106,6 +106,12 @@ def test_a_new_cluster_starts_with_the_hour_just_closed(fleet: Fleet) -> None:
     assert {state.cluster for state in tick.clusters} == {"blue", "green"}
 
 
+def test_a_new_clusters_first_hour_is_not_lost_with_its_first_tick(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 3 * HOUR)
+    fleet.service.dispatch(TICK, "why")
+    assert fleet.work() == [(name, NEWEST - 2 * HOUR, 3) for name in ("blue", "green")]
+
+
 def test_missing_and_waiting_hours_are_sent_when_they_are_due(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 40 * HOUR))

@@ -132,7 +132,7 @@ def due_hours(manifests: Iterable[Manifest], newest: datetime, reach: timedelta,
     """Which hours of one cluster are to be attributed now, oldest first.
 
     The hour just closed; hours missing since the first one the ledger knows; incomplete ones whose next attempt has
-    come. A cluster that the ledger does not know yet starts with the hour just closed: its past is a backfill's job.
+    come. A cluster that the manifests do not know starts with the hour just closed: its past is a backfill's job.
 
     Args:
         manifests: the cluster's manifests within the reach.

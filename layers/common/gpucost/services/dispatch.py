@@ -55,7 +55,7 @@ class DispatchService:
                 manifests = self._ledger.manifests(cluster.name, newest - reach + HOUR, newest + HOUR)
                 due = due_hours(manifests, newest, reach, tick.scheduled_time)
                 if not manifests:
-                    due = self._since_long_ago(cluster.name, newest)
+                    due = self._since_long_ago(cluster.name, newest, max(stored.pushed_at, newest - reach + HOUR))
                 self._bus.send_due(
                     messages(cluster.name, due, settings_version=stored.version, origin="schedule", why=correlation_id)
                 )
@@ -70,10 +70,15 @@ class DispatchService:
         self._bus.publish(tick_message)
         return DispatchResult(sent, overdue, tuple(failures), stored.refused)
 
-    def _since_long_ago(self, cluster: str, newest: datetime) -> list[datetime]:
-        """What is due of a cluster that nothing was published of for so long: all since then; new ones just begin."""
+    def _since_long_ago(self, cluster: str, newest: datetime, pushed_at: datetime) -> list[datetime]:
+        """What is due of a cluster that nothing was published of for so long: all since then.
+
+        A new one begins with the hour in which the settings were pushed, so that a failing first tick loses nothing.
+        """
         latest = self._ledger.latest(cluster)
-        if latest is None or latest.hour > newest:
+        if latest is None:
+            return hours_between(min(floor_hour(pushed_at), newest), newest + HOUR)
+        if latest.hour > newest:
             return [newest]
         return hours_between(max(latest.hour + HOUR, newest + HOUR - LONGEST_SILENCE), newest + HOUR)
 

@@ -21,7 +21,9 @@ def pack_table(rows: Sequence[Row]) -> bytes:
     keys = [*zip(*(key for key, _ in rows), strict=True)]
     dictionaries = [list(dict.fromkeys(column)) for column in keys]
     head = json.dumps(
-        {"rows": len(rows), "texts": dictionaries, "amounts": Costs.names()}, ensure_ascii=False, separators=(",", ":")
+        {"rows": len(rows), "texts": dictionaries, "amounts": len(Costs.names())},
+        ensure_ascii=False,
+        separators=(",", ":"),
     ).encode()
     parts = [len(head).to_bytes(4, "big"), head]
     for column, texts in zip(keys, dictionaries, strict=True):
@@ -49,9 +51,9 @@ def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
             place += step
             column.append(dictionary[place])
         texts.append(column)
-    amounts = [next(columns) for _ in head["amounts"]]
+    names = Costs.names()[: head["amounts"]]  # further ones are only ever added at the end
+    amounts = [next(columns) for _ in names]
     keys = zip(*texts, strict=True) if texts else iter([()] * head["rows"])
-    names = head["amounts"]
     return [(key, _costs(names, told)) for key, told in zip(keys, zip(*amounts, strict=True), strict=True)]
 
 
