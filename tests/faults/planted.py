@@ -55,8 +55,8 @@ FAULTS = (
     Fault(
         "pods hold GPUs of a node that is gone",
         f"{DOMAIN}/holdings.py",
-        "span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end))",
-        "span = Span(span.time, span.sure_until)",
+        "span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end), span.since)",
+        "pass",
     ),
     Fault(
         "a node replaced under its name is the same node",
