@@ -63,8 +63,9 @@ def run(*, once: bool, port: int) -> None:
         _print(console, stack, slack, start, end)
         if not once:
             console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C, for instance:")
-            console.print(f"  curl '{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit'")
-            console.print("  gpucost report --stack local")
+            ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit"
+            console.print(f"  curl '{ask}'", soft_wrap=True)  # to be copied in one piece
+            console.print("  .venv/bin/gpucost report --stack local")
             try:
                 _serve(stack)
             except KeyboardInterrupt:

@@ -62,7 +62,7 @@ def list_(
     stack: str, start: datetime | None, end: datetime | None, source: Any, instance_type: str | None, form: str
 ) -> None:
     """Prices in force: fetched from AWS, or set by hand. Those of the settings are in the settings."""
-    from gpucost.api.schemas import price_row
+    from gpucost.api.price_schemas import price_row
     from gpucost.services.price_listing import PriceListing
 
     first = start or floor_hour(datetime.now(UTC))
@@ -103,6 +103,7 @@ def set_(
         raise InvalidInputError("--to must be after --from")
     override = _book(stack).set_override(price, now=now)
     click.echo(f"override {override.id} is in force from {_when(price.valid_from)} to {_when(price.valid_to)}")
+    _say_when(price.valid_from, now)
 
 
 @prices.command()
@@ -117,19 +118,32 @@ def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None
     override = _book(stack).drop_override(
         override_id, at=at or now, author=author(), reason=_text("--reason", reason), now=now
     )
-    click.echo(f"override {override.id} ends at {_when(override.price.valid_to)}")
+    ends = override.price.valid_to
+    click.echo(f"override {override.id} ends at {_when(ends)}")
+    if ends is not None and ends <= now and at is None:
+        click.echo("it had ended before; --at with an earlier time takes back what it has priced")
+    elif ends is not None:
+        _say_when(ends, now)
+
+
+def _say_when(start: datetime | None, now: datetime) -> None:
+    if start is None or start < floor_hour(now):
+        click.echo("hours of the past are rated again with the next hour's tick; `gpucost restate` does it at once")
 
 
 @prices.command()
 @stack_option
-@click.option("--source", type=click.Choice(["spot", "on-demand", "shapes"]), help="only this one")
-def refresh(stack: str, source: str | None) -> None:
+@click.option("--source", type=click.Choice(["spot", "on-demand", "shapes", "cur"]), help="only this one")
+@click.option("--month", "months", multiple=True, metavar="YYYY-MM", help="of the bill, closed or not; may be repeated")
+def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
     """Fetch prices from AWS now, by the deployment's own function."""
     from local import deployment
     from local.aws import STACK
 
     found = deployment.find(stack)
-    event = {"version": 1, "source": source}
+    if months and source not in (None, "cur"):
+        raise InvalidInputError("--month goes with --source cur")
+    event = {"version": 1, "source": "cur" if months else source, "months": list(months)}
     if stack == STACK:
         refreshed = _run_here(found, event)
     elif found.prices_function:
@@ -137,7 +151,10 @@ def refresh(stack: str, source: str | None) -> None:
     else:
         raise InvalidInputError(f"stack {stack!r} has no price book yet; deploy this version first")
     if not refreshed:
-        click.echo("nothing was refreshed; parameters SpotPrices and OnDemandPrices say what is fetched")
+        click.echo(
+            "nothing was refreshed; the stack's parameters SpotPrices, OnDemandPrices, InstanceShapes and BillPrices "
+            "say what is fetched"
+        )
     for name, count in refreshed.items():
         click.echo(f"{name}: {count} new or changed")
 
@@ -195,7 +212,12 @@ def _show(form: str, name: str, columns: Sequence[str], rows: Sequence[dict[str,
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         used = [column for column in columns if any(row[column] not in (None, "") for row in rows)] or list(columns)
         for column in used:
-            table.add_column(column.replace("_", " "), justify="right" if column == "amount" else "left")
+            table.add_column(
+                column.replace("_", " "),
+                justify="right" if column == "amount" else "left",
+                no_wrap=column == "id",
+                overflow="fold",
+            )
         for row in rows:
             table.add_row(*(printable(_cell(row[column])) for column in used))
         Console().print(table)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -88,8 +87,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     bills = DynamoBillStore(client, table, clock=lambda: datetime.now(UTC))
     pricer = Pricer(DynamoPriceBook(client, table), bills)
     comparison = SplitComparison(store, DynamoLedger(client, table), pricer)
-    settings = store.current().settings
-    found = comparison.compare(_clusters(settings, cluster), start, end)
+    found = comparison.compare(_clusters(store.current().settings, cluster), start, end)
     if not any(one.hours for one in found):
         raise InvalidInputError(f"no hour from {format_instant(start)} to {format_instant(end)} has stored usage")
     units = sorted({unit for one in found for unit in one.units})
@@ -101,16 +99,21 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
         sys.stdout.write(csv_text(header, [[unit, *_amounts(found, unit)] for unit in units]))
     else:
         title = f"{format_instant(start)} to {format_instant(end)}, {found[0].hours} cluster-hours"
-        _print(found, units, title, settings.pricing.currency)
+        _print(found, units, title, found[0].currency)
 
 
 def _policy(one: "SplitSums") -> dict[str, Any]:
-    rows = [{"business_unit": unit, **asdict(costs)} for unit, costs in sorted(one.units.items())]
-    return {"split_policy": one.policy, "hours": one.hours, "business_units": rows, "capacity": one.capacity}
+    rows = [{"business_unit": unit, **costs.figures()} for unit, costs in sorted(one.units.items())]
+    return {
+        "split_policy": one.policy,
+        "hours": one.hours,
+        "business_units": rows,
+        "capacity": one.capacity and one.capacity.figures(),
+    }
 
 
-def _amounts(found: Sequence["SplitSums"], unit: str) -> list[Decimal]:
-    return [one.units.get(unit, Costs()).allocated_usd for one in found]
+def _amounts(found: Sequence["SplitSums"], unit: str) -> list[Decimal | None]:
+    return [one.units.get(unit, Costs()).figures()["allocated_usd"] for one in found]
 
 
 def _print(found: Sequence["SplitSums"], units: Sequence[str], title: str, currency: str) -> None:
@@ -129,7 +132,7 @@ def _print(found: Sequence["SplitSums"], units: Sequence[str], title: str, curre
     table.add_section()
     for part in ("unallocated_usd", "stranded_usd", "unobserved_usd", "host_usd", "residual_usd", "node_cost_usd"):
         name = part.removesuffix("_usd").replace("_", " ")
-        values = [None if one.capacity is None else getattr(one.capacity, part) for one in found]
+        values = [None if one.capacity is None else one.capacity.figures()[part] for one in found]
         table.add_row(
             name, *(money(value, currency) for value in values), style="bold" if part == "node_cost_usd" else None
         )

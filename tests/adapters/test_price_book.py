@@ -329,9 +329,33 @@ def test_of_two_writers_both_are_kept(table: DynamoTable, times: int) -> None:
     other().set_override(by_hand("2.5", NOON), now=NOW)
     other().replace("on-demand", [listed(P5, NOON, "55")], rated_until=RATED, now=NOW)
     other().replace("spot", history("9", kind=P5), since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
-    assert len(direct.overrides()) == times + 1
+    assert len({one.price.amount for one in direct.overrides()}) == times + 1
     assert len(direct.newest("on-demand")) == times + 1
     assert len(direct.newest("spot")) == times + 1
+
+
+PAST = NOON - DAY
+
+
+def test_what_was_set_last_wins_though_it_was_set_before(table: DynamoTable) -> None:
+    book = DynamoPriceBook(table.client, table.name)
+    for number, amount in enumerate(("40", "50", "40")):
+        book.set_override(by_hand(amount, PAST), now=NOW + timedelta(minutes=number))
+    assert [str(one.price.amount) for one in book.overrides()] == ["40", "50", "40"]
+    assert len({one.id for one in book.overrides()}) == 3
+    assert len(book.pending_changes()) == 3
+
+
+def test_a_price_that_ended_can_still_be_taken_back(table: DynamoTable) -> None:
+    book = DynamoPriceBook(table.client, table.name)
+    wrong = book.set_override(replace(by_hand("40", PAST), valid_to=PAST + HOUR), now=NOW)
+    book.drop_override(wrong.id, at=NOW, author="me", reason="too late to matter", now=NOW)
+    assert book.in_force(PAST, PAST + HOUR).prices
+    taken_back = book.drop_override(wrong.id, at=PAST, author="me", reason="typo", now=NOW)
+    assert taken_back.price.valid_to == PAST
+    assert not book.in_force(PAST, PAST + HOUR).prices
+    assert {(one.start, one.end) for one in book.pending_changes()} == {(PAST, PAST + HOUR)}
+    assert book.drop_override(wrong.id, at=NOW, author="me", reason="again", now=NOW) == taken_back
 
 
 def test_a_writer_that_others_always_get_ahead_of_is_told(table: DynamoTable) -> None:

@@ -91,6 +91,12 @@ def test_a_share_of_on_demand_follows_the_list() -> None:
     assert hourly(reserved, price("1", source="on-demand", instance_type="p4d.24xlarge")) is None
 
 
+def test_a_share_of_an_unknown_price_steps_aside_for_the_next_price_of_its_source() -> None:
+    share = price("0.65", unit="of-on-demand", start=at(30))
+    assert hourly(share, price("10")) == "10"
+    assert hourly(share, price("10"), price("100", source="on-demand")) == "75/2"  # 10 for half an hour, then 65
+
+
 def test_a_discount_is_on_the_whole_price_of_its_sources_while_it_lasts() -> None:
     tenth = Discount(Decimal("0.9"), frozenset({"rates"}), {"instance_type": "p5*"}, at(30), None)
     assert hourly(price("100"), discounts=(tenth,)) == "95"

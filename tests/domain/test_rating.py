@@ -226,6 +226,68 @@ def test_a_capacity_block_costs_its_fee_used_or_not() -> None:
     assert after.notes
 
 
+def block(until: int, labels: dict[str, str]) -> tuple[Pricing, GpuNode]:
+    """One instance at $10 an hour, and its node; $12 for any other GPU-hour."""
+    ends = DAY + timedelta(minutes=until)
+    one = CapacityBlock("cr-1", "c", "g5.xlarge", 1, Decimal(until) / 6, "USD", DAY, ends)
+    book = PriceBook(
+        [
+            one.price(),
+            Price("constant", "gpu-hour", Decimal(12)),
+            Price("override", "node-hour", Decimal(3), {"node": "dear"}),
+        ]
+    )
+    return Pricing(book, ("override", "capacity-block", "constant"), blocks=(one,)), node("a", labels=labels)  # type: ignore[arg-type]
+
+
+LABELS = {"label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}
+
+
+def test_a_node_seen_a_scrape_longer_than_its_block_is_the_blocks() -> None:
+    pricing, of_block = block(30, LABELS)
+    rated = rate_usage(usage_of(DAY, hour_of(of_block, {}, DAY, present=(0, 31))), pricing)
+    assert (rated.nodes[0].price_source, rated.nodes[0].capacity.node_cost_usd) == ("capacity-block", Decimal(5))
+    assert rated.charges == []
+
+
+def test_a_block_is_paid_for_whatever_its_nodes_are_priced_by() -> None:
+    pricing, of_block = block(60, LABELS)
+    usage = usage_of(DAY, hour_of(of_block, {}, DAY))
+    elsewhere = rate_usage(usage, replace(pricing, order=("constant", "capacity-block")))
+    assert elsewhere.capacity is not None
+    assert elsewhere.capacity.node_cost_usd == 12 + 10
+    by_hand = usage_of(DAY, hour_of(replace(of_block, name="dear"), {}, DAY))
+    assert rate_usage(by_hand, pricing).charges == []  # that price stands in the block's place
+
+
+def test_a_charge_in_another_currency_is_said_and_in_no_sum() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(9), "EUR"),)})
+    rated = rate_usage(usage, replace(Pricing.constant(Decimal(1)), bill=bill))
+    assert rated.charges == []
+    assert rated.notes == ("unused-savings-plan of sp-1 is in EUR and in no sum: the hour is in USD",)
+
+
+def test_a_price_left_out_for_its_currency_is_said() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    book = PriceBook(
+        [Price("override", "node-hour", Decimal(1), currency="EUR"), Price("constant", "gpu-hour", Decimal(12))]
+    )
+    rated = rate_usage(usage, Pricing(book, ("override", "constant")))
+    assert rated.pods[0].allocated_usd == 12
+    assert rated.notes == (
+        "node a (g5.xlarge) is priced by constant, because override has one in EUR, and the hour is in USD",
+    )
+
+
+def test_a_charge_is_known_though_no_node_has_a_price() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(30)),)})
+    rated = rate_usage(usage, Pricing(PriceBook([]), ("cur",), bill=bill))
+    assert rated.capacity is not None
+    assert rated.capacity.figures()["node_cost_usd"] == 30
+
+
 def test_the_article_of_eight_gpus_for_96_hours() -> None:
     """The seeds' case: 8 GPUs at $3.50 for four days are $2,688, not what the article's own product says."""
     total = Decimal(0)

@@ -18,7 +18,7 @@ from functions.api import app as function
 from gpucost import bootstrap
 from gpucost.domain.hours import HOUR, floor_day, format_instant
 from gpucost.domain.ledger import HourSummary, Manifest, Restatement
-from gpucost.domain.model import Capacity, Costs, Coverage, Status, Totals
+from gpucost.domain.model import Capacity, ClusterCharge, Costs, Coverage, NodeHour, Status, Totals
 from gpucost.domain.money import quantize, split
 from gpucost.domain.rollups import DaySummary, days_of, sum_day
 from gpucost.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
@@ -94,6 +94,18 @@ class Prepared:
             )
             for day in days_of(manifest.hour for manifest in manifests)
         ]
+
+    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """One with a price and one without, beside a commitment that nobody used."""
+        two = quantize(Decimal(2))
+        known = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)
+        unknown = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, unpriced_capacity_gpu_hours=two)
+        facts = ("pool", "g5.xlarge", "spot", "a", "A10G")
+        nodes = (
+            NodeHour("n1", "aws:///a/i-1", *facts, "spot", "scad", None, quantize(Decimal(0)), known),
+            NodeHour("n2", "aws:///a/i-2", *facts, "", "", None, quantize(Decimal(0)), unknown),
+        )
+        return nodes, (ClusterCharge("unused-savings-plan", "sp-1", Decimal(3)),)
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
         """The first hour of every cluster cost twice as much before."""
@@ -310,6 +322,22 @@ def test_hours_say_where_each_stands(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
+def test_nodes_say_what_they_cost_and_where_that_comes_from(ask: Ask) -> None:
+    answer = ask("/v1/nodes", {**DAY, "end": "2026-11-19T01:00:00Z", "cluster": "east"}).json
+    assert [(row["kind"], row["node"], row["price_source"], row["node_cost_usd"]) for row in answer["rows"]] == [
+        ("node", "n1", "spot", 2),
+        ("node", "n2", "", None),
+        ("unused-savings-plan", "sp-1", "cur", 3),
+    ]
+    assert answer["rows"][1]["unpriced_capacity_gpu_hours"] == 2
+    assert answer["rows"][1]["allocated_usd"] is None
+    assert answer["rows"][2]["capacity_gpu_hours"] is None
+    refused = ask("/v1/nodes", {"start": "2026-11-17T00:00:00Z", "end": "2026-11-20T00:00:00Z"})
+    assert refused.status == 400
+    assert "at most 48 hours" in refused.json["detail"]
+
+
+@pytest.mark.usefixtures("day")
 def test_restatements_say_what_was_before_and_why(ask: Ask) -> None:
     answer = ask("/v1/restatements", DAY).json
     assert [row["cluster"] for row in answer["rows"]] == ["east", "west"]
@@ -323,7 +351,9 @@ def test_restatements_say_what_was_before_and_why(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-@pytest.mark.parametrize("path", ["/v1/costs", "/v1/business-units", "/v1/hours", "/v1/restatements", "/health"])
+@pytest.mark.parametrize(
+    "path", ["/v1/costs", "/v1/business-units", "/v1/hours", "/v1/nodes", "/v1/restatements", "/health"]
+)
 def test_every_answer_is_what_the_openapi_document_says(ask: Ask, path: str) -> None:
     answer = ask(path, {} if path == "/health" else DAY)
 

@@ -15,7 +15,16 @@ Delivery is at least once and in any order; every message carries all that its r
 from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+)
 
 from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.model import Status
@@ -34,6 +43,7 @@ def _full_hour(moment: datetime) -> datetime:
 
 
 Instant = Annotated[AwareDatetime, PlainSerializer(format_instant, when_used="json")]
+Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 Hour = Annotated[Instant, AfterValidator(_full_hour)]
 
 
@@ -58,6 +68,8 @@ class PricesDue(Message):
     """Only this one; None: all that the deployment fetches."""
     new_only: bool = False
     """On-demand prices and shapes of those instance types only that the book does not have yet; and not the bill."""
+    months: tuple[Month, ...] = ()
+    """Of the bill, as `2026-10`: read again though they are closed; none: those that may still move."""
 
 
 class HoursDue(Message):

@@ -99,7 +99,7 @@ class PriceStore(Protocol):
         ...
 
     def drop_override(self, override_id: str, *, at: datetime, author: str, reason: str, now: datetime) -> Override:
-        """End a price's validity at a moment; dropped already, it stays as it is.
+        """End a price's validity at a moment; dropped before, it may end earlier still, and never later.
 
         Raises:
             NotFoundError: there is none of that id.

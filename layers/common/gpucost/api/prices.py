@@ -8,7 +8,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from gpucost.api import schemas
+from gpucost.api import price_schemas
 from gpucost.api.routes import answers, instant_of, json_answer
 from gpucost.domain.prices import PriceSource
 from gpucost.errors import ParameterError
@@ -32,7 +32,7 @@ Cursor = Annotated[
 def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceListing]) -> None:
     """Put the routes on an app; the listing is made when it is first asked."""
 
-    @app.get("/v1/prices", summary="The price book", tags=["prices"], responses=answers(schemas.PricesAnswer))
+    @app.get("/v1/prices", summary="The price book", tags=["prices"], responses=answers(price_schemas.PricesAnswer))
     def prices(
         start: Start, end: End, source: Source = None, instance_type: InstanceType = None, cursor: Cursor = None
     ) -> Response[str]:
@@ -42,7 +42,7 @@ def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceLis
         """
         first, last = instant_of("start", start), instant_of("end", end)
         page = listing().page(first, last, source=source, instance_type=instance_type, after=_place(cursor))
-        return json_answer(schemas.prices_answer(first, last, page, _cursor(page.last)))
+        return json_answer(price_schemas.prices_answer(first, last, page, _cursor(page.last)))
 
 
 def _cursor(place: str | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from gpucost.api import schemas
+from gpucost.api import price_schemas, schemas
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS
 from gpucost.domain.hours import parse_instant
 from gpucost.encoding import csv_text, dumps
@@ -89,10 +89,24 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         return json_answer(schemas.hours_answer(first, last, *service().hours(first, last, cluster)))
 
     @app.get(
+        "/v1/nodes",
+        summary="What every node cost, and from which source",
+        tags=["reports"],
+        responses=answers(price_schemas.NodesAnswer),
+    )
+    def nodes(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
+        """Every GPU node in every hour of at most 48: its price, the source and the split of it, what nobody held.
+
+        Beside the nodes stands what was paid for without one.
+        """
+        first, last = instant_of("start", start), instant_of("end", end)
+        return json_answer(price_schemas.nodes_answer(first, last, service().nodes(first, last, cluster)))
+
+    @app.get(
         "/v1/restatements",
         summary="Which hours were restated, and why",
         tags=["reports"],
-        responses=answers(schemas.RestatementsAnswer),
+        responses=answers(price_schemas.RestatementsAnswer),
     )
     def restatements(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Versions that replaced figures of hours in the period: before, after, and why.
@@ -100,7 +114,7 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         `/v1/costs` answers the version in force; here stands what it replaced.
         """
         first, last = instant_of("start", start), instant_of("end", end)
-        return json_answer(schemas.restatements_answer(first, last, service().restatements(first, last, cluster)))
+        return json_answer(price_schemas.restatements_answer(first, last, service().restatements(first, last, cluster)))
 
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
     def health() -> Response[str]:

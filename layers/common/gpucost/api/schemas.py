@@ -11,10 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Capacity, Costs, Status, Totals
-from gpucost.domain.prices import PriceSource, PriceUnit
-from gpucost.services.price_listing import ListedPrice, PricePage
 from gpucost.services.reports import CostReport, HourRow, PeriodCoverage
 
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
@@ -22,11 +19,13 @@ Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 Instant = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
 
 
-class _Shape(BaseModel):
+class Shape(BaseModel):
+    """Base of all answers: nothing in them that is not described."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class CostFigures(_Shape):
+class CostFigures(Shape):
     """What holders of GPUs cost: allocated = effective + waste + unmeasured."""
 
     allocated_gpu_hours: Amount = Field(description="Hours of physical GPU held", examples=[5.142857142857])
@@ -57,7 +56,7 @@ class BusinessUnitRow(CostFigures):
     business_unit: str
 
 
-class FleetTotals(_Shape):
+class FleetTotals(Shape):
     """Sums over the period. All null where no hour has figures; capacity's null where one hour's is not known; money's
     null where nothing has a price.
 
@@ -85,7 +84,7 @@ class FleetTotals(_Shape):
     unpriced_capacity_gpu_hours: Amount | None
 
 
-class Coverage(_Shape):
+class Coverage(Shape):
     """How much of the period is known."""
 
     hours_expected: int = Field(description="Cluster-hours of the period that have ended")
@@ -94,14 +93,14 @@ class Coverage(_Shape):
     utilization: Amount | None = Field(description="The same for utilization; null where it was not asked for")
 
 
-class HourCoverage(_Shape):
+class HourCoverage(Shape):
     """Scrapes seen ÷ scrapes expected in one hour, 0 to 1."""
 
     allocation: Amount
     utilization: Amount | None
 
 
-class CostsAnswer(_Shape):
+class CostsAnswer(Shape):
     """GET /v1/costs. A period in which no hour has figures has no row."""
 
     start: Instant
@@ -115,7 +114,7 @@ class CostsAnswer(_Shape):
     cursor: None = Field(description="Null: the answer is whole")
 
 
-class BusinessUnitsAnswer(_Shape):
+class BusinessUnitsAnswer(Shape):
     """GET /v1/business-units."""
 
     start: Instant
@@ -127,7 +126,7 @@ class BusinessUnitsAnswer(_Shape):
     cursor: None
 
 
-class HourAnswerRow(_Shape):
+class HourAnswerRow(Shape):
     """Where one cluster-hour stands; `missing`: never published."""
 
     cluster: str
@@ -142,7 +141,7 @@ class HourAnswerRow(_Shape):
     notes: list[str] = Field(description="Why the hour is as it is")
 
 
-class HoursAnswer(_Shape):
+class HoursAnswer(Shape):
     """GET /v1/hours."""
 
     start: Instant
@@ -152,73 +151,13 @@ class HoursAnswer(_Shape):
     cursor: None
 
 
-class UnitChange(_Shape):
-    """What a restatement changed for one business unit."""
-
-    business_unit: str
-    before: CostFigures
-    after: CostFigures
-
-
-class RestatementRow(_Shape):
-    """A version of an hour that replaced figures."""
-
-    cluster: str
-    hour: Instant
-    version: int = Field(description="Of the hour, with this restatement", examples=[2])
-    restated_at: Instant
-    settings_version: int
-    why: str = Field(examples=["3 spot prices new or changed"])
-    currency: str = Field(examples=["USD"])
-    before: FleetTotals
-    after: FleetTotals
-    business_units: list[UnitChange] = Field(description="Those whose costs changed")
-
-
-class RestatementsAnswer(_Shape):
-    """GET /v1/restatements."""
-
-    start: Instant
-    end: Instant
-    rows: list[RestatementRow]
-    cursor: None = Field(description="Null: the answer is whole")
-
-
-class PriceRow(_Shape):
-    """One price of the price book, in force for `[from, to)`."""
-
-    id: str | None = Field(description="Of a price set by hand: `gpucost prices drop` takes it")
-    source: PriceSource
-    applies_to: dict[str, str] = Field(
-        description="Facts of nodes that must match, as shell patterns; empty: every node",
-        examples=[{"instance_type": "p5.48xlarge", "region": "us-east-1"}],
-    )
-    unit: PriceUnit = Field(description="Money per hour of a node or of one physical GPU, or a factor")
-    amount: Amount
-    currency: str = Field(examples=["USD"])
-    since: Instant | None = Field(alias="from", description="Null: since ever")
-    until: Instant | None = Field(alias="to", description="Null: until further notice")
-    fetched_at: Instant | None = Field(description="When it was fetched from AWS, or set by hand")
-    author: str
-    reason: str
-
-
-class PricesAnswer(_Shape):
-    """GET /v1/prices."""
-
-    start: Instant
-    end: Instant
-    rows: list[PriceRow]
-    cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
-
-
-class Health(_Shape):
+class Health(Shape):
     """GET /health: the function runs. It asks nothing of the database."""
 
     status: Literal["ok"]
 
 
-class ParameterProblem(_Shape):
+class ParameterProblem(Shape):
     """One wrong parameter."""
 
     parameter: str
@@ -274,52 +213,6 @@ def hours_answer(start: datetime, end: datetime, rows: list[HourRow], coverage: 
         "rows": [_hour_row(row) for row in rows],
         "coverage": coverage_answer(coverage),
         "cursor": None,
-    }
-
-
-def restatements_answer(start: datetime, end: datetime, found: list[Restatement]) -> dict[str, Any]:
-    """As `RestatementsAnswer`."""
-    return {"start": start, "end": end, "rows": [_restatement(one) for one in found], "cursor": None}
-
-
-def _restatement(one: Restatement) -> dict[str, Any]:
-    return {
-        "cluster": one.cluster,
-        "hour": one.hour,
-        "version": one.version,
-        "restated_at": one.restated_at,
-        "settings_version": one.settings_version,
-        "why": one.why,
-        "currency": one.currency,
-        "before": totals_answer(one.before),
-        "after": totals_answer(one.after),
-        "business_units": [
-            {"business_unit": unit, "before": before.figures(), "after": after.figures()}
-            for unit, (before, after) in one.units.items()
-        ],
-    }
-
-
-def prices_answer(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
-    """As `PricesAnswer`."""
-    return {"start": start, "end": end, "rows": [price_row(row) for row in page.rows], "cursor": cursor}
-
-
-def price_row(row: ListedPrice) -> dict[str, Any]:
-    """As `PriceRow`."""
-    price = row.price
-    return {
-        "id": row.id,
-        "source": price.source,
-        "applies_to": dict(price.applies_to),
-        "unit": price.unit,
-        "amount": price.amount,
-        "currency": price.currency,
-        "from": price.valid_from,
-        "to": price.valid_to,
-        "fetched_at": price.fetched_at,
-        "author": price.author,
-        "reason": price.reason,
     }
 
 

@@ -56,6 +56,19 @@ class CapacityBlock:
         )
 
 
+SLOP_MS = 600_000
+"""A node may be seen that much longer than its block lasts: a scrape or two, and the time that a node takes to go."""
+
+
+def within_block(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: Interval) -> Interval:
+    """A node's time as its blocks pay for it: without the moments in which it was seen before or after them."""
+    own = [one.interval for one in blocks if (one.cluster, one.reservation_id) == (cluster, reservation_id)]
+    if not own:
+        return time
+    inside = Interval(min(one.start for one in own), max(one.end for one in own)).overlap(time)
+    return inside if inside.length and time.length - inside.length <= SLOP_MS else time
+
+
 def unused(
     blocks: Iterable[CapacityBlock], cluster: str, hour: Interval, nodes: Sequence[tuple[str, Interval]]
 ) -> list[ClusterCharge]:
@@ -65,7 +78,8 @@ def unused(
         blocks: of all clusters.
         cluster: whose.
         hour: in milliseconds since the epoch.
-        nodes: reservation id and time of each of the cluster's nodes in the hour.
+        nodes: reservation id and time of each of the cluster's nodes in the hour that a block pays for, or that a price
+            set by hand was put on in its place.
     """
     charges = []
     for block in blocks:

@@ -57,6 +57,8 @@ class Restatement:
     units: Mapping[str, tuple[Costs, Costs]]
     """Before and after, of each business unit whose costs changed."""
     currency: str = "USD"
+    """Of what is after."""
+    currency_before: str = "USD"
 
 
 def changes(before: Mapping[tuple[str, str], Costs], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:

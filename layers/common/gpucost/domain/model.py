@@ -75,7 +75,8 @@ class Capacity(Amounts):
 
     def figures(self) -> dict[str, Decimal | None]:
         """As published: money is None where nothing of the capacity has a price."""
-        return _figures(self, nobody_knows=ZERO < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours)
+        unpriced = ZERO < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours
+        return _figures(self, nobody_knows=unpriced and not self.node_cost_usd)
 
 
 def _figures(amounts: Amounts, *, nobody_knows: bool) -> dict[str, Decimal | None]:

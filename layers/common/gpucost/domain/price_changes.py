@@ -145,7 +145,10 @@ def override_change(
 
 
 def override_of(price: Price, earlier: Sequence[Override]) -> Override:
-    """A price as an override; one of the same content that was not dropped is returned as it is."""
+    """A price as an override; set twice in a row it is the one that is there.
+
+    An earlier one of the same content, after which others were set, is another: what was set last wins.
+    """
     content = repr(
         (sorted(price.applies_to.items()), price.unit, str(price.amount), price.currency, price.valid_from,
          price.valid_to, price.author, price.reason)
@@ -156,7 +159,7 @@ def override_of(price: Price, earlier: Sequence[Override]) -> Override:
         known = next((one for one in earlier if one.id == digest), None)
         if known is None:
             return Override(digest, price, set_to=price.valid_to)
-        if known.dropped_at is None:
+        if known.dropped_at is None and known is earlier[-1]:
             return known
         times += 1
 

@@ -157,24 +157,27 @@ class PriceBook:
         """What one source asks for a node's time; None where it does not know all of it, or in several currencies."""
         pieces: list[tuple[Interval, Fraction, bool]] = []
         currencies = set()
-        for piece, price in _in_force(self._candidates(source, facts), time):
-            if price is None:
+        for piece, prices in _in_force(self._candidates(source, facts), time):
+            parts = next(filter(None, (self._parts(price, facts, piece) for price in prices)), None)
+            if parts is None:
                 return None
-            parts: Sequence[tuple[Interval, Fraction, bool, str]] = [
-                (piece, Fraction(price.amount), price.unit == "gpu-hour", price.currency)
-            ]
-            if price.unit == "of-on-demand":
-                listed = self.quote("on-demand", facts, piece)
-                if listed is None:
-                    return None
-                parts = [
-                    (part, rate * Fraction(price.amount), per_gpu, listed.currency)
-                    for part, rate, per_gpu in listed.pieces
-                ]
             for part, rate, per_gpu, currency in parts:
                 currencies.add(currency)
                 pieces += [(cut, rate * factor, per_gpu) for cut, factor in self._discounted(source, facts, part)]
         return Quote(source, currencies.pop(), tuple(pieces)) if len(currencies) == 1 else None
+
+    def _parts(
+        self, price: Price, facts: Mapping[str, str], time: Interval
+    ) -> list[tuple[Interval, Fraction, bool, str]] | None:
+        """What a price comes to, piece by piece; None for a part of an on-demand price that nobody knows."""
+        if price.unit != "of-on-demand":
+            return [(time, Fraction(price.amount), price.unit == "gpu-hour", price.currency)]
+        listed = self.quote("on-demand", facts, time)
+        if listed is None:
+            return None
+        return [
+            (part, rate * Fraction(price.amount), per_gpu, listed.currency) for part, rate, per_gpu in listed.pieces
+        ]
 
     def _candidates(self, source: PriceSource, facts: Mapping[str, str]) -> list[Price]:
         found = [price for price in self._patterns.get(source, ()) if _matches(price.applies_to, facts)]
@@ -200,13 +203,13 @@ class PriceBook:
         return found
 
 
-def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, Price | None]]:
-    """The price in force in each piece of a time; a moment counts, too (a node seen once)."""
+def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, list[Price]]]:
+    """The prices in force in each piece of a time, best first; a moment counts, too (a node seen once)."""
     intervals = [(price.interval, price) for price in prices]
-    found: list[tuple[Interval, Price | None]] = []
+    found = []
     for piece in _cut(time, [interval for interval, _ in intervals]):
         valid = [price for interval, price in intervals if interval.holds(piece.start)]
-        found.append((piece, max(valid, key=_precedence, default=None)))
+        found.append((piece, sorted(valid, key=_precedence, reverse=True)))
     return found
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.domain.bill import Bill, BilledHour
-from gpucost.domain.capacity_blocks import CapacityBlock, unused
+from gpucost.domain.capacity_blocks import CapacityBlock, unused, within_block
 from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.intervals import Interval
 from gpucost.domain.model import ClusterCharge
@@ -33,6 +33,8 @@ class NodePrice:
     """How long the bill says the instance ran in the hour; None where a rate was applied to the time it was seen."""
     unblended: Decimal | None = None
     """The bill's own amount for this instance, where its cost is a blend."""
+    note: str = ""
+    """What people should know of it."""
 
     @property
     def cost(self) -> Fraction:
@@ -91,13 +93,17 @@ class Pricing:
                     foreign.append(f"{source} has one in {billed.currency}")
                     continue
                 return self._billed(node, billed)
-            quote = self.book.quote(source, facts, time)
+            paid = time
+            if source == "capacity-block":
+                paid = within_block(self.blocks, cluster, facts["reservation_id"], time)
+            quote = self.book.quote(source, facts, paid)
             if quote is None:
                 continue
             if quote.currency != self.currency:
                 foreign.append(f"{source} has one in {quote.currency}")
                 continue
-            return self._at_rates(node, quote, gpus)
+            price = self._at_rates(node, quote, gpus)
+            return price if isinstance(price, Unpriced) else replace(price, note=self._left_out(node, foreign, source))
         sources = ", ".join(self.order)
         others = f"; {' and '.join(foreign)}, and the hour is in {self.currency}" if foreign else ""
         return Unpriced(f"no price for {_named(node)} from {sources}{others}")
@@ -105,13 +111,25 @@ class Pricing:
     def cluster_charges(
         self, cluster: str, hour: Interval, nodes: Sequence[tuple[GpuNode, Interval]]
     ) -> list[ClusterCharge]:
-        """What a cluster costs in an hour beyond its nodes, in the hour's currency: commitments that nobody used."""
+        """What a cluster costs in an hour beyond its nodes: commitments that nobody used.
+
+        Args:
+            cluster: its name.
+            hour: in milliseconds since the epoch.
+            nodes: those that a capacity block pays for, and those with a price set by hand.
+        """
         used = [(facts_of(node, cluster)["reservation_id"], time) for node, time in nodes]
-        charges = [
+        return [
             *unused(self.blocks, cluster, hour, used),
             *(self.bill.charges_of(cluster) if self.bill else ()),
         ]
-        return [charge for charge in charges if charge.currency == self.currency]
+
+    def _left_out(self, node: GpuNode, foreign: Sequence[str], source: str) -> str:
+        if not foreign:
+            return ""
+        return (
+            f"{_named(node)} is priced by {source}, because {' and '.join(foreign)}, and the hour is in {self.currency}"
+        )
 
     def _billed(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:
         price = self._split(node, "cur", Fraction(billed.amount))
@@ -142,7 +160,7 @@ class Pricing:
         if part is None:
             return Unpriced(
                 f"no shape for {_named(node)}: split policy {self.policy.name} needs its vCPUs and memory, "
-                "which `gpucost prices refresh` fetches"
+                "which are built in for EC2's accelerated types, and fetched by the stack's parameter InstanceShapes"
             )
         return NodePrice(source, self.policy.name, cost * part, cost * (1 - part))
 

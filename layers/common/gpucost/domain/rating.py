@@ -72,10 +72,20 @@ def rate_usage(usage: Usage, pricing: Pricing) -> Rated:
         nodes.append(_node_hour(node, price, lines, capacity))
         rated.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
     start = epoch_ms(usage.hour)
-    seen = [(node.node, node.present) for node in usage.nodes]
-    charges = pricing.cluster_charges(usage.cluster, Interval(start, start + HOUR_MS), seen)
+    on_blocks = [
+        (node.node, node.present)
+        for node, price in zip(usage.nodes, prices, strict=True)
+        if isinstance(price, NodePrice) and price.source in {"capacity-block", "override"}
+    ]
+    found = pricing.cluster_charges(usage.cluster, Interval(start, start + HOUR_MS), on_blocks)
+    charges = [charge for charge in found if charge.currency == pricing.currency]
+    foreign = [
+        f"{charge.kind} of {charge.reference} is in {charge.currency} and in no sum: the hour is in {pricing.currency}"
+        for charge in found
+        if charge.currency != pricing.currency
+    ]
     capacity = Capacity.total([*(node.capacity for node in nodes), *map(_unused, charges)])
-    return _rated([rated[id(pod)] for pod in usage.pods], nodes, capacity, charges, prices)
+    return _rated([rated[id(pod)] for pod in usage.pods], nodes, capacity, charges, prices, foreign)
 
 
 def _rated(
@@ -84,8 +94,10 @@ def _rated(
     capacity: Capacity | None,
     charges: Sequence[ClusterCharge],
     prices: Sequence[NodePrice | Unpriced],
+    notes: Sequence[str] = (),
 ) -> Rated:
-    reasons = dict.fromkeys(price.reason for price in prices if isinstance(price, Unpriced))
+    said = (price.reason if isinstance(price, Unpriced) else price.note for price in prices)
+    reasons = dict.fromkeys(filter(None, [*said, *notes]))
     is_final = all(isinstance(price, NodePrice) and price.is_final for price in prices)
     return Rated(pods, nodes, capacity, charges, is_final, tuple(reasons))
 

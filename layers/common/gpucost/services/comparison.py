@@ -7,6 +7,7 @@ from datetime import datetime
 from gpucost.domain.attribution import attribute
 from gpucost.domain.model import Capacity, Costs, HourRecord
 from gpucost.domain.splitting import SPLIT_POLICIES
+from gpucost.errors import InvalidInputError
 from gpucost.ports import Ledger, SettingsStore
 from gpucost.services.attribute import attribution_rules
 from gpucost.services.pricing import Pricer, policy_of
@@ -22,11 +23,22 @@ class SplitSums:
     """None as soon as one hour's is not known."""
     hours: int = 0
     """Cluster-hours with stored usage."""
+    currency: str = "USD"
     notes: dict[str, None] = field(default_factory=dict)
     """What has no price under this policy; each once."""
 
     def add(self, record: HourRecord) -> None:
-        """One hour more."""
+        """One hour more.
+
+        Raises:
+            InvalidInputError: its amounts are in another currency than those before.
+        """
+        if self.hours and record.currency != self.currency:
+            raise InvalidInputError(
+                f"the hours are in {self.currency} and {record.currency}, which are never added up; "
+                "ask for one cluster, or for the time before or after the change"
+            )
+        self.currency = record.currency
         for unit, costs in record.by_business_unit().items():
             self.units[unit] = Costs.total([self.units.get(unit, Costs()), costs])
         own = record.totals.capacity if record.totals else None
@@ -49,6 +61,7 @@ class SplitComparison:
         """The sums of hours in `[start, end)`, by policy: same usage, same prices, each hour under its own settings.
 
         Raises:
+            InvalidInputError: the hours are in several currencies.
             SourceError: the ledger could not be read.
         """
         own = policy_of(self._settings_store.current().settings.pricing)

@@ -138,7 +138,7 @@ class PricesService:
                 self._refresh_on_demand(settings, _without(in_use, known), newest_hour, result)
             elif source == "cur":
                 if not due.new_only:
-                    self._refresh_bill(settings, result)
+                    self._refresh_bill(settings, due, result)
             else:
                 shapes = self._book.in_force(self._clock(), self._clock()).shapes if due.new_only else {}
                 self._refresh_shapes(_without(in_use, dict.fromkeys(in_use, shapes)), newest_hour, result)
@@ -186,9 +186,11 @@ class PricesService:
 
         self._each_region("shapes", in_use, one, result)
 
-    def _refresh_bill(self, settings: Settings, result: RefreshResult) -> None:
+    def _refresh_bill(self, settings: Settings, due: PricesDue, result: RefreshResult) -> None:
         try:
-            found = self._bill.refresh(settings)
+            found = self._bill.refresh(
+                settings, [datetime.fromisoformat(f"{month}-01T00:00:00Z") for month in due.months]
+            )
         except (SourceError, ConflictError) as error:
             result.failures.append(f"the bill: {error}")
             return

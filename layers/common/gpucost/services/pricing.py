@@ -6,8 +6,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpucost.bill_ports import BillStore
+from gpucost.domain.bill import Bill
 from gpucost.domain.capacity_blocks import CapacityBlock
-from gpucost.domain.hours import HOUR
+from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.instance_shapes import KNOWN_SHAPES
 from gpucost.domain.prices import Discount, Price, PriceBook, PriceUnit
 from gpucost.domain.pricing import Pricing
@@ -38,9 +39,16 @@ class Pricer:
         start, end = min(hours), max(hours) + HOUR
         order = settings.pricing.order
         book = self._prices.in_force(start, end, sources=order)
-        bills = self._bills.bills(start, end) if "cur" in order else {}
         pricing = pricing_of(settings, book.prices, book.shapes)
-        return {hour: replace(pricing, bill=bills.get(hour)) for hour in hours}
+        if "cur" not in order:
+            return dict.fromkeys(hours, pricing)
+        bills, months = self._bills.bills(start, end), self._bills.months()
+        # A closed bill that says nothing of an hour has said all that it will.
+        silent = {True: Bill(is_final=True), False: None}
+        return {
+            hour: replace(pricing, bill=bills.get(hour) or silent[months.get(floor_day(hour).replace(day=1), False)])
+            for hour in hours
+        }
 
 
 def pricing_of(

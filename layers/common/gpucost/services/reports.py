@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, hours_between
 from gpucost.domain.ledger import HourSummary, Manifest, Restatement
-from gpucost.domain.model import Capacity, Costs, Coverage, Totals
+from gpucost.domain.model import Capacity, ClusterCharge, Costs, Coverage, NodeHour, Totals
 from gpucost.domain.money import quantize
 from gpucost.domain.rollups import DAY, DaySummary
 from gpucost.errors import InvalidInputError, ParameterError
@@ -23,6 +23,7 @@ Granularity = Literal["hour", "day"]
 Dimension = Literal["business_unit", "namespace"]
 LONGEST: dict[str, timedelta] = {"hour": 35 * DAY, "day": 100 * DAY}
 """The longest period of one answer, by granularity."""
+LONGEST_OF_NODES = 48 * HOUR
 MOST_ROWS = 10_000
 _CHUNK = 7 * DAY
 """How much is held in memory at once."""
@@ -72,6 +73,16 @@ class HourRow:
     hour: datetime
     manifest: Manifest | None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node's hour, or what was paid for without a node."""
+
+    cluster: str
+    hour: datetime
+    currency: str
+    item: NodeHour | ClusterCharge
 
 
 @dataclass(slots=True)
@@ -186,6 +197,25 @@ class ReportService:
             sums.coverages += [manifest.coverage for manifest in known.values() if manifest.coverage is not None]
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return rows, self._coverage(clusters, start, end, sums)
+
+    def nodes(self, start: datetime, end: datetime, cluster: str | None = None) -> list[NodeRow]:
+        """What every GPU node cost in every published hour, and from which source; in order of hour, cluster and node.
+
+        Raises:
+            ParameterError: a period longer than 48 hours, or as `costs`.
+            InvalidInputError: the answer would be too long.
+        """
+        check_period(start, end, "hour")
+        if end - start > LONGEST_OF_NODES:
+            raise ParameterError("end", f"nodes are answered for at most {LONGEST_OF_NODES // HOUR} hours at once")
+        found: list[NodeRow] = []
+        for name in _clusters(self._settings_store.current().settings, cluster):
+            for manifest in self._ledger.manifests(name, start, end):
+                nodes, charges = self._ledger.nodes(name, manifest.hour)
+                items: list[NodeHour | ClusterCharge] = [*nodes, *charges]
+                found += [NodeRow(name, manifest.hour, manifest.currency, one) for one in items]
+                _refuse_too_many(len(found))
+        return sorted(found, key=lambda row: (row.hour, row.cluster))
 
     def restatements(self, start: datetime, end: datetime, cluster: str | None = None) -> list[Restatement]:
         """What replaced figures in hours of the period, and why: in order of hour, cluster and version.

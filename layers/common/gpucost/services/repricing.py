@@ -50,7 +50,8 @@ class RepricingService:
         for change in changes:
             start = floor_hour(max(change.start, oldest) if change.start else oldest)
             for cluster in _concerned(change, clusters):
-                sent += self._send(cluster, self._published(cluster, start, change.end), change.why, correlation_id)
+                hours = self._published(cluster, start, change.end, waiting=change.source == "shapes")
+                sent += self._send(cluster, hours, change.why, correlation_id)
             if change.at + SETTLES_AFTER <= now:
                 self._prices.settle(change.id, now=now)
         for arrival in arrivals:
@@ -63,10 +64,13 @@ class RepricingService:
                 self._bills.settle(arrival)
         return sent
 
-    def _published(self, cluster: str, start: datetime, end: datetime) -> list[datetime]:
-        """The hours of `[start, end)` that have figures."""
-        manifests = self._ledger.manifests(cluster, start, end)
-        return [manifest.hour for manifest in manifests if manifest.status != "incomplete"]
+    def _published(self, cluster: str, start: datetime, end: datetime, *, waiting: bool = False) -> list[datetime]:
+        """The hours of `[start, end)` that have figures; or only those that wait for a price.
+
+        A type's shape does not change: only hours in which it was not known have anything to gain.
+        """
+        wanted = {"provisional"} if waiting else {"provisional", "complete"}
+        return [one.hour for one in self._ledger.manifests(cluster, start, end) if one.status in wanted]
 
     def _send(self, cluster: str, hours: Sequence[datetime], why: str, correlation_id: str) -> int:
         self._bus.send_due(to_restate(cluster, hours, settings_version=None, why=why, correlation_id=correlation_id))

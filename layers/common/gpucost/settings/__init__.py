@@ -278,12 +278,17 @@ _PLAIN = {
 
 
 def _finding(error: ValidationError) -> str:
-    finding = error.errors(include_url=False)[0]
-    path = [part for part in finding["loc"] if part not in {"slack", "email", "[key]"}]
+    findings = error.errors(include_url=False)
+    # A key that is misspelt is missing, too: the misspelling says more.
+    finding = next((one for one in findings if one["type"] == "extra_forbidden"), findings[0])
+    path = [part for part in finding["loc"] if part not in {"slack", "email", "[key]", "named", "own"}]
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
     if finding["type"] == "extra_forbidden":
         allowed = ", ".join(_fields_at(path[:-1]))
         return f"unknown key {where!r}; allowed there: {allowed}"
+    if finding["type"] == "literal_error" and path == ["pricing", "split"]:
+        expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
     message = _PLAIN.get(finding["type"], finding["msg"].removeprefix("Value error, "))
     return f"{where}: {message}" if where else message
 
@@ -295,7 +300,7 @@ def _fields_at(path: list[int | str]) -> list[str]:
         if isinstance(part, int):
             continue
         section = _section_of(section.model_fields[part].annotation)
-    return list(section.model_fields)
+    return [field.alias or name for name, field in section.model_fields.items()]
 
 
 def _section_of(annotation: Any) -> Any:

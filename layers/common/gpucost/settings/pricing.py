@@ -1,9 +1,10 @@
 """Section `pricing`: which sources of prices, in which order, and which part of a node's price its GPUs bear."""
 
 from decimal import Decimal
+from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, field_validator, model_validator
 
 from gpucost.domain.prices import PRICE_SOURCES, PriceSource
 from gpucost.settings.cur import CurSettings
@@ -35,7 +36,10 @@ class Matchers(Section):
     def applies_to(self) -> dict[str, str]:
         """The facts of nodes that must match."""
         names = ("cluster", "node_pool", "instance_type", "gpu_model", "capacity_type", "region", "zone")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        found = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if "capacity_type" in found:  # as nodes' labels are read: SPOT, on_demand and CAPACITY_BLOCK in one spelling
+            found["capacity_type"] = found["capacity_type"].lower().replace("_", "-")
+        return found
 
 
 class RateSettings(Matchers):
@@ -43,7 +47,7 @@ class RateSettings(Matchers):
 
     gpu_hourly_usd: Positive | None = None
     node_hourly_usd: Positive | None = None
-    percent_of_on_demand: Percent | None = None
+    percent_of_on_demand: Annotated[Decimal, Field(gt=0, le=100)] | None = None
     """Of the node's on-demand price in the book: reserved capacity at 65, say."""
 
     @model_validator(mode="after")
@@ -91,6 +95,16 @@ class OwnSplit(Section):
     gib: Annotated[Decimal, Field(ge=0, le=Decimal(10) ** 9)]
 
 
+def _kind_of_split(value: object) -> str:
+    return "own" if isinstance(value, dict | OwnSplit) else "named"
+
+
+Split = Annotated[
+    Annotated[Literal["gpu-bears-all", "scad", "opencost", "datadog"], Tag("named")] | Annotated[OwnSplit, Tag("own")],
+    Discriminator(_kind_of_split),
+]
+
+
 class OnDemandSettings(Section):
     """Which of AWS Price List's offers is meant."""
 
@@ -116,7 +130,7 @@ class PricingSettings(Section):
     operating_systems: Annotated[tuple[Literal["linux", "windows"], ...], Field(min_length=1)] = ("linux",)
     """Of the nodes: for which spot and on-demand prices are fetched."""
     cur: CurSettings | None = None
-    split: Literal["gpu-bears-all", "scad", "opencost", "datadog"] | OwnSplit = "gpu-bears-all"
+    split: Split = "gpu-bears-all"
 
     @field_validator("sources")
     @classmethod
@@ -128,7 +142,7 @@ class PricingSettings(Section):
     @model_validator(mode="after")
     def _sources_have_what_they_need(self) -> "PricingSettings":
         if bool(self.source) == bool(self.sources):
-            raise ValueError(f"one of source and sources is needed; sources are {', '.join(PRICE_SOURCES)}")
+            raise ValueError(f"one of source and sources is needed, not both; sources are {', '.join(PRICE_SOURCES)}")
         for source, name, is_given in (
             ("constant", "gpu_hourly_usd", self.gpu_hourly_usd is not None),
             ("rates", "rates", bool(self.rates)),
@@ -139,6 +153,14 @@ class PricingSettings(Section):
                 raise ValueError(f"{name} is needed with source {source}")
             if is_given and source not in self.order:
                 raise ValueError(f"{name} goes with source {source}, which sources does not name")
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_stand_once(self) -> "PricingSettings":
+        blocks = sorted(self.capacity_blocks, key=lambda block: (block.reservation_id, block.since))
+        for before, after in pairwise(blocks):
+            if before.reservation_id == after.reservation_id and after.since < before.until:
+                raise ValueError(f"capacity_blocks: {after.reservation_id} stands twice for the same time")
         return self
 
     @property

@@ -107,7 +107,11 @@ class DynamoBillStore:
         return found
 
     def mark(self, month: datetime, *, is_closed: bool) -> None:
-        """A month was read as a whole."""
+        """A month was read as a whole; when it closes, all its hours are to be rated again, the unbilled ones too."""
+        if is_closed and not self.months().get(month):
+            days = [day for day in (month + at * _DAY for at in range(31)) if day.month == month.month]
+            # Before the mark: killed in between, the month is read and closed once more.
+            self._table.put_all([self._change(day, "closed", range(24)) for day in days])
         item: Item = {**key(MONTHS, f"{month:%Y-%m}"), "v": {"N": str(FORMAT)}, "f": {"BOOL": is_closed}}
         self._table.put_all([item])
 

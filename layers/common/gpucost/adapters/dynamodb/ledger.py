@@ -236,6 +236,7 @@ class DynamoLedger:
             after=record.totals,
             units=changes(before.groups, record),
             currency=record.currency,
+            currency_before=replacing.currency,
         )
         return [restatement_item(restatement, run_id, replacing.run_id, now + HOURS_KEPT)]
 

@@ -163,7 +163,7 @@ class DynamoPriceBook:
         return self._change_overrides(once)
 
     def drop_override(self, override_id: str, *, at: datetime, author: str, reason: str, now: datetime) -> Override:
-        """End a price's validity at a moment; dropped already, it stays as it is.
+        """End a price's validity at a moment; dropped before, it may end earlier still.
 
         Raises:
             NotFoundError: there is none of that id.
@@ -175,7 +175,7 @@ class DynamoPriceBook:
             if place is None:
                 raise NotFoundError(f"there is no override {override_id!r}; `gpucost prices history` lists them")
             before = known[place]
-            if before.dropped_at is not None:
+            if before.dropped_at is not None and before.price.valid_to is not None and at >= before.price.valid_to:
                 return before, None
             known[place] = dropped(before, at=at, author=author, reason=reason, now=now)
             time = (known[place].price.valid_to, before.price.valid_to)

@@ -22,6 +22,7 @@ def restatement_item(restatement: Restatement, run: str, replaced: str, expires_
         "x": {"N": str(restatement.settings_version)},
         "p": {"N": str(keys.seconds(restatement.restated_at))},
         "c": {"S": restatement.currency},
+        "c4": {"S": restatement.currency_before},
     }
 
 
@@ -50,4 +51,5 @@ def _read(cluster: str, hour: datetime, item: Item) -> Restatement:
         after=blobs.read_totals(document["after"]) or Totals(Costs(), None),
         units=blobs.read_changes(document),
         currency=text(item, "c"),
+        currency_before=text(item, "c4") or "USD",
     )

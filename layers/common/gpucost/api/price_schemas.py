@@ -1,0 +1,195 @@
+"""Shapes of the answers about prices: the book, what nodes cost, and what was restated."""
+
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from gpucost.api.schemas import Amount, CostFigures, FleetTotals, Instant, Shape, totals_answer
+from gpucost.domain.ledger import Restatement
+from gpucost.domain.model import Capacity, NodeHour
+from gpucost.domain.money import ZERO
+from gpucost.domain.prices import PriceSource, PriceUnit
+from gpucost.services.price_listing import ListedPrice, PricePage
+from gpucost.services.reports import NodeRow
+
+
+class PriceRow(Shape):
+    """One price of the price book, in force for `[from, to)`."""
+
+    id: str | None = Field(description="Of a price set by hand: `gpucost prices drop` takes it")
+    source: PriceSource
+    applies_to: dict[str, str] = Field(
+        description="Facts of nodes that must match, as shell patterns; empty: every node",
+        examples=[{"instance_type": "p5.48xlarge", "region": "us-east-1"}],
+    )
+    unit: PriceUnit = Field(description="Money per hour of a node or of one physical GPU, or a factor")
+    amount: Amount
+    currency: str = Field(examples=["USD"])
+    since: Instant | None = Field(alias="from", description="Null: since ever")
+    until: Instant | None = Field(alias="to", description="Null: until further notice")
+    fetched_at: Instant | None = Field(description="When it was fetched from AWS, or set by hand")
+    author: str
+    reason: str
+
+
+class PricesAnswer(Shape):
+    """GET /v1/prices."""
+
+    start: Instant
+    end: Instant
+    rows: list[PriceRow]
+    cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
+
+
+class NodeAnswerRow(Shape):
+    """A GPU node in one hour: effective + waste + unmeasured of its holders, and what nobody held, are its cost.
+
+    A row of `kind` other than `node` is paid for without one: unused commitment or reserved capacity.
+    """
+
+    cluster: str
+    hour: Instant
+    currency: str = Field(examples=["USD"])
+    kind: str = Field(examples=["node", "unused-capacity-block", "unused-savings-plan"])
+    node: str = Field(description="Its name; of other kinds the commitment's or reservation's id")
+    provider_id: str
+    node_pool: str
+    instance_type: str
+    capacity_type: str
+    zone: str
+    gpu_model: str
+    price_source: str = Field(description='Where its price came from; "" where nobody knows one', examples=["spot"])
+    split_policy: str
+    billed_usd: Amount | None = Field(description="The bill's own amount for this instance, where its cost is a blend")
+    allocated_usd: Amount | None = Field(description="What all the holders of its GPUs pay")
+    capacity_gpu_hours: Amount | None
+    unallocated_gpu_hours: Amount | None
+    stranded_gpu_hours: Amount | None
+    unobserved_gpu_hours: Amount | None
+    node_cost_usd: Amount | None
+    unallocated_usd: Amount | None
+    stranded_usd: Amount | None
+    unobserved_usd: Amount | None
+    host_usd: Amount | None
+    residual_usd: Amount | None
+    unpriced_capacity_gpu_hours: Amount
+
+
+class NodesAnswer(Shape):
+    """GET /v1/nodes."""
+
+    start: Instant
+    end: Instant
+    rows: list[NodeAnswerRow]
+    cursor: None = Field(description="Null: the answer is whole")
+
+
+class UnitChange(Shape):
+    """What a restatement changed for one business unit."""
+
+    business_unit: str
+    before: CostFigures
+    after: CostFigures
+
+
+class RestatementRow(Shape):
+    """A version of an hour that replaced figures."""
+
+    cluster: str
+    hour: Instant
+    version: int = Field(description="Of the hour, with this restatement", examples=[2])
+    restated_at: Instant
+    settings_version: int
+    why: str = Field(examples=["3 spot prices new or changed"])
+    currency: str = Field(examples=["USD"])
+    currency_before: str = Field(examples=["USD"])
+    before: FleetTotals
+    after: FleetTotals
+    business_units: list[UnitChange] = Field(description="Those whose costs changed")
+
+
+class RestatementsAnswer(Shape):
+    """GET /v1/restatements."""
+
+    start: Instant
+    end: Instant
+    rows: list[RestatementRow]
+    cursor: None = Field(description="Null: the answer is whole")
+
+
+def prices_answer(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
+    """As `PricesAnswer`."""
+    return {"start": start, "end": end, "rows": [price_row(row) for row in page.rows], "cursor": cursor}
+
+
+def price_row(row: ListedPrice) -> dict[str, Any]:
+    """As `PriceRow`."""
+    price = row.price
+    return {
+        "id": row.id,
+        "source": price.source,
+        "applies_to": dict(price.applies_to),
+        "unit": price.unit,
+        "amount": price.amount,
+        "currency": price.currency,
+        "from": price.valid_from,
+        "to": price.valid_to,
+        "fetched_at": price.fetched_at,
+        "author": price.author,
+        "reason": price.reason,
+    }
+
+
+def nodes_answer(start: datetime, end: datetime, rows: list[NodeRow]) -> dict[str, Any]:
+    """As `NodesAnswer`."""
+    return {"start": start, "end": end, "rows": [_node_row(row) for row in rows], "cursor": None}
+
+
+def _node_row(row: NodeRow) -> dict[str, Any]:
+    where = {"cluster": row.cluster, "hour": row.hour, "currency": row.currency}
+    item = row.item
+    if isinstance(item, NodeHour):
+        own: dict[str, Any] = {
+            field.name: getattr(item, field.name) for field in fields(item) if field.name != "capacity"
+        }
+        if not item.price_source:
+            own["allocated_usd"] = None
+        return {**where, "kind": "node", **own, **item.capacity.figures()}
+    unknown = dict.fromkeys(("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), "")
+    capacity = Capacity(
+        capacity_gpu_hours=item.gpu_hours or ZERO,
+        unallocated_gpu_hours=item.gpu_hours or ZERO,
+        node_cost_usd=item.amount,
+        unallocated_usd=item.amount,
+    ).figures()
+    if item.gpu_hours is None:  # a commitment of money alone
+        capacity |= {"capacity_gpu_hours": None, "unallocated_gpu_hours": None}
+    source = "capacity-block" if item.kind == "unused-capacity-block" else "cur"
+    mine = {"kind": item.kind, "node": item.reference, "price_source": source, "split_policy": ""}
+    return {**where, **unknown, **mine, "billed_usd": None, "allocated_usd": ZERO, **capacity}
+
+
+def restatements_answer(start: datetime, end: datetime, found: list[Restatement]) -> dict[str, Any]:
+    """As `RestatementsAnswer`."""
+    return {"start": start, "end": end, "rows": [_restatement(one) for one in found], "cursor": None}
+
+
+def _restatement(one: Restatement) -> dict[str, Any]:
+    return {
+        "cluster": one.cluster,
+        "hour": one.hour,
+        "version": one.version,
+        "restated_at": one.restated_at,
+        "settings_version": one.settings_version,
+        "why": one.why,
+        "currency": one.currency,
+        "currency_before": one.currency_before,
+        "before": totals_answer(one.before),
+        "after": totals_answer(one.after),
+        "business_units": [
+            {"business_unit": unit, "before": before.figures(), "after": after.figures()}
+            for unit, (before, after) in one.units.items()
+        ],
+    }
