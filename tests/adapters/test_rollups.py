@@ -202,6 +202,20 @@ def test_an_hour_that_closes_while_its_day_is_summed_is_not_lost(day: Day, call:
     day.check()
 
 
+def test_a_slow_worker_does_not_undo_the_sum_of_one_who_saw_more(day: Day) -> None:
+    day.publish(0, *some(0))
+
+    def another() -> None:
+        day.publish(1, *some(1))
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+    before_its_write = 4  # manifests, head, summaries
+    DynamoRollups(Meddled(day.table.client, before_its_write, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    watched = Watched(day.table.client)
+    DynamoRollups(watched, day.table.name).days("demo", DAY_1, DAY_1 + DAY)
+    assert len(watched.calls) == 2, "the day itself, not its hours"
+
+
 @pytest.mark.parametrize("call", range(1, 8))
 @pytest.mark.parametrize("rolled_up", [False, True])
 def test_a_reader_in_between_sees_the_day_before_or_after_never_both(day: Day, call: int, rolled_up: bool) -> None:

@@ -58,6 +58,7 @@ def test_a_closed_hour_is_counted_with_what_it_took(world: World, capsys: pytest
 
 
 def test_an_hour_without_metrics_is_counted_as_incomplete(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.run(*range(AWAY))
     found = emitted(world, AWAY, capsys)
     assert (found["HoursClosed"], found["HoursIncomplete"], found["HoursGivenUp"]) == (1, 1, 0)
     assert "LagSeconds" not in found
