@@ -96,7 +96,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
         sys.stdout.write(dumps(document, indent=2) + "\n")
     elif form == "csv":
         header = ["business_unit", *(one.policy for one in found)]
-        sys.stdout.write(csv_text(header, [[unit, *_amounts(found, unit)] for unit in units]))
+        sys.stdout.write(csv_text(header, [[unit, *amounts(found, unit)] for unit in units]))
     else:
         title = f"{format_instant(start)} to {format_instant(end)}, {found[0].hours} cluster-hours"
         _print(found, units, title, found[0].currency)
@@ -112,7 +112,8 @@ def _policy(one: "SplitSums") -> dict[str, Any]:
     }
 
 
-def _amounts(found: Sequence["SplitSums"], unit: str) -> list[Decimal | None]:
+def amounts(found: Sequence["SplitSums"], unit: str) -> list[Decimal | None]:
+    """What each policy would charge a unit; None where nothing of it has a price."""
     return [one.units.get(unit, Costs()).figures()["allocated_usd"] for one in found]
 
 
@@ -128,7 +129,7 @@ def _print(found: Sequence["SplitSums"], units: Sequence[str], title: str, curre
     for one in found:
         table.add_column(one.policy, justify="right", no_wrap=True)
     for unit in units:
-        table.add_row(printable(unit), *(money(amount, currency) for amount in _amounts(found, unit)))
+        table.add_row(printable(unit), *(money(amount, currency) for amount in amounts(found, unit)))
     table.add_section()
     for part in ("unallocated_usd", "stranded_usd", "unobserved_usd", "host_usd", "residual_usd", "node_cost_usd"):
         name = part.removesuffix("_usd").replace("_", " ")

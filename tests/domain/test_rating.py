@@ -268,6 +268,14 @@ def test_a_charge_in_another_currency_is_said_and_in_no_sum() -> None:
     assert rated.notes == ("unused-savings-plan of sp-1 is in EUR and in no sum: the hour is in USD",)
 
 
+def test_a_charge_of_a_cluster_whose_nodes_nobody_knows_is_said() -> None:
+    usage = replace(usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY)), nodes=None)
+    bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(9)),)})
+    rated = rate_usage(usage, replace(Pricing.constant(Decimal(1)), bill=bill))
+    assert (rated.pods[0].allocated_usd, rated.capacity) == (Decimal(1), None)
+    assert rated.notes == ("unused-savings-plan of sp-1 is in no sum: nothing tells what the nodes are",)
+
+
 def test_a_price_left_out_for_its_currency_is_said() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
     book = PriceBook(

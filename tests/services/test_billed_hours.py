@@ -152,3 +152,17 @@ def test_node_pools_are_those_of_the_ledger(billed: Billed) -> None:
     pools = LedgerNodePools(billed.store, billed.ledger)
     assert pools(HOUR, HOUR + timedelta(days=2)) == {"i-0": "gold"}
     assert pools(HOUR + timedelta(days=1), HOUR + timedelta(days=2)) == {}
+
+
+def test_a_closed_bill_that_does_not_know_an_hour_makes_it_final(billed: Billed) -> None:
+    billed.attribute(hours=2, version=2)
+    billed.lines = [BILLED]
+    month_after = (HOUR.replace(day=1) + timedelta(days=32)).replace(day=3)
+    billed.bill = BillService(billed.export, billed.bills, clock=lambda: month_after)
+    billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))
+    assert billed.bills.months() == {HOUR.replace(day=1, hour=0): True}
+    assert billed.reprice() == 2 + 1  # the hour that is billed, and both with the month
+    assert billed.status(HOUR) == ("complete", 2)
+    assert billed.status(HOUR + ONE_HOUR) == ("complete", 2)
+    billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))
+    assert billed.reprice() == 0

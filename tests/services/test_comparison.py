@@ -10,7 +10,9 @@ import pytest
 from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.money import quantize
 from gpucost.domain.splitting import InstanceShape
+from gpucost.errors import InvalidInputError
 from gpucost.services.comparison import SplitComparison
+from local import restating
 from tests.conftest import DynamoTable
 from tests.records import HOUR
 from tests.services.test_restate import System
@@ -61,3 +63,27 @@ def test_nothing_is_changed_and_hours_without_usage_are_left_out(system: System)
     found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 5 * ONE_HOUR)
     assert {one.hours for one in found} == {1}
     assert system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR) == before
+
+
+def test_what_has_no_price_under_a_policy_is_unknown_and_named(system: System) -> None:
+    system.metrics.instance_type = "x9.unheard-of"
+    system.attribute(hours=1, version=2)
+    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + ONE_HOUR)
+    shown = {one.policy: one.units["a"].figures()["allocated_usd"] for one in found}
+    assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
+    assert restating.amounts(found, "a") == [*shown.values()]
+    for one in found:
+        assert bool(one.notes) == (shown[one.policy] is None)
+        assert one.capacity is not None
+        assert (one.capacity.figures()["node_cost_usd"] is None) == (shown[one.policy] is None)
+
+
+def test_hours_in_two_currencies_are_never_added(system: System) -> None:
+    system.attribute(hours=2, version=2)
+    pricing = {**DOCUMENT["pricing"], "currency": "EUR"}  # type: ignore[dict-item]
+    system.store.push(json.dumps({**DOCUMENT, "pricing": pricing}), author="me", now=NOW)
+    system.restate(version=3)
+    comparison = SplitComparison(system.store, system.ledger, system.pricer)
+    assert {one.currency for one in comparison.compare(["demo"], HOUR, HOUR + ONE_HOUR)} == {"EUR"}
+    with pytest.raises(InvalidInputError, match="the hours are in EUR and USD, which are never added up"):
+        comparison.compare(["demo"], HOUR, HOUR + 2 * ONE_HOUR)

@@ -55,9 +55,15 @@ def rate_usage(usage: Usage, pricing: Pricing) -> Rated:
     holds to the last digit; where they are not, each pod is priced alone and the capacity is None. A node whose price
     nobody knows costs None, and is named; it changes nothing for the others.
     """
+    start = epoch_ms(usage.hour)
+    hour = Interval(start, start + HOUR_MS)
     if usage.nodes is None:
         alone = [_rate_alone(pod, *_price_alone(usage, pod, pricing)) for pod in usage.pods]
-        return _rated(alone, [], None, (), [pod.price for pod in alone])
+        left_out = [
+            f"{charge.kind} of {charge.reference} is in no sum: nothing tells what the nodes are"
+            for charge in pricing.cluster_charges(usage.cluster, hour, ())
+        ]
+        return _rated(alone, [], None, (), [pod.price for pod in alone], left_out)
     on_node: dict[tuple[str, str], list[PodUsage]] = {}
     for pod in usage.pods:
         on_node.setdefault((pod.holding.node.name, pod.holding.node.provider_id), []).append(pod)
@@ -71,13 +77,12 @@ def rate_usage(usage: Usage, pricing: Pricing) -> Rated:
         lines, capacity = _rate_node(node, pods, price)
         nodes.append(_node_hour(node, price, lines, capacity))
         rated.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
-    start = epoch_ms(usage.hour)
     on_blocks = [
         (node.node, node.present)
         for node, price in zip(usage.nodes, prices, strict=True)
         if isinstance(price, NodePrice) and price.source in {"capacity-block", "override"}
     ]
-    found = pricing.cluster_charges(usage.cluster, Interval(start, start + HOUR_MS), on_blocks)
+    found = pricing.cluster_charges(usage.cluster, hour, on_blocks)
     charges = [charge for charge in found if charge.currency == pricing.currency]
     foreign = [
         f"{charge.kind} of {charge.reference} is in {charge.currency} and in no sum: the hour is in {pricing.currency}"

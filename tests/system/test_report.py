@@ -1,0 +1,55 @@
+"""What `gpucost report` makes of an answer: what has no price is said, never shown as nothing."""
+
+import io
+from decimal import Decimal
+from typing import Any
+
+from rich.console import Console
+
+from gpucost.domain.model import Capacity, Costs
+from local.report import tables
+
+
+def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:
+    return {
+        "start": "2026-11-19T00:00:00Z",
+        "end": "2026-11-20T00:00:00Z",
+        "currency": "EUR",
+        "rows": [{"business_unit": "a", **costs.figures()}],
+        "totals": costs.figures() | capacity.figures(),
+        "coverage": {"hours_complete": 0, "hours_expected": 1},
+    }
+
+
+def shown(costs: Costs, capacity: Capacity) -> str:
+    console = Console(width=200, file=io.StringIO(), record=True)
+    for part in tables(answer(costs, capacity)):
+        console.print(part)
+    return console.export_text()
+
+
+def test_what_has_no_price_is_said() -> None:
+    partly = shown(
+        Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2), unpriced_gpu_hours=Decimal(8)),
+        Capacity(capacity_gpu_hours=Decimal(9), node_cost_usd=Decimal(2), unpriced_capacity_gpu_hours=Decimal(8)),
+    )
+    assert "2.00 EUR" in partly
+    assert "8.000 of these GPU-hours, and 8.000 of the nodes', have no price and are in no amount" in partly
+
+
+def test_an_hour_without_any_price_still_shows_its_gpu_hours() -> None:
+    unknown = shown(
+        Costs(allocated_gpu_hours=Decimal(9), unpriced_gpu_hours=Decimal(9)),
+        Capacity(capacity_gpu_hours=Decimal(9), unpriced_capacity_gpu_hours=Decimal(9)),
+    )
+    assert "9.000" in unknown
+    assert "0.00" not in unknown.replace("9.000", "")
+    assert "have no price" in unknown
+
+
+def test_where_all_is_priced_nothing_is_said() -> None:
+    known = shown(
+        Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2)),
+        Capacity(capacity_gpu_hours=Decimal(9), node_cost_usd=Decimal(2)),
+    )
+    assert "no price" not in known
