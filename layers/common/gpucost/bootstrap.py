@@ -1,7 +1,7 @@
 """The one composition root: joins services and adapters from the function's environment; clients are made lazily."""
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,16 +10,20 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
     from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+    from gpucost.adapters.dynamodb.exports import DynamoExports
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.adapters.dynamodb.rollups import DynamoRollups
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+    from gpucost.adapters.export_bucket import S3Bucket
     from gpucost.adapters.messaging import AwsBus
     from gpucost.ports import Notifier
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
+    from gpucost.services.export import ExportService
+    from gpucost.services.export_listing import ExportListing
     from gpucost.services.price_listing import PriceListing
     from gpucost.services.prices import PricesService
     from gpucost.services.pricing import Pricer
@@ -42,6 +46,11 @@ class Environment(BaseModel):
     email_topic_arn: str = ""
     price_sources: str = ""
     """The sources that this deployment fetches prices from, with commas: `spot,on-demand,shapes`."""
+    export_bucket: str = ""
+    export_days: int = 2557
+    """How long the bucket keeps an export."""
+    billing_account: str = ""
+    """Id of the account that pays, as exports name it."""
     public_url: str = ""
     """Address of the API that people can open; links stand in messages only where it is set."""
 
@@ -236,3 +245,49 @@ def price_listing() -> "PriceListing":
     from gpucost.services.price_listing import PriceListing
 
     return PriceListing(price_book())
+
+
+@cache
+def exports() -> "DynamoExports":
+    """Which days are exported."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.exports import DynamoExports
+
+    env = environment()
+    return DynamoExports(aws.client("dynamodb"), env.table, timedelta(days=env.export_days))
+
+
+@cache
+def export_bucket() -> "S3Bucket":
+    """Where exports lie."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.export_bucket import S3Bucket
+
+    return S3Bucket(aws.s3_client(), environment().export_bucket)
+
+
+@cache
+def export_service() -> "ExportService":
+    """For `functions/export`."""
+    from gpucost.adapters.export_files import DuckDbFiles
+    from gpucost.services.export import ExportService
+
+    env = environment()
+    return ExportService(
+        settings_store(),
+        ledger(),
+        exports(),
+        export_bucket(),
+        DuckDbFiles(),
+        account=env.billing_account,
+        kept=timedelta(days=env.export_days),
+        clock=utc_now,
+    )
+
+
+@cache
+def export_listing() -> "ExportListing":
+    """For `functions/api`."""
+    from gpucost.services.export_listing import ExportListing
+
+    return ExportListing(settings_store(), ledger(), exports(), export_bucket(), clock=utc_now)

@@ -9,10 +9,12 @@ from urllib.parse import parse_qsl
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
+from gpucost.api.exports import add_export_routes
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
 from gpucost.errors import ParameterError
+from gpucost.services.export_listing import ExportListing
 from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
 
@@ -25,13 +27,16 @@ DESCRIPTION = (
 )
 
 
-def build_app(service: Callable[[], ReportService], prices: Callable[[], PriceListing]) -> APIGatewayHttpResolver:
+def build_app(
+    service: Callable[[], ReportService], prices: Callable[[], PriceListing], exports: Callable[[], ExportListing]
+) -> APIGatewayHttpResolver:
     """The API on top of its services, which are made when they are first asked."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
     app.use(middlewares=[only_known_parameters])
     add_problems(app)
     add_routes(app, service)
     add_price_routes(app, prices)
+    add_export_routes(app, exports)
 
     @cache
     def document() -> str:
