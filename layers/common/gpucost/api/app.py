@@ -10,11 +10,13 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.access import guard, need_of, open_to
+from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
+from gpucost.services.allocations import AllocationService
 from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
 
@@ -28,7 +30,10 @@ DESCRIPTION = (
 
 
 def build_app(
-    service: Callable[[], ReportService], prices: Callable[[], PriceListing], access: Callable[[], AccessPolicy]
+    service: Callable[[], ReportService],
+    prices: Callable[[], PriceListing],
+    allocations: Callable[[], AllocationService],
+    access: Callable[[], AccessPolicy],
 ) -> APIGatewayHttpResolver:
     """The API on top of its services, which are made when they are first asked."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
@@ -36,6 +41,7 @@ def build_app(
     add_problems(app)
     add_routes(app, service)
     add_price_routes(app, prices)
+    add_opencost_routes(app, allocations)
 
     @cache
     def document() -> str:
