@@ -1,10 +1,11 @@
 """Reading and writing items: always consistent, always whole, expired ones never seen."""
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpucost.adapters.dynamodb.errors import translated
+from gpucost.adapters.dynamodb.errors import BusyError, translated
 from gpucost.errors import SourceError
 
 FORMAT = 1
@@ -79,11 +80,21 @@ class Table:
         with translated("write an item"):
             self._client.put_item(TableName=self._name, Item=item, ConditionExpression=condition, **more)
 
-    def transact(self, puts: Sequence[ConditionalPut], deletes: Sequence[ConditionalDelete] = ()) -> None:
+    def transact(
+        self,
+        puts: Sequence[ConditionalPut],
+        deletes: Sequence[ConditionalDelete] = (),
+        checks: Sequence[ConditionalPut] = (),
+    ) -> None:
         """Write and delete items together, all or none; at most 100 of them and 4 MB.
 
+        Args:
+            puts: to write.
+            deletes: to delete.
+            checks: keys that are not written, with what must hold of them.
+
         Raises:
-            ConflictError: a condition does not hold, or somebody else writes one of them.
+            ConflictError: a condition does not hold, or others keep writing one of them.
         """
         steps: list[dict[str, Any]] = [
             {"Put": {"TableName": self._name, "Item": item, **_conditional(condition, values)}}
@@ -93,8 +104,20 @@ class Table:
             {"Delete": {"TableName": self._name, "Key": one, **_conditional(condition, None)}}
             for one, condition in deletes
         ]
-        with translated("write items together"):
-            self._client.transact_write_items(TransactItems=steps)
+        steps += [
+            {"ConditionCheck": {"TableName": self._name, "Key": one, **_conditional(condition, values)}}
+            for one, condition, values in checks
+        ]
+        for round_ in range(ROUNDS):
+            try:
+                with translated("write items together"):
+                    self._client.transact_write_items(TransactItems=steps)
+            except BusyError:  # another transaction holds one of them at this moment; conditions still decide
+                if round_ == ROUNDS - 1:
+                    raise
+                self._sleep(random.uniform(0.5, 1.0) * 0.02 * 2.0**round_)  # noqa: S311 - not for secrets
+            else:
+                return
 
     def put_all(self, items: Sequence[Item]) -> None:
         """Write items, in no order and with no condition."""
