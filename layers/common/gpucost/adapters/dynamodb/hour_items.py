@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from gpucost.adapters.dynamodb import blobs, keys
+from gpucost.adapters.dynamodb.line_items import line_items
 from gpucost.adapters.dynamodb.table import FORMAT, Item, key
 from gpucost.domain.ledger import Retention, content_digest, summarize
 from gpucost.domain.model import HourRecord, Line
@@ -23,10 +24,8 @@ def hour_items(record: HourRecord, version: int, now: datetime, retention: Reten
         for line in record.lines:
             by_unit.setdefault(line.business_unit, []).append(line)
         for unit, lines in by_unit.items():
-            for place, piece in enumerate(blobs.pack(blobs.lines_document(lines))):
-                items.append(
-                    _item(keys.lines(cluster, record.hour), f"{run}#{keys.unit(unit)}#{place:04d}", piece, lines_end)
-                )
+            pk = keys.lines(cluster, record.hour)
+            items += line_items(pk, f"{run}#{keys.unit(unit)}", lines, keys.seconds(lines_end))
     if record.notes:
         (piece, *_) = blobs.pack([note[:1000] for note in record.notes[:1000]])
         items.append(_item(keys.partition(cluster, "notes"), f"{hour}#{run}", piece, hours_end))

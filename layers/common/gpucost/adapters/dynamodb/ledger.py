@@ -17,15 +17,17 @@ items, another content never touches them, and a version once taken can never be
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.hour_items import hour_items, pieces, read_notes, run_id_of
+from gpucost.adapters.dynamodb.line_items import BeingMovedError, read_line_items
 from gpucost.adapters.dynamodb.manifests import read_manifest
 from gpucost.adapters.dynamodb.restated import chained, restatement_item
-from gpucost.adapters.dynamodb.table import Item, Table, check_format, key_of, text
+from gpucost.adapters.dynamodb.table import Item, Table, check_format, key_of
 from gpucost.adapters.dynamodb.usage_blobs import read_usage, usage_document
 from gpucost.adapters.dynamodb.versions import NOBODY, Versions
 from gpucost.domain.hours import HOUR, month_of
@@ -43,6 +45,8 @@ from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError
 
 LATE = "figures that came after the month was frozen"
+READINGS = 4
+"""Of lines that `gpucost migrate` moves on at that very moment."""
 SUPERSEDED_KEPT = timedelta(days=1)
 """Readers that follow the old manifest finish long before."""
 
@@ -218,12 +222,11 @@ class DynamoLedger:
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """The lines of this very version of an hour."""
         start = f"{manifest.run_id}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
-        pieces: dict[str, list[bytes]] = {}
         partition = keys.lines(manifest.cluster, manifest.hour)
-        for piece in self._table.query(partition, "begins_with(sk, :start)", start=start):
-            check_format(piece)
-            pieces.setdefault(text(piece, "sk").rsplit("#", 1)[0], []).append(piece["b"]["B"])
-        return [line for own in pieces.values() for line in blobs.read_lines(blobs.unpack(own))]
+        for _ in range(READINGS - 1):
+            with suppress(BeingMovedError):
+                return read_line_items(self._table.query(partition, "begins_with(sk, :start)", start=start))
+        return read_line_items(self._table.query(partition, "begins_with(sk, :start)", start=start))
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """What each node of an hour cost, and what was paid for without one."""

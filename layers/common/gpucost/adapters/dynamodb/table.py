@@ -3,13 +3,14 @@
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from gpucost.adapters.dynamodb.errors import BusyError, translated
-from gpucost.errors import SourceError
+from gpucost.errors import ConflictError, SourceError
 
 FORMAT = 1
-"""Version of the items' form, in attribute `v` of each."""
+"""Version of an item's form, in attribute `v` of each; kinds that have had another one say so themselves."""
 BATCH = 25
 """BatchWriteItem's own limit."""
 ROUNDS = 8
@@ -128,13 +129,14 @@ class Table:
         self._write([{"DeleteRequest": {"Key": one}} for one in keys])
 
     def expire(self, keys: Iterable[Item], at: int) -> None:
-        """Let items that are there expire at a time (seconds since the epoch)."""
+        """Let items expire at a time (seconds since the epoch), as far as they are there."""
         for one in keys:
-            with translated("let an item expire"):
+            with suppress(ConflictError), translated("let an item expire"):
                 self._client.update_item(
                     TableName=self._name,
                     Key=one,
                     UpdateExpression="SET expires_at = :at",
+                    ConditionExpression="attribute_exists(pk)",
                     ExpressionAttributeValues={":at": {"N": str(at)}},
                 )
 
@@ -178,15 +180,19 @@ def whole(item: Item, name: str) -> int:
     return int(item.get(name, {}).get("N", 0))
 
 
-def check_format(item: Item) -> None:
+def check_format(item: Item, newest: int = FORMAT) -> None:
     """Refuse an item of a form that this code does not know.
+
+    Args:
+        item: as it was read.
+        newest: its kind's newest form; the ones before are understood.
 
     Raises:
         SourceError: written by a newer version.
     """
-    if whole(item, "v") != FORMAT:
+    if not 1 <= whole(item, "v") <= newest:
         raise SourceError(
-            f"item {text(item, 'pk')!r} of the ledger has format {whole(item, 'v')}; this version reads {FORMAT}"
+            f"item {text(item, 'pk')!r} of the ledger has format {whole(item, 'v')}; this version reads up to {newest}"
         )
 
 
