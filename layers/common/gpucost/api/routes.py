@@ -121,7 +121,8 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
     def restatements(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Versions that replaced figures of hours in the period: before, after, and why.
 
-        `/v1/costs` answers the version in force; here stands what it replaced.
+        `/v1/costs` answers the version in force; here stands what it replaced. Where a month is frozen, its figures
+        stay, and later versions are recorded beside them (`beside`).
         """
         first, last = instant_of("start", start), instant_of("end", end)
         found = service().restatements(first, last, cluster, scope=scope_of_caller(app))
