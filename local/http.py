@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpucost.errors import GpuCostError
+from local.identity import authorizer_of
 
 Invoke = Callable[[Mapping[str, Any]], Any]
 
@@ -95,6 +96,7 @@ def _pattern(route: str) -> re.Pattern[str]:
 
 def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     address = urlsplit(target)
+    headers = {name.lower(): value for name, value in headers.items()}
     query: dict[str, str] = {}
     for name, value in parse_qsl(address.query, keep_blank_values=True):
         # API Gateway joins repeated parameters with a comma.
@@ -104,11 +106,12 @@ def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) ->
         "routeKey": f"{method} {address.path}",
         "rawPath": unquote(address.path),
         "rawQueryString": address.query,
-        "headers": {name.lower(): value for name, value in headers.items()},
+        "headers": headers,
         **({"queryStringParameters": query} if query else {}),
         "requestContext": {
             "accountId": "000000000000",
             "apiId": "local",
+            "authorizer": authorizer_of(headers),
             "domainName": "127.0.0.1",
             "domainPrefix": "local",
             "http": {
@@ -116,7 +119,7 @@ def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) ->
                 "path": address.path,
                 "protocol": "HTTP/1.1",
                 "sourceIp": "127.0.0.1",
-                "userAgent": headers.get("User-Agent", ""),
+                "userAgent": headers.get("user-agent", ""),
             },
             "requestId": str(uuid.uuid4()),
             "routeKey": f"{method} {address.path}",

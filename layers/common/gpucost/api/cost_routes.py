@@ -6,6 +6,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import cost_schemas as schemas
 from gpucost.api import report_parameters as given
+from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.pages import cursor_of, cut, paged_csv, paged_json, paged_lines
 from gpucost.api.routes import answers, json_answer
 from gpucost.domain.reporting.question import LARGEST_PAGE
@@ -25,6 +26,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             extra={name: {"schema": {"type": "string"}} for name in ("text/csv", "application/jsonl")},
         ),
     )
+    @open_to("bu")
     def costs(
         start: given.Start = None,
         end: given.End = None,
@@ -64,7 +66,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             "label": label, "pod": pod, "node": node,
         }  # fmt: skip
         asked = Asked(start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor)
-        report = service().costs(asked)
+        report = service().costs(asked, scope=scope_of_caller(app))
         if format == "csv":
             return paged_csv(*schemas.costs_table(report), cursor_of(report), "costs.csv")
         page = cut((schemas.cost_row(row, report.question) for row in report.rows), cursor_of(report))
@@ -77,11 +79,12 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         tags=["reports"],
         responses=answers(schemas.BusinessUnitsAnswer),
     )
+    @open_to("bu")
     def business_units(
         start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
     ) -> Response[str]:
         """Every business unit with its sum over the whole period; units of the settings that held nothing have 0."""
-        report = service().business_units(Asked(start, end, window, cluster=cluster))
+        report = service().business_units(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
         return json_answer(schemas.business_units_answer(report))
 
     @app.get(
@@ -90,6 +93,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         tags=["reports"],
         responses=answers(schemas.BusinessUnitAnswer, may_be_missing=True),
     )
+    @open_to("bu")
     def business_unit(
         name: given.UnitName,
         start: given.Start = None,
@@ -99,7 +103,8 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         cluster: given.Cluster = None,
     ) -> Response[str]:
         """What one business unit cost in each period; its totals are its own: effective + waste + unmeasured."""
-        report = service().business_unit(name, Asked(start, end, window, granularity, cluster=cluster))
+        asked = Asked(start, end, window, granularity, cluster=cluster)
+        report = service().business_unit(name, asked, scope=scope_of_caller(app))
         return json_answer(schemas.business_unit_answer(name, report))
 
     @app.get(
@@ -108,6 +113,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         tags=["reports"],
         responses=answers(schemas.WorkloadsAnswer, may_be_missing=True),
     )
+    @open_to("bu")
     def workloads(
         name: given.UnitName,
         start: given.Start = None,
@@ -120,7 +126,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
     ) -> Response[str]:
         """What each workload of a business unit cost over the whole period, the dearest first."""
         asked = Asked(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
-        report = service().workloads(name, asked)
+        report = service().workloads(name, asked, scope=scope_of_caller(app))
         page = cut(({**row.group, **row.costs.figures()} for row in report.rows), cursor_of(report))
         return paged_json(schemas.unit_head(name, report), page, schemas.unit_tail(report))
 
@@ -130,6 +136,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         tags=["reports"],
         responses=answers(schemas.TrendAnswer, may_be_missing=True),
     )
+    @open_to("bu")
     def trend(
         name: given.UnitName,
         start: given.Start = None,
@@ -142,10 +149,11 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
 
         Percent is null where there was nothing before, or one of the two is not known.
         """
-        found = service().trend(name, Asked(start, end, window, cluster=cluster))
+        found = service().trend(name, Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
         return json_answer(schemas.trend_answer(name, found))
 
     @app.get("/v1/waste", summary="Worst offenders", tags=["reports"], responses=answers(schemas.WasteAnswer))
+    @open_to("bu")
     def waste(
         start: given.Start = None,
         end: given.End = None,
@@ -161,6 +169,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         The pods are those of the newest hour that has figures.
         """
         filters = {"business_unit": business_unit, "namespace": namespace}
-        found = service().waste(Asked(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor))
+        asked = Asked(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
+        found = service().waste(asked, scope=scope_of_caller(app))
         page = cut(map(schemas.offender_row, found.offenders), cursor_of(found.report))
         return paged_json(schemas.waste_head(found.report), page, schemas.waste_tail(found.report))

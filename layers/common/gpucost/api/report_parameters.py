@@ -47,8 +47,8 @@ GroupBy = Annotated[
     str,
     Query(
         description="Comma-separated dimensions: business_unit, cluster, namespace, workload_kind, workload, "
-        "node_pool, instance_type, capacity_type, gpu_model, resource, zone, label:<name> of the settings' cost_labels; "
-        "pod and node for at most 48 hours. Without: one row per period",
+        "node_pool, instance_type, capacity_type, gpu_model, resource, zone, label:<name> of the settings' "
+        "cost_labels; pod and node for at most 48 hours. Without: one row per period",
         examples=["business_unit", "business_unit,namespace", "label:team,gpu_model"],
     ),
 ]

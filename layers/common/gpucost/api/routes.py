@@ -9,6 +9,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import price_schemas, schemas
 from gpucost.api import report_parameters as given
+from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.pages import cut, paged_json
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS
 from gpucost.domain.hours import parse_instant
@@ -27,11 +28,13 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
     """Put the routes on an app; the service is made when it is first asked."""
 
     @app.get("/v1/hours", summary="Where every hour stands", tags=["reports"], responses=answers(schemas.HoursAnswer))
+    @open_to("viewer")
     def hours(
         start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
     ) -> Response[str]:
         """Status, coverage, version and notes of every cluster-hour that has ended; `missing` was never published."""
-        return json_answer(schemas.hours_answer(*service().hours(Asked(start, end, window, cluster=cluster))))
+        found = service().hours(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        return json_answer(schemas.hours_answer(*found))
 
     @app.get(
         "/v1/nodes",
@@ -39,6 +42,7 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         tags=["reports"],
         responses=answers(price_schemas.NodesAnswer),
     )
+    @open_to("viewer")
     def nodes(
         start: given.Start = None,
         end: given.End = None,
@@ -51,7 +55,9 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
 
         Beside the nodes stands what was paid for without one.
         """
-        found = service().nodes(Asked(start, end, window, cluster=cluster, limit=limit, cursor=cursor))
+        found = service().nodes(
+            Asked(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
+        )
 
         def cursor_after(count: int) -> str | None:
             if count < len(found.rows):
@@ -67,6 +73,7 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         tags=["reports"],
         responses=answers(price_schemas.RestatementsAnswer),
     )
+    @open_to("viewer")
     def restatements(
         start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
     ) -> Response[str]:
@@ -74,10 +81,11 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
 
         `/v1/costs` answers the version in force; here stands what it replaced.
         """
-        found = service().restatements(Asked(start, end, window, cluster=cluster))
+        found = service().restatements(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
         return json_answer(price_schemas.restatements_answer(*found))
 
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
+    @open_to("public")
     def health() -> Response[str]:
         """Says that the function runs; public, and asks nothing of the database."""
         return json_answer({"status": "ok"})
@@ -89,6 +97,7 @@ def answers(model: type[Any], extra: dict[str, Any] | None = None, *, may_be_mis
         int(status): {"description": text, "content": {PROBLEM_JSON: {"model": schemas.Problem}}}
         for status, text in (
             (HTTPStatus.BAD_REQUEST, "A parameter is wrong: the answer names it and says what is allowed"),
+            (HTTPStatus.FORBIDDEN, "The caller's roles do not suffice: the answer says which does"),
             *([(HTTPStatus.NOT_FOUND, "What the path names does not exist")] if may_be_missing else []),
             (HTTPStatus.BAD_GATEWAY, "The database did not answer; try again"),
             (HTTPStatus.SERVICE_UNAVAILABLE, "No settings have been pushed to this deployment yet"),

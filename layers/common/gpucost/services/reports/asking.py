@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from gpucost.domain.access import Scope
 from gpucost.domain.reporting.dimensions import parse_group_by
 from gpucost.domain.reporting.filters import parse_filter, parse_label_filters
 from gpucost.domain.reporting.periods import Granularity, check_length, parse_period
@@ -59,8 +60,8 @@ def question_of(asked: Asked, settings: Settings, now: datetime) -> Question:
     return question
 
 
-def clusters_of(text: str | None, settings: Settings) -> list[str]:
-    """The clusters that an answer is about, in order of name.
+def clusters_of(text: str | None, settings: Settings, scope: Scope) -> list[str]:
+    """The clusters that an answer is about, in order of name. Only who sees the whole fleet is told their names.
 
     Raises:
         ParameterError: a name that is not in the settings, or none is left.
@@ -69,10 +70,11 @@ def clusters_of(text: str | None, settings: Settings) -> list[str]:
     if text is None:
         return names
     wanted = parse_filter("cluster", text)
+    allowed = f"; allowed: {', '.join(names)}" if scope.is_fleet else ""
     unknown = [one.text for one in wanted.allowed if not one.is_prefix and one.text not in names]
     if unknown:
-        raise ParameterError("cluster", f"{unknown[0]!r} is not in the settings; allowed: {', '.join(names)}")
+        raise ParameterError("cluster", f"{unknown[0]!r} is not in the settings{allowed}")
     found = [name for name in names if wanted.matches(name)]
     if not found:
-        raise ParameterError("cluster", f"no cluster of the settings is meant; allowed: {', '.join(names)}")
+        raise ParameterError("cluster", f"no cluster of the settings is meant{allowed}")
     return found

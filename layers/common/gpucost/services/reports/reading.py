@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from gpucost.domain.access import EVERYTHING, Scope
 from gpucost.domain.hours import hours_between
 from gpucost.domain.ledger import HourSummary
 from gpucost.domain.model import Capacity, Costs
@@ -21,6 +22,7 @@ from gpucost.domain.rollups import DAY, DaySummary
 from gpucost.errors import InvalidInputError, SourceError
 from gpucost.ports import ReportedHours, Rollups
 from gpucost.services.reports.known import Known
+from gpucost.services.scoped import scoped_hours, scoped_rollups
 
 MOST_CELLS = 100_000
 """Figures held in memory at once."""
@@ -51,15 +53,18 @@ class Plan:
     """Read only these business units' rows; None: all."""
 
 
-def plan(question: Question) -> Plan:
+def plan(question: Question, scope: Scope = EVERYTHING) -> Plan:
     """The cheapest way to answer.
+
+    Args:
+        question: what is asked.
+        scope: whose business units may be read.
 
     Raises:
         InvalidInputError: it would read too many hours of lines; says what to narrow.
     """
     needed, is_hourly = set(question.dimensions()), question.granularity == "hour"
-    units = None if question.idle.startswith("shared") else question.only_units()
-    units = units if units and len(units) <= MOST_UNITS else None
+    units = _units(question, scope)
     days = question.period.whole_days()
     none = Period(question.period.end, question.period.end)
     if is_hourly and question.idle != "hidden":
@@ -80,6 +85,15 @@ def plan(question: Question) -> Plan:
     return found
 
 
+def _units(question: Question, scope: Scope) -> tuple[str, ...] | None:
+    """The business units that alone need to be read, where they are few."""
+    if scope.units is None and question.idle.startswith("shared"):
+        return None  # who bears what depends on everybody
+    asked = tuple(unit for unit in question.only_units() or () if scope.covers(unit))
+    units = asked or tuple(sorted(scope.units or ()))
+    return units if 0 < len(units) <= MOST_UNITS else None
+
+
 def _plan_of_unit(unit: str, question: Question) -> Plan:
     if set(question.dimensions()) <= FROM_DAYS:
         return Plan(question.period.whole_days(), "units", "units", (unit,))
@@ -96,13 +110,15 @@ class Reader:
     """Reads hours and their rollups for one question.
 
     Args:
-        ledger: hours, as the caller may see them.
-        rollups: days, as the caller may see them.
+        ledger: every hour.
+        rollups: every day.
+        scope: what of them the caller may see.
     """
 
-    def __init__(self, ledger: ReportedHours, rollups: Rollups) -> None:
-        self._ledger = ledger
-        self._rollups = rollups
+    def __init__(self, ledger: ReportedHours, rollups: Rollups, scope: Scope) -> None:
+        self._ledger = scoped_hours(ledger, scope)
+        self._rollups = scoped_rollups(rollups, scope)
+        self._scope = scope
 
     def read(
         self, question: Question, clusters: Sequence[str], seen: Callable[[datetime, Cell, Costs], None] | None = None
@@ -118,7 +134,7 @@ class Reader:
             InvalidInputError: too much; says what to narrow.
             SourceError: hours of the period are being replaced faster than they can be read.
         """
-        planned = plan(question)
+        planned = plan(question, self._scope)
         if planned.of_days == "facts" and planned.units is None:
             asked = len(clusters) * (planned.days.hours() // 24)
             if asked > DAYS_OF_FACTS:
@@ -139,8 +155,10 @@ class Reader:
         """One business unit's rows, with nothing of the fleet: a fraction of what `read` costs.
 
         Raises:
+            AccessDeniedError: the caller may not see it.
             InvalidInputError: too much; says what to narrow.
         """
+        self._scope.require(unit)
         found = _Reading(self._ledger, self._rollups, question, _plan_of_unit(unit, question), None)
         for cluster in clusters:
             found.read_rows(cluster)

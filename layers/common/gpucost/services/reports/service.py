@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from gpucost.domain.access import Scope
 from gpucost.domain.hours import floor_hour, hours_between
 from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Costs
@@ -19,6 +20,7 @@ from gpucost.services.reports.nodes import NodePage, NodePages
 from gpucost.services.reports.reading import Reader
 from gpucost.services.reports.records import CostReport, HourRow, PeriodCoverage, Trend
 from gpucost.services.reports.waste import WastePage, WorstOffenders
+from gpucost.services.scoped import scoped_hours
 
 MOST_HOURS = 10_000
 """Hours of clusters in one answer of `hours`, and restatements in one of `restatements`."""
@@ -29,8 +31,8 @@ class ReportService:
 
     Args:
         settings_store: names the clusters and business units.
-        ledger: hour summaries, lines and manifests.
-        rollups: days and day facts.
+        ledger: hour summaries, lines and manifests; read through the caller's scope.
+        rollups: days and day facts; likewise.
         clock: the time now: hours that have not ended are not expected yet.
     """
 
@@ -40,37 +42,41 @@ class ReportService:
         self._rollups = rollups
         self._clock = clock
 
-    def costs(self, asked: Asked) -> CostReport:
+    def costs(self, asked: Asked, *, scope: Scope) -> CostReport:
         """Costs per period and group.
 
         Raises:
+            AccessDeniedError: the scope does not cover what is asked for.
             ParameterError: a parameter that cannot be asked for: which, and what is allowed.
             InvalidInputError: the answer would be too much; says what to narrow.
             SettingsMissingError: no settings yet.
         """
         settings = self._settings_store.current().settings
         question = question_of(asked, settings, self._clock())
-        clusters = clusters_of(asked.cluster, settings)
+        clusters = clusters_of(asked.cluster, settings, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
-        read, known = Reader(self._ledger, self._rollups).read(question, clusters)
-        return self._report(question, clusters, read, known, asked.cursor)
+        read, known = Reader(self._ledger, self._rollups, scope).read(question, clusters)
+        return self._report(question, clusters, scope, read, known, asked.cursor)
 
-    def business_units(self, asked: Asked) -> CostReport:
+    def business_units(self, asked: Asked, *, scope: Scope) -> CostReport:
         """Every unit's sum over the whole period, in order of name; a unit of the settings that held nothing has zeros.
 
         Raises:
             As `costs`.
         """
-        report = self.costs(replace(asked, granularity="total", group_by="business_unit", limit=LARGEST_PAGE))
+        report = self.costs(
+            replace(asked, granularity="total", group_by="business_unit", limit=LARGEST_PAGE), scope=scope
+        )
         named = {row.group["business_unit"] for row in report.rows}
         period = report.period
-        missing = {unit.name for unit in self._settings_store.current().settings.business_units} - named
+        units = self._settings_store.current().settings.business_units
+        missing = {unit.name for unit in units if scope.covers(unit.name)} - named
         none = [Row(period.start, period.end, {"business_unit": unit}, Costs()) for unit in missing if report.totals]
         rows = sorted([*report.rows, *none], key=lambda row: row.group["business_unit"])
         return replace(report, rows=rows, row_count=len(rows))
 
-    def business_unit(self, name: str, asked: Asked) -> CostReport:
+    def business_unit(self, name: str, asked: Asked, *, scope: Scope) -> CostReport:
         """One unit per period; its totals are its own, with nothing of the fleet.
 
         Raises:
@@ -79,12 +85,12 @@ class ReportService:
         """
         settings = self._settings_store.current().settings
         question = question_of(replace(asked, group_by="", filters={}), settings, self._clock())
-        clusters = clusters_of(asked.cluster, settings)
-        read, known = Reader(self._ledger, self._rollups).read_unit(name, question, clusters)
+        clusters = clusters_of(asked.cluster, settings, scope)
+        read, known = Reader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
         self._check_known(name, read)
-        return self._report(question, clusters, read, known, None)
+        return self._report(question, clusters, scope, read, known, None)
 
-    def workloads(self, name: str, asked: Asked) -> CostReport:
+    def workloads(self, name: str, asked: Asked, *, scope: Scope) -> CostReport:
         """What each of a unit's workloads costs over the whole period, the dearest first.
 
         Raises:
@@ -94,14 +100,14 @@ class ReportService:
         group_by = "cluster,namespace,workload_kind,workload"
         asked = replace(asked, granularity="total", group_by=group_by, sort=asked.sort or "-allocated_usd")
         question = question_of(asked, settings, self._clock())
-        clusters = clusters_of(asked.cluster, settings)
+        clusters = clusters_of(asked.cluster, settings, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
-        read, known = Reader(self._ledger, self._rollups).read_unit(name, question, clusters)
+        read, known = Reader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
         self._check_known(name, read)
-        return self._report(question, clusters, read, known, asked.cursor, f"workloads of {name}")
+        return self._report(question, clusters, scope, read, known, asked.cursor, f"workloads of {name}")
 
-    def trend(self, name: str, asked: Asked) -> Trend:
+    def trend(self, name: str, asked: Asked, *, scope: Scope) -> Trend:
         """A unit's period beside the one of the same length before it (of a calendar month, the month before).
 
         Raises:
@@ -111,18 +117,18 @@ class ReportService:
         period = self._period(asked)
         check_length(period, "total")
         settings = self._settings_store.current().settings
-        clusters, reader = clusters_of(asked.cluster, settings), Reader(self._ledger, self._rollups)
+        clusters, reader = clusters_of(asked.cluster, settings, scope), Reader(self._ledger, self._rollups, scope)
         reports, cells = [], 0
         for one in (period, period_before(period)):
             question = Question(one, "total")
             read, known = reader.read_unit(name, question, clusters)
             cells += len(read.cells)
-            reports.append(self._report(question, clusters, read, known, None))
+            reports.append(self._report(question, clusters, scope, read, known, None))
         if not cells:
             self._check_known(name, Read())
         return Trend(*reports)
 
-    def waste(self, asked: Asked) -> WastePage:
+    def waste(self, asked: Asked, *, scope: Scope) -> WastePage:
         """Which workloads waste most, since when, and which pods.
 
         Raises:
@@ -134,51 +140,54 @@ class ReportService:
             settings,
             self._clock(),
         )
-        clusters = clusters_of(asked.cluster, settings)
+        clusters = clusters_of(asked.cluster, settings, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
-        offenders = WorstOffenders(self._ledger, self._rollups)
+        offenders = WorstOffenders(self._ledger, self._rollups, scope)
         read, known = offenders.read(question, clusters)
         report = self._report(
-            question, clusters, read, known, asked.cursor, "waste", shown=lambda row: row.costs.waste_usd > 0
+            question, clusters, scope, read, known, asked.cursor, "waste", shown=lambda row: row.costs.waste_usd > 0
         )
         return offenders.page(report)
 
-    def hours(self, asked: Asked) -> tuple[Period, list[HourRow], PeriodCoverage]:
+    def hours(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[HourRow], PeriodCoverage]:
         """Where every cluster-hour that has ended stands, missing ones included, in order of time and cluster.
 
         Raises:
             As `costs`.
         """
-        period, clusters = self._period_and_clusters(asked)
-        ended = self._ended(period)
+        period, clusters = self._period_and_clusters(asked, scope)
+        ended, ledger = self._ended(period), scoped_hours(self._ledger, scope)
         _refuse_too_many(len(ended) * len(clusters))
         rows, known = [], Known()
         for name in clusters:
-            manifests = {one.hour: one for one in self._ledger.manifests(name, period.start, period.end)}
-            notes = self._ledger.notes(name, period.start, period.end)
+            manifests = {one.hour: one for one in ledger.manifests(name, period.start, period.end)}
+            notes = ledger.notes(name, period.start, period.end)
             rows += [HourRow(name, hour, manifests.get(hour), notes.get(hour, ())) for hour in ended]
             known.saw(list(manifests.values()))
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return period, rows, known.coverage(len(ended) * len(clusters))
 
-    def nodes(self, asked: Asked) -> NodePage:
+    def nodes(self, asked: Asked, *, scope: Scope) -> NodePage:
         """What every GPU node cost in every published hour, who held what of it, and what nobody held.
 
         Raises:
             As `costs`.
         """
-        period, clusters = self._period_and_clusters(asked)
-        return NodePages(self._ledger).page(period, clusters, limit=asked.limit, cursor=asked.cursor)
+        period, clusters = self._period_and_clusters(asked, scope)
+        return NodePages(scoped_hours(self._ledger, scope)).page(
+            period, clusters, limit=asked.limit, cursor=asked.cursor
+        )
 
-    def restatements(self, asked: Asked) -> tuple[Period, list[Restatement]]:
+    def restatements(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[Restatement]]:
         """What replaced figures in hours of the period, and why: in order of hour, cluster and version.
 
         Raises:
             As `costs`.
         """
-        period, clusters = self._period_and_clusters(asked)
-        found = [one for name in clusters for one in self._ledger.restatements(name, period.start, period.end)]
+        period, clusters = self._period_and_clusters(asked, scope)
+        ledger = scoped_hours(self._ledger, scope)
+        found = [one for name in clusters for one in ledger.restatements(name, period.start, period.end)]
         _refuse_too_many(len(found))
         return period, sorted(found, key=lambda one: (one.hour, one.cluster, one.version))
 
@@ -186,13 +195,15 @@ class ReportService:
         self,
         question: Question,
         clusters: Sequence[str],
+        scope: Scope,
         read: Read,
         known: Known,
         cursor: str | None,
         more: str = "",
         shown: Callable[[Row], bool] | None = None,
     ) -> CostReport:
-        seal = fingerprint(f"{question.text()} {list(clusters)} {more}", known.versions)
+        whose = None if scope.units is None else sorted(scope.units)
+        seal = fingerprint(f"{question.text()} {list(clusters)} {whose} {more}", known.versions)
         place = read_cursor(cursor, seal)
         currency = known.currency()
         grouped = group(question, read)
@@ -217,10 +228,10 @@ class ReportService:
     def _period(self, asked: Asked) -> Period:
         return parse_period(asked.start, asked.end, asked.window, self._clock())
 
-    def _period_and_clusters(self, asked: Asked) -> tuple[Period, list[str]]:
+    def _period_and_clusters(self, asked: Asked, scope: Scope) -> tuple[Period, list[str]]:
         period = self._period(asked)
         check_length(period, "hour")
-        return period, clusters_of(asked.cluster, self._settings_store.current().settings)
+        return period, clusters_of(asked.cluster, self._settings_store.current().settings, scope)
 
     def _ended(self, period: Period) -> list[datetime]:
         return hours_between(period.start, min(period.end, floor_hour(self._clock())))

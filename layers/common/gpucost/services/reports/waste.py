@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+from gpucost.domain.access import Scope
 from gpucost.domain.hours import floor_day
 from gpucost.domain.model import Costs, Line
 from gpucost.domain.reporting.dimensions import Key
@@ -15,6 +16,7 @@ from gpucost.ports import ReportedHours, Rollups
 from gpucost.services.reports.known import Known
 from gpucost.services.reports.reading import Reader
 from gpucost.services.reports.records import CostReport
+from gpucost.services.scoped import scoped_hours
 
 MOST_PODS = 10
 """Pods shown of each workload."""
@@ -46,15 +48,16 @@ class WorstOffenders:
     """Finds who wasted most.
 
     Args:
-        ledger: hours, as the caller may see them.
-        rollups: days, as the caller may see them.
+        ledger: every hour.
+        rollups: every day.
+        scope: what of them the caller may see.
     """
 
     GROUP_BY: ClassVar = ("cluster", "business_unit", "namespace", "workload_kind", "workload")
 
-    def __init__(self, ledger: ReportedHours, rollups: Rollups) -> None:
-        self._ledger = ledger
-        self._rollups = rollups
+    def __init__(self, ledger: ReportedHours, rollups: Rollups, scope: Scope) -> None:
+        self._ledger = scoped_hours(ledger, scope)
+        self._reader = Reader(ledger, rollups, scope)
         self._days: dict[Key, set[datetime]] = {}
 
     def read(self, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
@@ -65,7 +68,7 @@ class WorstOffenders:
             if costs.waste_usd > 0:
                 self._days.setdefault(cell.key[:count], set()).add(floor_day(moment))
 
-        return Reader(self._ledger, self._rollups).read(question, clusters, seen)
+        return self._reader.read(question, clusters, seen)
 
     def page(self, report: CostReport) -> WastePage:
         """The offenders of a page, each with its pods."""
