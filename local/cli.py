@@ -11,6 +11,7 @@ import click
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
 from local.backfilling import backfill
+from local.kit.command import kit
 from local.options import HourType, author, settings_store, stack_option
 from local.price_commands import prices
 from local.redriving import redrive
@@ -158,6 +159,7 @@ def demo(*, once: bool, port: int) -> None:
 
 
 cli.add_command(backfill)
+cli.add_command(kit)
 cli.add_command(redrive)
 cli.add_command(restate)
 cli.add_command(compare_splits)
