@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
+from gpucost.settings.access import GrantSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.section import Name, Percent, Positive, QueryRole, Region, Section, as_instant
 
@@ -202,6 +203,15 @@ class Settings(Section):
     """Pod labels carried on every line."""
     lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
     alerts: AlertSettings = AlertSettings()
+    access: tuple[GrantSettings, ...] | None = None
+    """Who may see what. Not there: all whom IAM lets in see everything. There: whom no grant names sees nothing."""
+
+    @field_validator("access", mode="before")
+    @classmethod
+    def _access_is_a_list(cls, access: object) -> object:
+        if access is None:  # a section left empty was hardly meant to let everybody in
+            raise ValueError("must be a list of grants; leave the key out to let in all whom IAM lets in")
+        return access
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Settings":
