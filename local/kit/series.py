@@ -12,13 +12,9 @@ from local.doctor.checks.metrics import KUBE_METRICS
 from local.doctor.labels import NAMESPACE_LABELS, POD_LABELS, Needs
 from local.doctor.queries import GPU_RESOURCES
 
-_BY_RESOURCE: Mapping[str, str] = {
-    queries.REQUESTS: GPU_RESOURCES,
-    queries.INIT_REQUESTS: GPU_RESOURCES,
-    queries.ALLOCATABLE: GPU_RESOURCES,
-    queries.CAPACITY: f"{GPU_RESOURCES}|cpu",
-}
-"""Families of which some resources are asked for; `cpu` tells whether a node's capacity is kept at all."""
+_OF_PODS = (queries.REQUESTS, queries.INIT_REQUESTS)
+_OF_NODES: Mapping[str, str] = {queries.ALLOCATABLE: GPU_RESOURCES, queries.CAPACITY: f"{GPU_RESOURCES}|cpu"}
+"""Which resources are asked for; `cpu` tells whether a node's capacity is kept at all."""
 _PHASES = "Pending|Running|Succeeded|Failed"
 """`Unknown` is asked for by nobody."""
 
@@ -59,18 +55,20 @@ COUNTERS: Sequence[tuple[str, str, str]] = (
 
 
 def of_kube_state_metrics(need: Needs, *, dashboards: bool) -> str:
-    """The regular expression over `__name__;resource;phase` that keeps kube-state-metrics' series."""
-    parts = [f"{name};({resources});" for name, resources in _BY_RESOURCE.items()]
-    parts.append(f"{queries.PHASE};;({_PHASES})")
-    parts.append(f"({'|'.join(_plain_families(need))});;")
+    """The regular expression over `__name__;resource;phase;node` that keeps kube-state-metrics' series."""
+    node = ".*" if dashboards else ".+"  # a pod without a node holds nothing; dashboards show that it waits
+    parts = [f"({'|'.join(_OF_PODS)});({GPU_RESOURCES});;{node}"]
+    parts += [f"{name};({resources});;.*" for name, resources in _OF_NODES.items()]
+    parts.append(f"{queries.PHASE};;({_PHASES});.*")
+    parts.append(f"({'|'.join(_plain_families(need))});;;.*")
     if dashboards:
-        parts.append(rf"{QUOTA};(requests\.)?(nvidia\.com/.+|aws\.amazon\.com/neuron.*);")
+        parts.append(rf"{QUOTA};(requests\.)?(nvidia\.com/.+|aws\.amazon\.com/neuron.*);;.*")
     return "|".join(parts)
 
 
 def families(need: Needs, *, dashboards: bool) -> list[str]:
     """kube-state-metrics' families of which anything is kept."""
-    found = {*_BY_RESOURCE, queries.PHASE, *_plain_families(need), *([QUOTA] if dashboards else [])}
+    found = {*_OF_PODS, *_OF_NODES, queries.PHASE, *_plain_families(need), *([QUOTA] if dashboards else [])}
     return sorted(found)
 
 
@@ -91,7 +89,8 @@ def of_karpenter() -> str:
 
 def _plain_families(need: Needs) -> list[str]:
     unneeded = {
-        *_BY_RESOURCE,
+        *_OF_PODS,
+        *_OF_NODES,
         queries.PHASE,
         *([] if need.of_namespaces else [NAMESPACE_LABELS]),
         *([] if need.of_pods else [POD_LABELS]),
