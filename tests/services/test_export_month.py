@@ -4,7 +4,6 @@ API's and as the ledger's lines, to the last digit."""
 import csv
 import gzip
 import io
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 from uuid import uuid4
 
 import duckdb
@@ -21,7 +19,6 @@ import pytest
 import requests
 import sqlglot
 
-from functions.api import app as api
 from functions.export import app as export
 from gpucost import bootstrap
 from gpucost.adapters import aws
@@ -32,6 +29,7 @@ from local.dynamodb_local import create_table
 from local.template import REPOSITORY
 from tests import exported_month, focus_rules
 from tests.exported_month import DAYS, START
+from tests.functions.asking import Context, ask_as, by_role
 
 END = START + timedelta(days=DAYS)
 NOW = END + timedelta(hours=2, minutes=40)
@@ -46,12 +44,7 @@ IN_PARQUET = {
 Sums = dict[tuple[str, ...], dict[str, Decimal]]
 
 
-class Context:
-    function_name = "local"
-    memory_limit_in_mb = 512
-    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:local"
-    aws_request_id = "1"
-
+class Lambda(Context):
     def get_remaining_time_in_millis(self) -> int:
         return 900_000
 
@@ -79,14 +72,9 @@ class Exported:
 
 
 def ask(path: str, **query: str) -> dict[str, Any]:
-    event = {
-        "version": "2.0", "routeKey": f"GET {path}", "rawPath": path, "rawQueryString": urlencode(query),
-        "headers": {}, "queryStringParameters": query, "isBase64Encoded": False,
-        "requestContext": {"http": {"method": "GET", "path": path}, "requestId": "1", "stage": "$default"},
-    }  # fmt: skip
-    answer = api.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
-    assert answer["statusCode"] == 200, answer["body"]
-    found: dict[str, Any] = json.loads(answer["body"], parse_float=Decimal, parse_int=Decimal)
+    answer = ask_as(by_role("finops"), path, query)
+    assert answer.status == 200, answer.body
+    found: dict[str, Any] = answer.json
     return found
 
 
@@ -120,7 +108,7 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         for cluster, days in CLUSTERS.items():
             for record in exported_month.month(cluster, days):
                 bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=now)
-        answer = export.handler({"version": 1, "scheduled_time": format_instant(NOW)}, Context())
+        answer = export.handler({"version": 1, "scheduled_time": format_instant(NOW)}, Lambda())
         folder = tmp_path_factory.mktemp("exported")
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
             for one in page["Contents"]:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from gpucost.adapters.export_bucket import S3Bucket
     from gpucost.adapters.messaging import AwsBus
     from gpucost.ports import Notifier
+    from gpucost.services.access import AccessPolicy
     from gpucost.services.alert import AlertService
+    from gpucost.services.allocations import AllocationService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
@@ -155,7 +157,7 @@ def dispatch_service() -> "DispatchService":
     """For `functions/dispatch`."""
     from gpucost.services.dispatch import DispatchService
 
-    return DispatchService(settings_store(), ledger(), bus())
+    return DispatchService(settings_store(), ledger(), ledger().versions, bus())
 
 
 @cache
@@ -232,6 +234,14 @@ def alert_service() -> "AlertService":
 
 
 @cache
+def access_policy() -> "AccessPolicy":
+    """For `functions/api`."""
+    from gpucost.services.access import AccessPolicy
+
+    return AccessPolicy(settings_store())
+
+
+@cache
 def report_service() -> "ReportService":
     """For `functions/api`."""
     from gpucost.services.reports import ReportService
@@ -245,6 +255,14 @@ def price_listing() -> "PriceListing":
     from gpucost.services.price_listing import PriceListing
 
     return PriceListing(price_book())
+
+
+@cache
+def allocation_service() -> "AllocationService":
+    """For `functions/api`."""
+    from gpucost.services.allocations import AllocationService
+
+    return AllocationService(settings_store(), ledger(), rollups(), clock=utc_now)
 
 
 @cache

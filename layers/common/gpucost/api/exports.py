@@ -8,7 +8,8 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import Field
 
-from gpucost.api.routes import Cluster, answers, instant_of, json_answer
+from gpucost.api.access import open_to
+from gpucost.api.routes import answers, instant_of, json_answer
 from gpucost.api.schemas import Instant, Shape
 from gpucost.services.export_listing import ExportListing, ListedExport
 
@@ -16,6 +17,10 @@ Start = Annotated[str, Query(description="First UTC day of the period", examples
 End = Annotated[
     str,
     Query(description="End of the period, itself not in it; at most 100 days later", examples=["2026-12-01T00:00:00Z"]),
+]
+
+Cluster = Annotated[
+    str | None, Query(description="Only this cluster; all of the settings where not given", examples=["demo"])
 ]
 
 
@@ -54,6 +59,7 @@ def add_export_routes(app: APIGatewayHttpResolver, listing: Callable[[], ExportL
     """Put the routes on an app; the listing is made when it is first asked."""
 
     @app.get("/v1/exports", summary="Exported days, to download", tags=["exports"], responses=answers(ExportsAnswer))
+    @open_to("viewer")
     def exports(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Days that are exported as FOCUS 1.3 rows, each with short-lived addresses of its files.
 
