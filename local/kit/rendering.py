@@ -38,13 +38,14 @@ def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple
     for name in names:
         try:
             text = environment.get_template(name).render(found)
-            if name.endswith((".yaml", ".json")):
-                documents = list(yaml.safe_load_all(text)) if "/aws/" not in f"/{name}" else []
+            if name.endswith(".yaml"):
+                documents = [] if name.startswith("aws/") else list(yaml.safe_load_all(text))
                 if name == SCRAPING:
                     found["scrape_configs"] = documents[0]["scrape_configs"]
         except (TemplateError, yaml.YAMLError) as error:
             raise GpuCostError(f"cluster/{name} cannot be rendered: {error}") from error
-        yield name, text
+        if text.strip():  # a file that these settings have no use for is left out
+            yield name, text
 
 
 def write(values: Mapping[str, Any], out: Path) -> list[str]:
