@@ -13,6 +13,8 @@ from local.template import REPOSITORY
 SOURCE = REPOSITORY / "cluster"
 SCRAPING = "collection/scrape-configs.yaml"
 """The block that every collector scrapes by, generated once."""
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The same language, read by the C library where it is there."""
 INPUTS = ("README.md", "versions.yaml", "parameters.yaml", "settings.yaml")
 """What stands in `cluster/` and is no file of the kit."""
 
@@ -39,7 +41,7 @@ def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple
         try:
             text = environment.get_template(name).render(found)
             if name.endswith(".yaml"):
-                documents = [] if name.startswith("aws/") else list(yaml.safe_load_all(text))
+                documents = [] if name.startswith("aws/") else list(yaml.load_all(text, Loader=_LOADER))
                 if name == SCRAPING:
                     found["scrape_configs"] = documents[0]["scrape_configs"]
         except (TemplateError, yaml.YAMLError) as error:
