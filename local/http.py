@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpucost.errors import GpuCostError
+from local.identity import authorizer_of
 
 Invoke = Callable[[Mapping[str, Any]], Any]
 
@@ -88,6 +89,7 @@ def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
 
 def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     address = urlsplit(target)
+    headers = {name.lower(): value for name, value in headers.items()}
     query: dict[str, str] = {}
     for name, value in parse_qsl(address.query, keep_blank_values=True):
         # API Gateway joins repeated parameters with a comma.
@@ -97,11 +99,12 @@ def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) ->
         "routeKey": f"{method} {address.path}",
         "rawPath": unquote(address.path),
         "rawQueryString": address.query,
-        "headers": {name.lower(): value for name, value in headers.items()},
+        "headers": headers,
         **({"queryStringParameters": query} if query else {}),
         "requestContext": {
             "accountId": "000000000000",
             "apiId": "local",
+            "authorizer": authorizer_of(headers),
             "domainName": "127.0.0.1",
             "domainPrefix": "local",
             "http": {
@@ -109,7 +112,7 @@ def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) ->
                 "path": address.path,
                 "protocol": "HTTP/1.1",
                 "sourceIp": "127.0.0.1",
-                "userAgent": headers.get("User-Agent", ""),
+                "userAgent": headers.get("user-agent", ""),
             },
             "requestId": str(uuid.uuid4()),
             "routeKey": f"{method} {address.path}",

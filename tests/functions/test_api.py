@@ -38,6 +38,7 @@ pricing: {source: constant, gpu_hourly_usd: 12}
 business_units: [{name: research, namespaces: ["r*"]}, {name: idle, namespaces: ["idle"]}]
 """
 CAPACITY = Capacity(node_cost_usd=quantize(96))
+CALLER = {"iam": {"userArn": "arn:aws:iam::123456789012:user/finance"}}
 NASTY = '=cmd|"<script>"\n,<!here>'
 
 
@@ -148,9 +149,11 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
     monkeypatch.setattr(bootstrap, "rollups", lambda: known)
     monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
-    bootstrap.report_service.cache_clear()
+    for made in (bootstrap.report_service, bootstrap.access_policy):
+        made.cache_clear()
     yield known
-    bootstrap.report_service.cache_clear()
+    for made in (bootstrap.report_service, bootstrap.access_policy):
+        made.cache_clear()
 
 
 @pytest.fixture
@@ -168,6 +171,7 @@ def ask(prepared: Prepared) -> Ask:
             "headers": {"host": "costs.example.com"},
             **({"queryStringParameters": joined} if joined else {}),
             "requestContext": {
+                "authorizer": CALLER,
                 "http": {"method": method, "path": path, "protocol": "HTTP/1.1"},
                 "requestId": "request-1",
                 "stage": "$default",

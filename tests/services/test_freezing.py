@@ -11,14 +11,15 @@ import pytest
 from gpucost.adapters.dynamodb.ledger import LATE, DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.access import EVERYTHING
 from gpucost.domain.hours import HOUR, month_of
-from gpucost.domain.ledger import Manifest
+from gpucost.domain.ledger import Manifest, Restatement
 from gpucost.domain.model import HourRecord
 from gpucost.domain.rollups import DAY
 from gpucost.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.services.backfill import Backfill
 from gpucost.services.freezing import Adjustments, Freezing
-from gpucost.services.reports import ReportService
+from gpucost.services.reports import HourRow, ReportService
 from local.freezing import adjustments_csv, adjustments_json
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -87,18 +88,24 @@ class System:
     def answers(self) -> list[Any]:
         """Everything that reports say of October, by hour and by day, and what is below them."""
         return [
-            self.reports.costs(START, END, "hour", ("business_unit", "namespace")),
-            self.reports.costs(START, END, "day", ("business_unit",)),
-            self.reports.business_units(START, END),
-            [(row.hour, row.manifest and row.manifest.run_id) for row in self.reports.hours(START, END)[0]],
+            self.reports.costs(START, END, "hour", ("business_unit", "namespace"), scope=EVERYTHING),
+            self.reports.costs(START, END, "day", ("business_unit",), scope=EVERYTHING),
+            self.reports.business_units(START, END, scope=EVERYTHING),
+            [(row.hour, row.manifest and row.manifest.run_id) for row in self.hours()],
             self.rollups.unit_hours("demo", "research", START, END),
             self.rollups.facts("demo", START, END),
             [self.ledger.lines("demo", FIRST + n * HOUR) for n in range(-2, 4)],
         ]
 
+    def hours(self) -> list[HourRow]:
+        return self.reports.hours(START, END, scope=EVERYTHING)[0]
+
+    def restatements(self) -> list[Restatement]:
+        return self.reports.restatements(START, END, scope=EVERYTHING)
+
     def month(self, end: datetime = END) -> Decimal:
         """What the days up to then cost."""
-        totals = self.reports.costs(START, end, "day", ()).totals
+        totals = self.reports.costs(START, end, "day", (), scope=EVERYTHING).totals
         return totals.costs.allocated_usd if totals else Decimal(0)
 
 
@@ -115,7 +122,7 @@ def test_a_frozen_months_answers_stay_and_later_versions_stand_beside(system: Sy
     assert system.publish(FIRST, "14", "again").version == 3
     assert system.publish(FIRST + HOUR, "7", "bill").beside
     assert system.answers() == before
-    told = [(one.hour, one.version, one.why, one.beside) for one in system.reports.restatements(START, END)]
+    told = [(one.hour, one.version, one.why, one.beside) for one in system.restatements()]
     assert told == [
         (FIRST, 2, "spot price corrected", True),
         (FIRST, 3, "again", True),
@@ -137,7 +144,7 @@ def test_opened_again_the_month_takes_what_stood_beside(system: System) -> None:
     system.publish(FIRST + HOUR, "9", "three")
     assert system.freezing.unfreeze(MONTH) == 2
     assert system.month() == 2 * 10 + 14 + 9
-    assert [one.beside for one in system.reports.restatements(START, END)] == [False] * 3
+    assert [one.beside for one in system.restatements()] == [False] * 3
     assert system.publish(FIRST, "15", "open again").version == 4
     with pytest.raises(NotFoundError, match="2026-10 is not frozen"):
         system.freezing.adjustments(MONTH)
@@ -198,7 +205,7 @@ def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
     assert system.publish(gap.hour, "5").beside
     assert system.publish(never, "6").beside
     assert system.answers() == before
-    assert [(one.hour, one.before, one.why) for one in system.reports.restatements(START, END)] == [
+    assert [(one.hour, one.before, one.why) for one in system.restatements()] == [
         (never, None, LATE),
         (gap.hour, None, LATE),
     ]
@@ -263,7 +270,7 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -
             continue
         break
     assert system.ledger.beside("demo", START, END) == []
-    changed = sum(row.manifest is not None and row.manifest.version > 1 for row in system.reports.hours(START, END)[0])
+    changed = sum(row.manifest is not None and row.manifest.version > 1 for row in system.hours())
     assert changed == late
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.messaging import AwsBus
     from gpucost.ports import Notifier
+    from gpucost.services.access import AccessPolicy
     from gpucost.services.alert import AlertService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
@@ -220,6 +221,14 @@ def alert_service() -> "AlertService":
         return notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
 
     return AlertService(settings_store(), ledger(), alert_states(), receivers, clock=utc_now)
+
+
+@cache
+def access_policy() -> "AccessPolicy":
+    """For `functions/api`."""
+    from gpucost.services.access import AccessPolicy
+
+    return AccessPolicy(settings_store())
 
 
 @cache

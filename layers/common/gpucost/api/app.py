@@ -9,10 +9,12 @@ from urllib.parse import parse_qsl
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
+from gpucost.api.access import guard, need_of, open_to
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
 from gpucost.errors import ParameterError
+from gpucost.services.access import AccessPolicy
 from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
 
@@ -25,10 +27,12 @@ DESCRIPTION = (
 )
 
 
-def build_app(service: Callable[[], ReportService], prices: Callable[[], PriceListing]) -> APIGatewayHttpResolver:
+def build_app(
+    service: Callable[[], ReportService], prices: Callable[[], PriceListing], access: Callable[[], AccessPolicy]
+) -> APIGatewayHttpResolver:
     """The API on top of its services, which are made when they are first asked."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
-    app.use(middlewares=[only_known_parameters])
+    app.use(middlewares=[guard(access), only_known_parameters])
     add_problems(app)
     add_routes(app, service)
     add_price_routes(app, prices)
@@ -38,6 +42,7 @@ def build_app(service: Callable[[], ReportService], prices: Callable[[], PriceLi
         return json.dumps(openapi_document(app), ensure_ascii=False)
 
     @app.get("/openapi.json", include_in_schema=False)
+    @open_to("public")
     def openapi() -> Response[str]:
         return Response(200, JSON, document(), headers=dict(SECURITY_HEADERS))
 
@@ -64,9 +69,14 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
             title="GPU cost attribution", version=API_VERSION, openapi_version="3.1.0", description=DESCRIPTION
         )
     )
+    roles = {
+        (route.openapi_path, route.method.lower()): need_of(route.func)
+        for route in app._static_routes + app._dynamic_routes
+    }
     bug = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
-    for path in document["paths"].values():
-        for operation in path.values():
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            operation["x-required-role"] = roles[path, method]
             operation["responses"].pop("422", None)
             operation["responses"]["500"] = bug
     for name in ("HTTPValidationError", "ResponseValidationError", "ValidationError"):

@@ -9,6 +9,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from gpucost.api import price_schemas, schemas
+from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS
 from gpucost.domain.hours import parse_instant
 from gpucost.encoding import csv_text, dumps
@@ -52,6 +53,7 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         tags=["reports"],
         responses=answers(schemas.CostsAnswer, extra={"text/csv": {"schema": {"type": "string"}}}),
     )
+    @open_to("bu")
     def costs(
         start: Start,
         end: End,
@@ -66,7 +68,8 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         figures has no row. Amounts are exact decimals written as JSON numbers.
         """
         dimensions = parse_group_by(group_by)
-        report = service().costs(instant_of("start", start), instant_of("end", end), granularity, dimensions, cluster)
+        first, last = instant_of("start", start), instant_of("end", end)
+        report = service().costs(first, last, granularity, dimensions, cluster, scope=scope_of_caller(app))
         if format == "csv":
             return _csv(csv_text(*schemas.costs_table(report, dimensions)), "costs.csv")
         return json_answer(schemas.costs_answer(report, granularity, dimensions))
@@ -77,16 +80,20 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         tags=["reports"],
         responses=answers(schemas.BusinessUnitsAnswer),
     )
+    @open_to("bu")
     def business_units(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Every business unit with its sum over the whole period; units of the settings that held nothing have 0."""
-        report = service().business_units(instant_of("start", start), instant_of("end", end), cluster)
+        first, last = instant_of("start", start), instant_of("end", end)
+        report = service().business_units(first, last, cluster, scope=scope_of_caller(app))
         return json_answer(schemas.business_units_answer(report))
 
     @app.get("/v1/hours", summary="Where every hour stands", tags=["reports"], responses=answers(schemas.HoursAnswer))
+    @open_to("viewer")
     def hours(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Status, coverage, version and notes of every cluster-hour that has ended; `missing` was never published."""
         first, last = instant_of("start", start), instant_of("end", end)
-        return json_answer(schemas.hours_answer(first, last, *service().hours(first, last, cluster)))
+        found = service().hours(first, last, cluster, scope=scope_of_caller(app))
+        return json_answer(schemas.hours_answer(first, last, *found))
 
     @app.get(
         "/v1/nodes",
@@ -94,13 +101,15 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         tags=["reports"],
         responses=answers(price_schemas.NodesAnswer),
     )
+    @open_to("viewer")
     def nodes(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Every GPU node in every hour of at most 48: its price, the source and the split of it, what nobody held.
 
         Beside the nodes stands what was paid for without one.
         """
         first, last = instant_of("start", start), instant_of("end", end)
-        return json_answer(price_schemas.nodes_answer(first, last, service().nodes(first, last, cluster)))
+        found = service().nodes(first, last, cluster, scope=scope_of_caller(app))
+        return json_answer(price_schemas.nodes_answer(first, last, found))
 
     @app.get(
         "/v1/restatements",
@@ -108,6 +117,7 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         tags=["reports"],
         responses=answers(price_schemas.RestatementsAnswer),
     )
+    @open_to("viewer")
     def restatements(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Versions that replaced figures of hours in the period: before, after, and why.
 
@@ -115,9 +125,11 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         stay, and later versions are recorded beside them (`beside`).
         """
         first, last = instant_of("start", start), instant_of("end", end)
-        return json_answer(price_schemas.restatements_answer(first, last, service().restatements(first, last, cluster)))
+        found = service().restatements(first, last, cluster, scope=scope_of_caller(app))
+        return json_answer(price_schemas.restatements_answer(first, last, found))
 
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
+    @open_to("public")
     def health() -> Response[str]:
         """Says that the function runs; public, and asks nothing of the database."""
         return json_answer({"status": "ok"})
@@ -129,6 +141,7 @@ def answers(model: type[Any], extra: dict[str, Any] | None = None) -> dict[int, 
         int(status): {"description": text, "content": {PROBLEM_JSON: {"model": schemas.Problem}}}
         for status, text in (
             (HTTPStatus.BAD_REQUEST, "A parameter is wrong: the answer names it and says what is allowed"),
+            (HTTPStatus.FORBIDDEN, "The caller's roles do not suffice: the answer says which does"),
             (HTTPStatus.BAD_GATEWAY, "The database did not answer; try again"),
             (HTTPStatus.SERVICE_UNAVAILABLE, "No settings have been pushed to this deployment yet"),
         )

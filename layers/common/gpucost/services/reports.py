@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal, get_args
 
+from gpucost.domain.access import Scope
 from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, hours_between
 from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import Capacity, ClusterCharge, Costs, Coverage, NodeHour, Totals
@@ -17,6 +18,7 @@ from gpucost.domain.money import quantize
 from gpucost.domain.rollups import DAY, DaySummary
 from gpucost.errors import InvalidInputError, ParameterError
 from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
+from gpucost.services.scoped import scoped_hours, scoped_rollups
 from gpucost.settings import Settings
 
 Granularity = Literal["hour", "day"]
@@ -145,24 +147,27 @@ class ReportService:
         granularity: Granularity,
         group_by: Sequence[Dimension],
         cluster: str | None = None,
+        *,
+        scope: Scope,
     ) -> CostReport:
         """Costs per period and group, in order of time and name.
 
         Raises:
+            AccessDeniedError: the scope does not cover what is asked for.
             ParameterError: a period, dimension or cluster that cannot be asked for.
             InvalidInputError: the answer would be too long.
             SettingsMissingError: no settings yet.
         """
         check_period(start, end, granularity)
-        clusters = _clusters(self._settings_store.current().settings, cluster)
-        sums = self._sum(clusters, start, end, granularity, group_by)
+        clusters = _clusters(self._settings_store.current().settings, cluster, scope)
+        sums = self._sum(clusters, start, end, granularity, group_by, scope)
         rows = [
             Row(begin, begin + step_of(granularity), dict(zip(group_by, key, strict=True)), Costs.total(parts))
             for (begin, key), parts in sorted(sums.groups.items(), key=lambda item: item[0])
         ]
         return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums), sums.currency())
 
-    def business_units(self, start: datetime, end: datetime, cluster: str | None = None) -> CostReport:
+    def business_units(self, start: datetime, end: datetime, cluster: str | None = None, *, scope: Scope) -> CostReport:
         """Every unit's sum over the whole period, in order of name; a unit of the settings that held nothing has zeros.
 
         Raises:
@@ -170,35 +175,37 @@ class ReportService:
         """
         check_period(start, end, "hour")
         settings = self._settings_store.current().settings
-        clusters = _clusters(settings, cluster)
-        sums = self._sum(clusters, start, end, None, ("business_unit",))
+        clusters = _clusters(settings, cluster, scope)
+        sums = self._sum(clusters, start, end, None, ("business_unit",), scope)
         found = {key[0]: Costs.total(parts) for (_, key), parts in sums.groups.items()}
         if sums.costs:
-            found = {unit.name: Costs() for unit in settings.business_units} | found
+            found = {unit.name: Costs() for unit in settings.business_units if scope.covers(unit.name)} | found
         rows = [Row(start, end, {"business_unit": unit}, costs) for unit, costs in sorted(found.items())]
         return CostReport(start, end, rows, sums.totals(), self._coverage(clusters, start, end, sums), sums.currency())
 
-    def hours(self, start: datetime, end: datetime, cluster: str | None = None) -> tuple[list[HourRow], PeriodCoverage]:
+    def hours(
+        self, start: datetime, end: datetime, cluster: str | None = None, *, scope: Scope
+    ) -> tuple[list[HourRow], PeriodCoverage]:
         """Where every cluster-hour that has ended stands, missing ones included, in order of time and cluster.
 
         Raises:
             As `costs`.
         """
         check_period(start, end, "hour")
-        clusters = _clusters(self._settings_store.current().settings, cluster)
+        clusters = _clusters(self._settings_store.current().settings, cluster, scope)
         ended = self._ended(start, end)
         _refuse_too_many(len(ended) * len(clusters))
-        rows, sums = [], _Sums()
+        ledger, rows, sums = scoped_hours(self._ledger, scope), [], _Sums()
         for name in clusters:
-            known = {manifest.hour: manifest for manifest in self._ledger.manifests(name, start, end)}
-            notes = self._ledger.notes(name, start, end)
+            known = {manifest.hour: manifest for manifest in ledger.manifests(name, start, end)}
+            notes = ledger.notes(name, start, end)
             rows += [HourRow(name, hour, known.get(hour), notes.get(hour, ())) for hour in ended]
             sums.complete += sum(manifest.status == "complete" for manifest in known.values())
             sums.coverages += [manifest.coverage for manifest in known.values() if manifest.coverage is not None]
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return rows, self._coverage(clusters, start, end, sums)
 
-    def nodes(self, start: datetime, end: datetime, cluster: str | None = None) -> list[NodeRow]:
+    def nodes(self, start: datetime, end: datetime, cluster: str | None = None, *, scope: Scope) -> list[NodeRow]:
         """What every GPU node cost in every published hour, and from which source; in order of hour, cluster and node.
 
         Raises:
@@ -208,24 +215,28 @@ class ReportService:
         check_period(start, end, "hour")
         if end - start > LONGEST_OF_NODES:
             raise ParameterError("end", f"nodes are answered for at most {LONGEST_OF_NODES // HOUR} hours at once")
+        ledger = scoped_hours(self._ledger, scope)
         found: list[NodeRow] = []
-        for name in _clusters(self._settings_store.current().settings, cluster):
-            for manifest in self._ledger.manifests(name, start, end):
-                nodes, charges = self._ledger.nodes(name, manifest.hour)
+        for name in _clusters(self._settings_store.current().settings, cluster, scope):
+            for manifest in ledger.manifests(name, start, end):
+                nodes, charges = ledger.nodes(name, manifest.hour)
                 items: list[NodeHour | ClusterCharge] = [*nodes, *charges]
                 found += [NodeRow(name, manifest.hour, manifest.currency, one) for one in items]
                 _refuse_too_many(len(found))
         return sorted(found, key=lambda row: (row.hour, row.cluster))
 
-    def restatements(self, start: datetime, end: datetime, cluster: str | None = None) -> list[Restatement]:
+    def restatements(
+        self, start: datetime, end: datetime, cluster: str | None = None, *, scope: Scope
+    ) -> list[Restatement]:
         """What replaced figures in hours of the period, and why: in order of hour, cluster and version.
 
         Raises:
             As `costs`.
         """
         check_period(start, end, "hour")
-        clusters = _clusters(self._settings_store.current().settings, cluster)
-        found = [one for name in clusters for one in self._ledger.restatements(name, start, end)]
+        clusters = _clusters(self._settings_store.current().settings, cluster, scope)
+        ledger = scoped_hours(self._ledger, scope)
+        found = [one for name in clusters for one in ledger.restatements(name, start, end)]
         _refuse_too_many(len(found))
         return sorted(found, key=lambda one: (one.hour, one.cluster, one.version))
 
@@ -236,18 +247,19 @@ class ReportService:
         end: datetime,
         granularity: Granularity | None,
         group_by: Sequence[Dimension],
+        scope: Scope,
     ) -> _Sums:
-        sums = _Sums()
+        ledger, rollups, sums = scoped_hours(self._ledger, scope), scoped_rollups(self._rollups, scope), _Sums()
         from_days = granularity != "hour" and set(group_by) <= {"business_unit"}
         first, last = _whole_days(start, end) if from_days else (end, end)
         for name in clusters:
             for chunk_start, chunk_end in (*_chunks(start, first), *_chunks(last, end)):
-                for summary in self._ledger.summaries(name, chunk_start, chunk_end):
+                for summary in ledger.summaries(name, chunk_start, chunk_end):
                     begin = start if granularity is None else period_of(summary.hour, granularity)
                     _add(sums, summary, begin, group_by)
                 _refuse_too_many(len(sums.groups))
                 sums.fold()
-            for day in self._rollups.days(name, first, last) if first < last else ():
+            for day in rollups.days(name, first, last) if first < last else ():
                 _add_day(sums, day, start if granularity is None else day.day, group_by)
             _refuse_too_many(len(sums.groups))
         return sums
@@ -311,12 +323,13 @@ def step_of(granularity: Granularity) -> timedelta:
     return HOUR if granularity == "hour" else DAY
 
 
-def _clusters(settings: Settings, cluster: str | None) -> list[str]:
+def _clusters(settings: Settings, cluster: str | None, scope: Scope) -> list[str]:
     names = sorted(known.name for known in settings.clusters)
     if cluster is None:
         return names
     if cluster not in names:
-        raise ParameterError("cluster", f"{cluster!r} is not in the settings; allowed: {', '.join(names)}")
+        allowed = f"; allowed: {', '.join(names)}" if scope.is_fleet else ""
+        raise ParameterError("cluster", f"{cluster!r} is not in the settings{allowed}")
     return [cluster]
 
 
