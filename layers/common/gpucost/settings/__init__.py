@@ -27,6 +27,10 @@ LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$"
 Rung = Literal["pod", "shared", "node", "cluster"]
 
 
+SAMPLES_PER_QUERY = 500_000_000
+"""A day of 10,000 pods takes 70 million, all its queries together; a query beyond this one lost its selector."""
+
+
 class PrometheusSettings(Section):
     """Where a cluster's metrics are and how to be let in."""
 
@@ -40,6 +44,8 @@ class PrometheusSettings(Section):
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long the metrics are kept; asked of the server where it tells (AMP does not: its default of 150 is taken)."""
+    max_samples_per_query: Annotated[int, Field(ge=1_000_000, le=10**12)] | None = None
+    """AMP refuses, unbilled, what would process more; 500 million ($0.05) where not given. With auth: sigv4 only."""
 
     @field_validator("url")
     @classmethod
@@ -61,11 +67,17 @@ class PrometheusSettings(Section):
             raise ValueError("region is needed with auth: sigv4")
         if self.auth != "sigv4" and (self.region or self.role_arn or self.external_id):
             raise ValueError("region, role_arn and external_id go with auth: sigv4 only")
+        if self.auth != "sigv4" and self.max_samples_per_query is not None:
+            raise ValueError("max_samples_per_query goes with auth: sigv4 only; no other server knows it")
         if self.external_id and not self.role_arn:
             raise ValueError("external_id goes with role_arn only")
         if (self.auth == "bearer") != (self.secret is not None):
             raise ValueError("secret goes with auth: bearer, and is needed there")
         return self
+
+    def most_samples(self) -> int | None:
+        """What one query may process; None where the server has no such limit."""
+        return (self.max_samples_per_query or SAMPLES_PER_QUERY) if self.auth == "sigv4" else None
 
 
 class ClusterSettings(Section):
