@@ -81,9 +81,11 @@ class Capacity(Amounts):
 
 
 def _figures(amounts: Amounts, *, nobody_knows: bool) -> dict[str, Decimal | None]:
-    return {
-        name: None if nobody_knows and name.endswith("_usd") else getattr(amounts, name) for name in amounts.names()
-    }
+    names = amounts.names()
+    found: dict[str, Decimal | None] = dict(zip(names, attrgetter(*names)(amounts), strict=True))
+    if nobody_knows:
+        found |= dict.fromkeys(name for name in names if name.endswith("_usd"))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
