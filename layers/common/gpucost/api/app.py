@@ -16,6 +16,7 @@ from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
+from gpucost.collector import collector_paused
 from gpucost.domain.reporting.filters import check_text
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
@@ -44,7 +45,7 @@ def build_app(
 ) -> APIGatewayHttpResolver:
     """The API on top of its services, which are made when they are first asked."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
-    app.use(middlewares=[guard(access), only_known_parameters])
+    app.use(middlewares=[guard(access), only_known_parameters, without_collector])
     add_problems(app)
     add_cost_routes(app, service)
     add_routes(app, service)
@@ -76,6 +77,12 @@ def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMidd
             raise ParameterError(name[:_NAME_SHOWN], f"is not a parameter; {takes}")
         check_text(name, value)
     return next_middleware(app)
+
+
+def without_collector(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Answer without looking for reference cycles: there are none in rows and amounts, but a great many of those."""
+    with collector_paused():
+        return next_middleware(app)
 
 
 def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
