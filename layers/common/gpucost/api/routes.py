@@ -26,7 +26,10 @@ Start = Annotated[
 ]
 End = Annotated[
     str,
-    Query(description="End of the period, itself not in it; after start", examples=["2026-11-19T00:00:00Z"]),
+    Query(
+        description="End of the period, a full UTC hour (or day), itself not in it; after start",
+        examples=["2026-11-19T00:00:00Z"],
+    ),
 ]
 Cluster = Annotated[
     str | None, Query(description="Only this cluster; all of the settings where not given", examples=["demo"])
