@@ -21,7 +21,7 @@ PARAMETERS = [
     for one in operation.get("parameters", [])
 ]
 OF_TIME = {"start", "end", "window", "step", "granularity", "from", "to", "since", "until"}
-UNITS = re.compile(r"UTC|hours?\b|days?\b|weeks?|USD|GPU-hours|seconds|rows?\b|percent|ratio", re.I)
+UNITS = re.compile(r"UTC|hours?\b|days?\b|weeks?|USD|GPU-hours|seconds|rows?\b|workloads|percent|ratio", re.I)
 VOID = {"meta", "br", "link", "img", "input"}
 
 
