@@ -55,6 +55,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/allocation/compute": ("bu", {"window": "2026-11-19T00:00:00Z,2026-11-20T00:00:00Z"}),
     "/health": ("public", {}),
     "/openapi.json": ("public", {}),
+    "/docs": ("public", {}),
 }
 """Every route, what it asks of its caller, and parameters that it takes. A route without a line here fails."""
 ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")

@@ -11,6 +11,7 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.access import guard, need_of, open_to
 from gpucost.api.cost_routes import add_cost_routes
+from gpucost.api.documentation import HTML, PAGE_SECURITY, page
 from gpucost.api.exports import add_export_routes
 from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
@@ -61,6 +62,16 @@ def build_app(
     @open_to("public")
     def openapi() -> Response[str]:
         return Response(200, JSON, document(), headers=dict(SECURITY_HEADERS))
+
+    @cache
+    def documentation() -> str:
+        return page(openapi_document(app))
+
+    @app.get("/docs", include_in_schema=False)
+    @open_to("public")
+    def docs() -> Response[str]:
+        headers = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_SECURITY}
+        return Response(200, HTML, documentation(), headers=headers)
 
     return app
 
