@@ -10,6 +10,7 @@ import click
 
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
+from local.alert_commands import ack, alerts, silence
 from local.backfilling import backfill
 from local.options import HourType, author, settings_store, stack_option
 from local.price_commands import prices
@@ -157,6 +158,9 @@ def demo(*, once: bool, port: int) -> None:
     demonstration.run(once=once, port=port)
 
 
+cli.add_command(ack)
+cli.add_command(alerts)
+cli.add_command(silence)
 cli.add_command(backfill)
 cli.add_command(redrive)
 cli.add_command(restate)

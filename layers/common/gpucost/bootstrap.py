@@ -127,7 +127,7 @@ def alert_memory() -> "DynamoAlertMemory":
     from gpucost.adapters import aws
     from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
 
-    return DynamoAlertMemory(aws.client("dynamodb"), environment().table, clock=utc_now)
+    return DynamoAlertMemory(aws.client("dynamodb"), environment().table)
 
 
 @cache

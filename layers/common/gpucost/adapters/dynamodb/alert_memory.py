@@ -10,10 +10,10 @@ that somebody who has read it before it was emptied cannot write what was decide
 """
 
 import hashlib
+import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -23,16 +23,12 @@ from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, k
 from gpucost.alert_ports import Memory
 from gpucost.domain.alerting.model import Book, Cursor
 from gpucost.errors import ConflictError
-from gpucost.ports import Clock
 
-EMPTY_KEPT = timedelta(days=7)
+EMPTY_KEPT = 7 * 86_400
+"""Seconds."""
 _BOOK = TypeAdapter(Book)
 _CURSOR = TypeAdapter(Cursor)
 _CURSOR_KEY = "cursor"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class DynamoAlertMemory:
@@ -41,12 +37,10 @@ class DynamoAlertMemory:
     Args:
         client: a boto3 DynamoDB client.
         table: the table's name.
-        clock: the time now; only the expiry of empty books uses it.
     """
 
-    def __init__(self, client: Any, table: str, clock: Clock = _now) -> None:
+    def __init__(self, client: Any, table: str) -> None:
         self._table = Table(client, table)
-        self._clock = clock
 
     def load(self, scope: str) -> Memory:
         """All of a scope."""
@@ -80,7 +74,7 @@ class DynamoAlertMemory:
         saved = replace(book, version=book.version + 1)
         more: Item = {}
         if book.is_empty:
-            more = {"expires_at": {"N": str(int((self._clock() + EMPTY_KEPT).timestamp()))}}
+            more = {"expires_at": {"N": str(int(time.time() + EMPTY_KEPT))}}
         owner = hashlib.sha256(book.owner.encode()).hexdigest()[:24]
         self._put(book.scope, f"book#{owner}", saved.version, _BOOK.dump_json(saved), more)
         return saved
@@ -116,7 +110,7 @@ class DynamoAlertMemory:
             self._table.put(item, "n = :version", {":version": {"N": str(version - 1)}})
         else:
             # What has expired may be there for some days before DynamoDB deletes it.
-            now = {":now": {"N": str(int(self._clock().timestamp()))}}
+            now = {":now": {"N": str(int(time.time()))}}
             self._table.put(item, "attribute_not_exists(pk) OR expires_at < :now", now)
 
 

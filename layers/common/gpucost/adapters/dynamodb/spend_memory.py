@@ -18,8 +18,8 @@ from gpucost.alert_ports import DaySoFar, MonthPart
 from gpucost.domain.alerting.spend import SoFar
 from gpucost.errors import ConflictError
 
-KEPT = timedelta(days=70)
-"""Eight weeks are the longest that a rule looks back."""
+KEPT = timedelta(days=130)
+"""Eight weeks are the longest that a rule looks back; after a restored table or a long pause some are still there."""
 
 
 class DynamoSpendMemory:
