@@ -30,7 +30,7 @@ check: setup ## everything static
 	AWS_DEFAULT_REGION=eu-central-1 $(SAM) validate --lint
 
 test: check ## everything that CI runs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: ## benchmarks, as ratios to a floor measured in the same run
 	@scripts/setup.sh test

@@ -1,6 +1,7 @@
 """HTTP in front of the API function: requests become API Gateway events (payload 2.0), answers come back."""
 
 import base64
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpucost.errors import GpuCostError
+from local.identity import authorizer_of
 
 Invoke = Callable[[Mapping[str, Any]], Any]
 
@@ -18,7 +20,7 @@ Invoke = Callable[[Mapping[str, Any]], Any]
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     invoke: Invoke
-    routes: frozenset[str]
+    routes: Sequence[re.Pattern[str]]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -34,8 +36,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         address = urlsplit(self.path)
-        key = f"{self.command} {address.path}"
-        if key not in self.server.routes:  # API Gateway answers this itself, without calling the function
+        if not any(
+            route.fullmatch(f"{self.command} {address.path}") for route in self.server.routes
+        ):  # API Gateway answers this itself, without calling the function
             self._send(404, {"content-type": "application/json"}, b'{"message":"Not Found"}')
             return
         try:
@@ -65,7 +68,7 @@ def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
 
     Args:
         invoke: calls the function with an event.
-        routes: route keys, `GET /v1/costs`; anything else is not found.
+        routes: route keys, `GET /v1/costs` or `GET /v1/business-units/{name}`; anything else is not found.
         port: where to listen.
 
     Raises:
@@ -75,7 +78,7 @@ def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
         server = _Server(("127.0.0.1", port), _Handler)
     except OSError as error:
         raise GpuCostError(f"port {port} is taken; choose another with --port") from error
-    server.invoke, server.routes = invoke, frozenset(routes)
+    server.invoke, server.routes = invoke, [_pattern(route) for route in routes]
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -86,8 +89,14 @@ def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
         server.server_close()
 
 
+def _pattern(route: str) -> re.Pattern[str]:
+    """Matches what API Gateway would send to a route: `{name}` is one part of a path."""
+    return re.compile(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(route)))
+
+
 def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     address = urlsplit(target)
+    headers = {name.lower(): value for name, value in headers.items()}
     query: dict[str, str] = {}
     for name, value in parse_qsl(address.query, keep_blank_values=True):
         # API Gateway joins repeated parameters with a comma.
@@ -97,11 +106,12 @@ def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) ->
         "routeKey": f"{method} {address.path}",
         "rawPath": unquote(address.path),
         "rawQueryString": address.query,
-        "headers": {name.lower(): value for name, value in headers.items()},
+        "headers": headers,
         **({"queryStringParameters": query} if query else {}),
         "requestContext": {
             "accountId": "000000000000",
             "apiId": "local",
+            "authorizer": authorizer_of(headers),
             "domainName": "127.0.0.1",
             "domainPrefix": "local",
             "http": {
@@ -109,7 +119,7 @@ def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) ->
                 "path": address.path,
                 "protocol": "HTTP/1.1",
                 "sourceIp": "127.0.0.1",
-                "userAgent": headers.get("User-Agent", ""),
+                "userAgent": headers.get("user-agent", ""),
             },
             "requestId": str(uuid.uuid4()),
             "routeKey": f"{method} {address.path}",

@@ -16,7 +16,8 @@ def _no_service() -> NoReturn:
 
 def text() -> str:
     """The document as it is committed."""
-    return json.dumps(openapi_document(build_app(_no_service, _no_service)), indent=2, ensure_ascii=False) + "\n"
+    app = build_app(_no_service, _no_service, _no_service, _no_service, _no_service)
+    return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:

@@ -7,10 +7,15 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from local.aws import local_client
 from local.dynamodb_local import create_table, running_dynamodb
 from local.prometheus import running_prometheus
+
+# A busy machine makes no property wrong: neither a deadline nor slow generation may fail one.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 class DynamoTable(NamedTuple):

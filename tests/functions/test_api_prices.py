@@ -16,7 +16,7 @@ from gpucost import bootstrap
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.domain.prices import Price
 from tests.conftest import DynamoTable
-from tests.functions.test_api import Context
+from tests.functions.test_api import CALLER, Context, Prepared
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
@@ -26,7 +26,9 @@ DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
 def book(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoPriceBook]:
     found = DynamoPriceBook(table.client, table.name)
     monkeypatch.setattr(bootstrap, "price_book", lambda: found)
-    bootstrap.price_listing.cache_clear()
+    monkeypatch.setattr(bootstrap, "settings_store", Prepared)
+    for made in (bootstrap.price_listing, bootstrap.access_policy):
+        made.cache_clear()
     for kind, amount in (("g5.xlarge", "1.006"), ("p5.48xlarge", "55.04"), ("p5en.48xlarge", "63.296")):
         applies_to = {"instance_type": kind, "region": "us-east-1", "operating_system": "linux"}
         listed = Price("on-demand", "node-hour", Decimal(amount), applies_to, "USD", NOON - timedelta(9), None, NOON)
@@ -36,7 +38,8 @@ def book(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dynamo
     )
     found.set_override(by_hand, now=NOON)
     yield found
-    bootstrap.price_listing.cache_clear()
+    for made in (bootstrap.price_listing, bootstrap.access_policy):
+        made.cache_clear()
 
 
 def ask(**query: str) -> tuple[int, Any]:
@@ -44,7 +47,7 @@ def ask(**query: str) -> tuple[int, Any]:
         "version": "2.0", "routeKey": "GET /v1/prices", "rawPath": "/v1/prices", "rawQueryString": urlencode(query),
         "headers": {"host": "costs.example.com"}, "queryStringParameters": query, "isBase64Encoded": False,
         "requestContext": {"http": {"method": "GET", "path": "/v1/prices", "protocol": "HTTP/1.1"},
-                           "requestId": "request-1", "stage": "$default"},
+                           "authorizer": CALLER, "requestId": "request-1", "stage": "$default"},
     }  # fmt: skip
     answer = function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
     return answer["statusCode"], json.loads(answer["body"], parse_float=Decimal)

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -72,8 +73,17 @@ def test_an_idle_workload_is_one_alert_each_and_one_message_together(table: Dyna
     assert [one.figures["utilization_percent"] for one in message] == [Decimal("5.0"), Decimal("9.9")]
     fleet.email.take()
     # One is busy, one is gone, one goes on unseen: only what is known to be over is over.
-    unseen = {"effective_gpu_hours": None, "utilization": None, "effective_usd": None, "waste_usd": None}
-    unmeasured = {"unmeasured_gpu_hours": Decimal(2), "unmeasured_usd": Decimal(24), "utilization_source": "none"}
+    unseen: dict[str, Any] = {
+        "effective_gpu_hours": None,
+        "utilization": None,
+        "effective_usd": None,
+        "waste_usd": None,
+    }
+    unmeasured: dict[str, Any] = {
+        "unmeasured_gpu_hours": Decimal(2),
+        "unmeasured_usd": Decimal(24),
+        "utilization_source": "none",
+    }
     dark = pod(name="b", gpus=2, use="0", **unseen, **unmeasured)
     assert fleet.hour(1, dark) == ["resolved idle-workload research a"]
     assert fleet.hour(2, pod(name="b", gpus=2, use="0.5")) == ["resolved idle-workload research b"]

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from gpucost.domain.hours import format_instant
+from local.cli import main
 from local.prometheus import free_port
 from local.template import REPOSITORY
 from tests.system.timeline import HOUR, Timeline
@@ -25,6 +28,26 @@ def gpucost(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     command = [str(GPUCOST), *arguments]
     own = {**os.environ, **environment}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=own, timeout=120)
+
+
+class Said(NamedTuple):
+    """What a command said and ended with."""
+
+    returncode: int | str | None
+    stdout: str
+    stderr: str
+
+
+def in_this_process(*arguments: str) -> Said:
+    """The same without a process of its own, which takes most of a second: for the many ways to be wrong."""
+    out, err = io.StringIO(), io.StringIO()
+    status: int | str | None = 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as end:
+            status = end.code
+    return Said(status, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -126,12 +149,19 @@ OK = "2026-11-19T10:00:00Z"
 )
 def test_bad_input_is_one_sentence_and_status_2(settings: Callable[..., str], arguments: list[str], says: str) -> None:
     given = [settings() if argument == "{}" else argument for argument in arguments]
-    done = gpucost(*given)
+    done = in_this_process(*given)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith("gpucost: ")
     assert len(done.stderr.splitlines()) == 1
     assert says in done.stderr
+
+
+def test_bad_input_ends_the_script_with_status_2(settings: Callable[..., str]) -> None:
+    done = gpucost("attribute", "--settings", settings(), "--hour", "yesterday")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gpucost: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 CLUSTERS = "clusters: [{name: a, prometheus: {url: 'http://x'}}]\n"
@@ -169,7 +199,7 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
 def test_wrong_settings_name_the_key_and_what_is_allowed(
     settings: Callable[..., str], document: str, says: str
 ) -> None:
-    done = gpucost("attribute", "--settings", settings(document), "--hour", "2026-11-19T10:00:00Z")
+    done = in_this_process("attribute", "--settings", settings(document), "--hour", "2026-11-19T10:00:00Z")
     assert done.returncode == 2
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.messaging import AwsBus
     from gpucost.alert_ports import Notifier
+    from gpucost.services.access import AccessPolicy
+    from gpucost.services.alerting.managing import AlertDesk
     from gpucost.services.alerting.service import AlertService
+    from gpucost.services.allocations import AllocationService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
@@ -167,7 +170,7 @@ def dispatch_service() -> "DispatchService":
     """For `functions/dispatch`."""
     from gpucost.services.dispatch import DispatchService
 
-    return DispatchService(settings_store(), ledger(), bus())
+    return DispatchService(settings_store(), ledger(), ledger().versions, bus())
 
 
 @cache
@@ -258,6 +261,22 @@ def alert_service() -> "AlertService":
 
 
 @cache
+def alert_desk() -> "AlertDesk":
+    """For `functions/api`, which only lists."""
+    from gpucost.services.alerting.managing import AlertDesk
+
+    return AlertDesk(settings_store(), alert_memory(), alert_history(), silences(), clock=utc_now)
+
+
+@cache
+def access_policy() -> "AccessPolicy":
+    """For `functions/api`."""
+    from gpucost.services.access import AccessPolicy
+
+    return AccessPolicy(settings_store())
+
+
+@cache
 def report_service() -> "ReportService":
     """For `functions/api`."""
     from gpucost.services.reports import ReportService
@@ -271,3 +290,11 @@ def price_listing() -> "PriceListing":
     from gpucost.services.price_listing import PriceListing
 
     return PriceListing(price_book())
+
+
+@cache
+def allocation_service() -> "AllocationService":
+    """For `functions/api`."""
+    from gpucost.services.allocations import AllocationService
+
+    return AllocationService(settings_store(), ledger(), rollups(), clock=utc_now)

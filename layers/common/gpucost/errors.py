@@ -5,6 +5,7 @@ GpuCostError
 │   ├── ParameterError       one parameter of a request: which one, and what is allowed
 │   ├── SettingsError        a settings document that does not validate
 │   └── MessageError         an event or message that does not fit its model → dead-letter queue with the reason
+├── AccessDeniedError        the caller may not see this: says what is missing             (HTTP 403)
 ├── NotFoundError            what was asked for does not exist                              (HTTP 404)
 ├── SettingsMissingError     no settings have been pushed yet
 ├── ConflictError            somebody else wrote first                                      (HTTP 409)
@@ -38,6 +39,10 @@ class SettingsError(InvalidInputError):
 
 class MessageError(InvalidInputError):
     """An event or message does not fit its model."""
+
+
+class AccessDeniedError(GpuCostError):
+    """The caller may not see this; the message says what is missing and names nobody."""
 
 
 class NotFoundError(GpuCostError):

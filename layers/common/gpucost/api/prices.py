@@ -9,6 +9,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from gpucost.api import price_schemas
+from gpucost.api.access import open_to
 from gpucost.api.routes import answers, instant_of, json_answer
 from gpucost.domain.prices import PriceSource
 from gpucost.errors import ParameterError
@@ -33,6 +34,7 @@ def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceLis
     """Put the routes on an app; the listing is made when it is first asked."""
 
     @app.get("/v1/prices", summary="The price book", tags=["prices"], responses=answers(price_schemas.PricesAnswer))
+    @open_to("admin")
     def prices(
         start: Start, end: End, source: Source = None, instance_type: InstanceType = None, cursor: Cursor = None
     ) -> Response[str]:

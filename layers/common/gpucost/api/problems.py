@@ -9,6 +9,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 
 from gpucost.encoding import dumps
 from gpucost.errors import (
+    AccessDeniedError,
     ConflictError,
     GpuCostError,
     InvalidInputError,
@@ -30,6 +31,7 @@ SECURITY_HEADERS = {
 
 _STATUS: tuple[tuple[type[GpuCostError], HTTPStatus], ...] = (
     (InvalidInputError, HTTPStatus.BAD_REQUEST),
+    (AccessDeniedError, HTTPStatus.FORBIDDEN),
     (NotFoundError, HTTPStatus.NOT_FOUND),
     (SettingsMissingError, HTTPStatus.SERVICE_UNAVAILABLE),
     (ConflictError, HTTPStatus.CONFLICT),

@@ -57,6 +57,10 @@ class AlertDesk:
         self._silences = silences
         self._clock = clock
 
+    def now(self) -> datetime:
+        """The time by which silences hold or not."""
+        return self._clock()
+
     def active(self) -> list[Listed]:
         """Alerts that are pending or firing: firing ones first, the oldest first.
 

@@ -1,0 +1,43 @@
+"""Who may see what: IAM principals and JWT claims, and the roles they bring."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
+
+from gpucost.domain.access import Caller, IamCaller, principal_of
+from gpucost.settings.section import Name, Section
+
+Principal = Annotated[
+    str,
+    StringConstraints(max_length=2048, pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(user|role)/([\w+=,.@-]+/)*[\w+=,.@-]+$"),
+]
+Role = Annotated[str, StringConstraints(pattern=r"^(admin|viewer|bu:.{1,200})$")]
+
+
+class ClaimSettings(Section):
+    """A claim of a JWT that has a value, or holds it in its list."""
+
+    name: Name
+    value: Name
+
+
+class GrantSettings(Section):
+    """Roles of a principal, or of everybody whose token says so."""
+
+    principal: Principal | None = None
+    """ARN of an IAM user or role; a role's sessions are the role."""
+    claim: ClaimSettings | None = None
+    roles: Annotated[tuple[Role, ...], Field(min_length=1)]
+    """`admin`, `viewer` (all business units), `bu:<name>`."""
+
+    @model_validator(mode="after")
+    def _names_one_kind_of_caller(self) -> "GrantSettings":
+        if (self.principal is None) == (self.claim is None):
+            raise ValueError("either principal or claim is needed")
+        return self
+
+    def is_for(self, caller: Caller) -> bool:
+        """Whether a caller holds these roles."""
+        if isinstance(caller, IamCaller):
+            return self.principal is not None and principal_of(self.principal) == caller.principal
+        return self.claim is not None and self.claim.value in caller.claims.get(self.claim.name, ())

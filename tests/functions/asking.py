@@ -1,0 +1,82 @@
+"""The api function's real handler, asked as somebody."""
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from functions.api import app as function
+
+
+class Context:
+    function_name = "api"
+    memory_limit_in_mb = 512
+    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:api"
+    aws_request_id = "1"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """What API Gateway's authorizer says of somebody, and the header that they sent."""
+
+    authorizer: dict[str, Any]
+    authorization: str = ""
+
+
+def by_iam(arn: str) -> Caller:
+    return Caller({"iam": {"userArn": arn, "accountId": "123456789012", "cognitoIdentity": None}})
+
+
+def by_role(name: str) -> Caller:
+    return by_iam(f"arn:aws:sts::123456789012:assumed-role/{name}/some-session")
+
+
+def by_token(claims: Mapping[str, Any], *, written: Mapping[str, str] | None = None) -> Caller:
+    """With claims as an HTTP API writes them, or as `written` says."""
+    text = {
+        name: f"[{' '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+        for name, value in claims.items()
+    }
+    payload = urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return Caller({"jwt": {"claims": dict(written or text), "scopes": None}}, f"Bearer e30.{payload}.c2ln")
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body, parse_float=Decimal, parse_int=Decimal)
+
+
+def ask_as(
+    caller: Caller | None, path: str, query: Mapping[str, str] | str | None = None, method: str = "GET"
+) -> Answer:
+    """What the API answers somebody; None: nobody that API Gateway knows."""
+    raw = query if isinstance(query, str) else urlencode(query or {})
+    joined: dict[str, str] = {}
+    for name, value in parse_qsl(raw, keep_blank_values=True):
+        joined[name] = f"{joined[name]},{value}" if name in joined else value
+    event = {
+        "version": "2.0",
+        "routeKey": f"{method} {path}",
+        "rawPath": path,
+        "rawQueryString": raw,
+        "headers": {"host": "costs.example.com", **({"authorization": caller.authorization} if caller else {})},
+        **({"queryStringParameters": joined} if joined else {}),
+        "requestContext": {
+            **({"authorizer": caller.authorizer} if caller else {}),
+            "http": {"method": method, "path": path, "protocol": "HTTP/1.1"},
+            "requestId": "request-1",
+            "stage": "$default",
+        },
+        "isBase64Encoded": False,
+    }
+    answer = function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+    return Answer(answer["statusCode"], answer["headers"], answer["body"])

@@ -1,0 +1,121 @@
+"""A fleet in which no two business units share a name or an amount, so that a leak can be told by reading an answer."""
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from gpucost.domain.model import Capacity, ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
+from gpucost.encoding import decimal_text
+from tests.records import line, record
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Strangers:
+    """Two clusters, three hours; units `a` (first cluster only), `b` and `c`; every name ends in a tag of its own."""
+
+    first: datetime
+    random: random.Random
+    clusters: tuple[str, str] = ("", "")
+    units: dict[str, str] = field(default_factory=dict)
+    records: list[HourRecord] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clusters = (f"cluster{self._tag()}", f"cluster{self._tag()}")
+        self.units = {letter: f"unit{self._tag()}" for letter in "abc"}
+        for cluster in self.clusters:
+            for number in range(3):
+                hour = self.first + HOUR * number
+                present = [letter for letter in self.units if letter != "a" or cluster == self.clusters[0]]
+                lines = [one for letter in present for one in self._lines(letter)]
+                self.records.append(self._record(cluster, hour, lines))
+
+    def secrets(self, *seen: str) -> set[str]:
+        """Every name and amount that those who may see some units must not read: the others', the fleet's, and sums."""
+        mine = {self.units[letter] for letter in seen}
+        names: set[str] = set()
+        own: set[str] = set()
+        for one in self.records:
+            for held in one.lines:
+                (own if held.business_unit in mine else names).update({*_names(held), one.cluster})
+            names.update(one.notes)
+            names.update(node.node for node in one.nodes)
+            names.update(charge.reference for charge in one.charges)
+        return (names - own) | (set(self._amounts(mine)) - set(self._own(mine)))
+
+    def _own(self, mine: set[str]) -> Iterator[str]:
+        for records in self._slices():
+            for units in _subsets(sorted(mine)):
+                yield from _texts(held.costs() for one in records for held in one.lines if held.business_unit in units)
+
+    def _amounts(self, mine: set[str]) -> Iterator[str]:
+        everybody = set(self.units.values())
+        for records in self._slices():
+            for units in ({other} for other in everybody - mine):
+                yield from _texts(held.costs() for one in records for held in one.lines if held.business_unit in units)
+            yield from _texts(held.costs() for one in records for held in one.lines)
+            others = everybody - mine
+            yield from _texts(held.costs() for one in records for held in one.lines if held.business_unit in others)
+            yield from _texts(one.totals.capacity for one in records if one.totals and one.totals.capacity)
+
+    def _slices(self) -> Iterator[list[HourRecord]]:
+        """Hours that follow one another, of one cluster or of both."""
+        for clusters in ({self.clusters[0]}, {self.clusters[1]}, set(self.clusters)):
+            for begin in range(3):
+                for end in range(begin, 3):
+                    hours = {self.first + HOUR * number for number in range(begin, end + 1)}
+                    yield [one for one in self.records if one.cluster in clusters and one.hour in hours]
+
+    def _tag(self) -> str:
+        return f"{self.random.getrandbits(48):012x}"
+
+    def _usd(self) -> Decimal:
+        return Decimal(self.random.randrange(10**14, 10**17) * 10 + self.random.randrange(1, 10)).scaleb(-12)
+
+    def _lines(self, letter: str) -> Iterator[Line]:
+        for _ in range(2):
+            tag = self._tag()
+            effective, waste, unmeasured, hours = (self._usd() for _ in range(4))
+            yield replace(
+                line(self.units[letter]),
+                namespace=f"ns{tag}", workload=f"app{tag}", pod=f"pod{tag}", uid=f"uid{tag}", node=f"node{tag}",
+                node_pool=f"pool{tag}", labels={"team": f"team{tag}"}, allocated_gpu_hours=hours + self._usd(),
+                effective_gpu_hours=hours, unmeasured_gpu_hours=self._usd(), effective_usd=effective, waste_usd=waste,
+                unmeasured_usd=unmeasured, allocated_usd=effective + waste + unmeasured,
+            )  # fmt: skip
+
+    def _record(self, cluster: str, hour: datetime, lines: list[Line]) -> HourRecord:
+        made = record(lines, hour=hour, cluster=cluster, notes=(f"note{self._tag()} names {lines[-1].pod}",))
+        costs = Costs.total(one.costs() for one in lines)
+        capacity = Capacity(*(self._usd() for _ in Capacity.names()))
+        nodes = tuple(
+            NodeHour(
+                one.node, f"aws:///a/i-{self._tag()}", one.node_pool, one.instance_type, "spot", "a", "A100",
+                "spot", "scad", None, one.allocated_usd or Decimal(0), capacity,
+            )
+            for one in lines
+        )  # fmt: skip
+        charge = ClusterCharge("unused-savings-plan", f"sp{self._tag()}", self._usd())
+        return replace(made, totals=Totals(costs, capacity), nodes=nodes, charges=(charge,))
+
+
+def _names(held: Line) -> set[str]:
+    return {
+        held.business_unit, held.namespace, held.workload, held.pod, held.uid, held.node, held.node_pool,
+        *held.labels.values(),
+    }  # fmt: skip
+
+
+def _texts(parts: Iterable[Costs | Capacity]) -> Iterator[str]:
+    found = list(parts)
+    if found:
+        total = type(found[0]).total(found)  # type: ignore[arg-type]  # all parts are of one kind
+        yield from (decimal_text(value) for name in total.names() if (value := getattr(total, name)))
+
+
+def _subsets(units: list[str]) -> Iterator[set[str]]:
+    for mask in range(1, 2 ** len(units)):
+        yield {unit for place, unit in enumerate(units) if mask >> place & 1}

@@ -1,0 +1,289 @@
+"""Who may ask what: every route for every role, and how callers become roles."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.event_handler import Response
+
+from functions.api import app as function
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.api.access import need_of
+from gpucost.api.app import build_app
+from gpucost.domain.access import EVERYTHING, Scope, principal_of, scope_of
+from gpucost.errors import SettingsError
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
+from tests.conftest import DynamoTable
+from tests.functions.asking import Answer, Caller, ask_as, by_iam, by_role, by_token
+from tests.records import line, record
+
+NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
+DAY = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-20T00:00:00Z"}
+PLAIN = """
+clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
+pricing: {source: constant, gpu_hourly_usd: 12}
+business_units: [{name: research, namespaces: ["bu-a"]}, {name: assistant, namespaces: ["bu-b"]}]
+"""
+GRANTS = """
+access:
+  - {principal: "arn:aws:iam::123456789012:role/finops", roles: [admin]}
+  - {principal: "arn:aws:iam::123456789012:role/aws-reserved/sso.amazonaws.com/eu-west-1/viewers", roles: [viewer]}
+  - {principal: "arn:aws:iam::123456789012:user/team/ann", roles: ["bu:research"]}
+  - {principal: "arn:aws:iam::123456789012:role/leads", roles: ["bu:research", "bu:assistant"]}
+  - {claim: {name: groups, value: gpu-viewers}, roles: [viewer]}
+  - {claim: {name: groups, value: research}, roles: ["bu:research"]}
+  - {claim: {name: groups, value: "the assistant [team]"}, roles: ["bu:assistant"]}
+  - {claim: {name: "custom:team", value: research}, roles: ["bu:research"]}
+  - {principal: "arn:aws:iam::123456789012:role/nothing-there", roles: ["bu:nothing"]}
+"""
+MATRIX: dict[str, tuple[str, dict[str, str]]] = {
+    "/v1/costs": ("bu", DAY),
+    "/v1/business-units": ("bu", DAY),
+    "/v1/business-units/{name}": ("bu", DAY),
+    "/v1/business-units/{name}/workloads": ("bu", DAY),
+    "/v1/business-units/{name}/trend": ("bu", DAY),
+    "/v1/waste": ("bu", DAY),
+    "/v1/hours": ("viewer", DAY),
+    "/v1/nodes": ("viewer", DAY),
+    "/v1/restatements": ("viewer", DAY),
+    "/v1/prices": ("admin", DAY),
+    "/v1/alerts": ("bu", DAY),
+    "/v1/silences": ("viewer", {}),
+    "/allocation/compute": ("bu", {"window": "2026-11-19T00:00:00Z,2026-11-20T00:00:00Z"}),
+    "/health": ("public", {}),
+    "/openapi.json": ("public", {}),
+}
+"""Every route, what it asks of its caller, and parameters that it takes. A route without a line here fails."""
+ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
+CALLERS: dict[str, tuple[Caller | None, set[str]]] = {
+    "nobody": (None, {"public"}),
+    "an authorizer that says nothing": (Caller({}), {"public"}),
+    "a stranger": (by_role("stranger"), {"public"}),
+    "a user named like a role": (by_iam("arn:aws:iam::123456789012:user/finops"), {"public"}),
+    "a role of another account": (by_iam("arn:aws:sts::999999999999:assumed-role/finops/x"), {"public"}),
+    "the account itself": (by_iam("arn:aws:iam::123456789012:root"), {"public"}),
+    "a token without groups": (by_token({"sub": "x"}), {"public"}),
+    "bu": (ANN, {"public", "bu"}),
+    "bu by token": (by_token({"sub": "x", "groups": ["a", "research"]}), {"public", "bu"}),
+    "two bus": (by_role("leads"), {"public", "bu"}),
+    "viewer": (by_role("viewers"), {"public", "bu", "viewer"}),
+    "viewer by token": (by_token({"groups": ["research", "gpu-viewers"]}), {"public", "bu", "viewer"}),
+    "admin": (by_role("finops"), {"public", "bu", "viewer", "admin"}),
+}
+
+
+class Document:
+    """A settings store with one document."""
+
+    def __init__(self) -> None:
+        self.text = PLAIN + GRANTS
+
+    def current(self) -> StoredSettings:
+        return StoredSettings(1, self.text, parse_settings(self.text), "test", NOW)
+
+
+@pytest.fixture(scope="module")
+def filled(dynamodb_url: str) -> DynamoTable:
+    from uuid import uuid4
+
+    from local.aws import local_client
+    from local.dynamodb_local import create_table
+
+    table = DynamoTable(local_client("dynamodb", dynamodb_url), f"access-{uuid4()}")
+    create_table(table.client, table.name)
+    lines = [line("research", "bu-a", "p1"), line("assistant", "bu-b", "p2", "3.25"), line("other", "bu-c", "p3", "5")]
+    hour = datetime(2026, 11, 19, 10, tzinfo=UTC)
+    ledger = DynamoLedger(table.client, table.name)
+    ledger.publish(record(lines, hour=hour, notes=("pod p3 of other",)), replacing=None, settings_version=1, now=NOW)
+    return table
+
+
+@pytest.fixture(autouse=True)
+def document(filled: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Document]:
+    known = Document()
+    monkeypatch.setenv("GPUCOST_TABLE", filled.name)
+    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: filled.client)
+    monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
+    monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
+    clear()
+    yield known
+    clear()
+
+
+def clear() -> None:
+    for made in vars(bootstrap).values():
+        if hasattr(made, "cache_clear"):
+            made.cache_clear()
+
+
+def routes() -> dict[str, Any]:
+    return {route.openapi_path: route.func for route in function.app._static_routes + function.app._dynamic_routes}
+
+
+def path_of(route: str) -> str:
+    return route.replace("{name}", "research")
+
+
+def test_every_route_says_what_it_needs_and_stands_in_the_matrix() -> None:
+    assert {path: need_of(route) for path, route in routes().items()} == {
+        path: need for path, (need, _) in MATRIX.items()
+    }
+
+
+@pytest.mark.parametrize("who", CALLERS)
+@pytest.mark.parametrize("route", MATRIX)
+def test_every_route_for_every_role(route: str, who: str) -> None:
+    need, query = MATRIX[route]
+    caller, may = CALLERS[who]
+    answer = ask_as(caller, path_of(route), query)
+    assert answer.status == (200 if need in may else 403), answer.body
+    if need not in may:
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert set(answer.json) == {"type", "title", "status", "detail", "instance"}
+        for secret in ("arn:", "123456789012", "research", "assistant", "demo", "finops", "ledger", "access-"):
+            assert secret not in answer.body.replace("section access", "").replace(path_of(route), "")
+
+
+@pytest.mark.parametrize("route", MATRIX)
+def test_without_the_section_iam_is_the_grant_and_a_token_is_none(route: str, document: Document) -> None:
+    document.text = PLAIN
+    need, query = MATRIX[route]
+    for caller in (by_role("stranger"), by_iam("arn:aws:iam::123456789012:root")):
+        assert ask_as(caller, path_of(route), query).status == 200
+    token = ask_as(by_token({"sub": "x", "groups": ["admin"]}), path_of(route), query)
+    assert token.status == (200 if need == "public" else 403)
+    if need != "public":
+        assert "the settings have no section access" in token.json["detail"]
+    assert ask_as(None, path_of(route), query).status == (200 if need == "public" else 403)
+
+
+def test_an_empty_section_lets_nobody_in(document: Document) -> None:
+    document.text = PLAIN + "\naccess: []\n"
+    assert ask_as(by_role("finops"), "/v1/costs", DAY).status == 403
+
+
+def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = build_app(
+        bootstrap.report_service, bootstrap.price_listing, bootstrap.allocation_service, bootstrap.access_policy,
+        bootstrap.alert_desk,
+    )  # fmt: skip
+
+    @app.get("/v1/forgotten")
+    def forgotten() -> Response[str]:
+        return Response(200, "text/plain", "everything")
+
+    monkeypatch.setattr(function, "app", app)
+    assert need_of(forgotten) is None
+    for caller, _ in CALLERS.values():
+        answer = ask_as(caller, "/v1/forgotten")
+        assert (answer.status, "everything" in answer.body) == (403, False)
+    assert ask_as(by_role("finops"), "/v1/nowhere").status == 404
+
+
+def test_a_bu_sees_its_rows_and_closes_on_allocated() -> None:
+    answer = ask_as(ANN, "/v1/costs", {**DAY, "group_by": "business_unit,namespace"}).json
+    (row,) = answer["rows"]
+    assert row["group"] == {"business_unit": "research", "namespace": "bu-a"}
+    totals = answer["totals"]
+    assert totals["allocated_usd"] == Decimal("1.714285714286") == row["allocated_usd"]
+    assert totals["allocated_usd"] == totals["effective_usd"] + totals["waste_usd"] + totals["unmeasured_usd"]
+    for name in ("capacity_gpu_hours", "unallocated_usd", "node_cost_usd", "residual_usd", "host_usd"):
+        assert totals[name] is None
+    assert answer["coverage"]["hours_complete"] == 1
+
+
+def test_several_bus_see_their_union_and_everybody_else_all() -> None:
+    def units(caller: Caller, path: str = "/v1/business-units") -> dict[str, Decimal]:
+        rows = ask_as(caller, path, DAY).json["rows"]
+        return {row["business_unit"]: row["allocated_usd"] for row in rows}
+
+    both = {"research": Decimal("1.714285714286"), "assistant": Decimal("3.25")}
+    assert units(ANN) == {"research": both["research"]}
+    assert units(by_role("leads")) == both
+    assert units(by_role("viewers")) == {**both, "other": 5}
+    assert units(by_role("nothing-there")) == {}
+    day = {**DAY, "granularity": "day"}
+    assert ask_as(by_role("leads"), "/v1/costs", day).json["totals"]["allocated_usd"] == sum(both.values())
+    assert ask_as(by_role("nothing-there"), "/v1/costs", day).json["totals"]["allocated_usd"] == 0
+
+
+def test_an_unknown_cluster_names_the_known_ones_only_to_those_who_see_the_fleet() -> None:
+    def detail(caller: Caller) -> str:
+        answer: Answer = ask_as(caller, "/v1/costs", {**DAY, "cluster": "x"})
+        assert answer.status == 400
+        return str(answer.json["detail"])
+
+    assert detail(ANN) == "cluster: 'x' is not in the settings"
+    assert detail(by_role("viewers")) == "cluster: 'x' is not in the settings; allowed: demo"
+
+
+@pytest.mark.parametrize(
+    ("caller", "sees"),
+    [
+        (by_token({"groups": ["research"]}), {"research"}),
+        (by_token({"groups": "research"}), {"research"}),
+        (by_token({"custom:team": "research"}), {"research"}),
+        (by_token({"custom:team": "Research"}), set()),
+        (by_token({"groups": ["a", "the assistant [team]"]}), {"assistant"}),
+        (by_token({"groups": "the assistant [team]"}), {"assistant"}),
+        # One group whose name API Gateway writes like two, or like a list.
+        (by_token({"groups": ["research team"]}), set()),
+        (by_token({"groups": ["x gpu-viewers", "y"]}), set()),
+        (by_token({"groups": "[research]"}), set()),
+        (by_token({"groups": ["[research]"]}), set()),
+        (by_token({"groups": [["research"]]}, written={"groups": "[[research]]"}), set()),
+        (by_token({"groups": []}), set()),
+        # What API Gateway verified, and what the header says, differ: nobody is believed.
+        (by_token({"groups": ["research"]}, written={"groups": "[guests]"}), set()),
+        (Caller({"jwt": {"claims": {"groups": "[research]"}}}, ""), set()),
+        (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer x.y.z"), set()),
+        (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer e30.W10.x"), set()),
+    ],
+)  # fmt: skip
+def test_a_group_never_matches_by_the_way_lists_are_written(caller: Caller, sees: set[str]) -> None:
+    answer = ask_as(caller, "/v1/business-units", DAY)
+    assert answer.status == (200 if sees else 403)
+    assert {row["business_unit"] for row in answer.json.get("rows", [])} == sees
+
+
+def test_principals_are_compared_without_path_and_session() -> None:
+    role = "arn:aws-cn:iam::123456789012:role/x"
+    assert principal_of("arn:aws-cn:sts::123456789012:assumed-role/x/me@example.com") == role
+    assert principal_of("arn:aws-cn:iam::123456789012:role/a/b/x") == role
+    assert principal_of("arn:aws:iam::123456789012:user/a/x") == "arn:aws:iam::123456789012:user/x"
+    for other in ("arn:aws:iam::123456789012:root", "arn:aws:sts::123456789012:federated-user/x", "x"):
+        assert principal_of(other) == other
+
+
+def test_roles_add_up() -> None:
+    assert scope_of([]) is None
+    assert scope_of(["bu:a", "bu:b"]) == Scope(frozenset({"a", "b"}))
+    assert scope_of(["bu:a", "viewer"]) == Scope(None)
+    assert scope_of(["viewer", "admin"]) == EVERYTHING
+    assert scope_of(["bu:bu:a"]) == Scope(frozenset({"bu:a"}))
+
+
+@pytest.mark.parametrize(
+    ("access", "says"),
+    [
+        ("", "access: must be a list of grants; leave the key out"),
+        ("{}", "access: must be a list"),
+        ("[{roles: [admin]}]", "access[0]: either principal or claim is needed"),
+        ('[{principal: "arn:aws:iam::123456789012:role/x", claim: {name: a, value: b}, roles: [admin]}]', "either"),
+        ('[{principal: "arn:aws:iam::123456789012:role/*", roles: [admin]}]', "access[0].principal"),
+        ('[{principal: "arn:aws:sts::123456789012:assumed-role/x/y", roles: [admin]}]', "access[0].principal"),
+        ('[{principal: "arn:aws:iam::123456789012:role/x", roles: []}]', "access[0].roles"),
+        ('[{principal: "arn:aws:iam::123456789012:role/x", roles: [owner]}]', "access[0].roles[0]"),
+        ('[{principal: "arn:aws:iam::123456789012:role/x", roles: ["bu:"]}]', "access[0].roles[0]"),
+        ('[{principal: "arn:aws:iam::123456789012:role/x", role: admin}]', "unknown key 'access[0].role'; allowed"),
+        ("[{claim: {name: groups}, roles: [viewer]}]", "access[0].claim.value"),
+    ],
+)
+def test_a_section_that_cannot_be_meant_is_refused(access: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=None) as refused:
+        parse_settings(f"{PLAIN}\naccess: {access}\n")
+    assert says in str(refused.value)

@@ -1,0 +1,178 @@
+"""No answer to somebody who may see some business units holds another one's name or amount: all routes, all parameters.
+
+The routes and their parameters are read from the OpenAPI document, so that a new one is asked as soon as it is there.
+"""
+
+import json
+import os
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
+from local.aws import local_client
+from local.dynamodb_local import create_table
+from tests.functions.asking import Answer, ask_as, by_role
+from tests.functions.strangers import HOUR, Strangers
+
+NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
+DAYS = [datetime(2026, 11, day, tzinfo=UTC) for day in (17, 18, 19)]
+CASES = int(os.environ.get("GPUCOST_SCOPE_CASES", "80"))
+DOCUMENT = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+ROUTES = sorted(DOCUMENT["paths"])
+SEEN = {"only-a": "a", "a-and-b": "ab"}
+
+
+@dataclass(frozen=True)
+class Published:
+    """A fleet in the real ledger."""
+
+    fleet: Strangers
+    table: Any
+    secrets: Mapping[str, frozenset[str]]
+
+    @cached_property
+    def settings(self) -> StoredSettings:
+        return StoredSettings(1, "", parse_settings(self.document()), "test", NOW)
+
+    def current(self) -> StoredSettings:
+        """A settings store with this fleet's document."""
+        return self.settings
+
+    def ask(self, role: str, path: str, query: Mapping[str, str]) -> Answer:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GPUCOST_TABLE", self.table)
+            patch.setattr(bootstrap, "settings_store", lambda: self)
+            forget()
+            return ask_as(by_role(role), path, query)
+
+    def document(self) -> str:
+        units = self.fleet.units
+        grants = [
+            {
+                "principal": f"arn:aws:iam::123456789012:role/{role}",
+                "roles": [f"bu:{units[letter]}" for letter in letters],
+            }
+            for role, letters in SEEN.items()
+        ]
+        grants.append({"principal": "arn:aws:iam::123456789012:role/admins", "roles": ["admin"]})
+        return json.dumps({
+            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in self.fleet.clusters],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+            "business_units": [{"name": name, "namespaces": ["none"]} for name in units.values()],
+            "cost_labels": ["team"],
+            "access": grants,
+        })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fleets(dynamodb_url: str) -> Iterator[list[Published]]:
+    client = local_client("dynamodb", dynamodb_url)
+    published = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+        patch.setattr(bootstrap, "utc_now", lambda: NOW)
+        for seed, day in enumerate(DAYS):
+            fleet = Strangers(day, random.Random(seed))
+            table = f"scope-{uuid4()}"
+            create_table(client, table)
+            ledger = DynamoLedger(client, table)
+            for one in fleet.records:
+                first = ledger.publish(one, replacing=None, settings_version=1, now=NOW)
+                if one is fleet.records[0]:  # restated by itself: the version before is another one's secret, too
+                    ledger.publish(one, replacing=first, settings_version=1, now=NOW, why=fleet.units["c"])
+            for cluster in fleet.clusters:
+                DynamoRollups(client, table).roll_up(cluster, day, NOW)
+            secrets = {role: frozenset(fleet.secrets(*letters)) for role, letters in SEEN.items()}
+            published.append(Published(fleet, table, secrets))
+        yield published
+        forget()
+
+
+def forget() -> None:
+    for made in vars(bootstrap).values():
+        if hasattr(made, "cache_clear"):
+            made.cache_clear()
+
+
+def instants(fleet: Strangers) -> list[str]:
+    return [f"{fleet.first + HOUR * number:%Y-%m-%dT%H:%M:%SZ}" for number in (0, 1, 2, 3, 24)]
+
+
+@st.composite
+def queries(draw: st.DrawFn, route: str, fleet: Strangers) -> dict[str, str]:
+    """Parameters of a route: mostly ones that it takes, sometimes any."""
+    first, last = sorted(draw(st.lists(st.sampled_from(instants(fleet)), min_size=2, max_size=2, unique=True)))
+    names = [*fleet.units.values(), *fleet.clusters, *{held.namespace for held in fleet.records[0].lines}]
+    given: dict[str, str] = {}
+    for parameter in DOCUMENT["paths"][route]["get"].get("parameters", []):
+        if parameter["in"] != "query":
+            continue
+        name, schema = parameter["name"], parameter["schema"]
+        if name in ("start", "end"):
+            given[name] = first if name == "start" else last
+            continue
+        if not parameter.get("required") and draw(st.booleans()):
+            continue
+        known = [*enumerated(schema), *schema.get("examples", []), *parameter.get("examples", {})]
+        given[name] = str(draw(st.sampled_from([*map(str, known), *names] if known else names)))
+    if "window" in given:
+        given["window"] = f"{first},{last}"
+        given.pop("start", None), given.pop("end", None)
+    return given
+
+
+def enumerated(schema: Mapping[str, Any]) -> list[Any]:
+    return [*schema.get("enum", []), *(value for one in schema.get("anyOf", []) for value in enumerated(one))]
+
+
+def leaked(answer: Answer, secrets: frozenset[str], asked: str) -> set[str]:
+    """Secrets that stand in an answer, but for those that stood in the question."""
+    words = set(re.findall(r"[A-Za-z0-9.]+", answer.body + json.dumps(answer.headers)))
+    return {secret for secret in secrets if (secret in words or secret in answer.body) and secret not in asked}
+
+
+@settings(max_examples=CASES, deadline=timedelta(seconds=20), derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_answer_holds_anothers_name_or_amount(fleets: list[Published], data: st.DataObject) -> None:
+    published = data.draw(st.sampled_from(fleets))
+    role = data.draw(st.sampled_from(sorted(SEEN)))
+    route = data.draw(st.sampled_from(ROUTES))
+    query = data.draw(queries(route, published.fleet))
+    name = data.draw(st.sampled_from(sorted(published.fleet.units.values())))
+    answer = published.ask(role, route.replace("{name}", name), query)
+    assert answer.status < 500, answer.body
+    assert not leaked(answer, published.secrets[role], json.dumps([name, query]))
+
+
+@pytest.mark.parametrize("role", SEEN)
+def test_a_leak_would_be_seen_and_what_is_theirs_is_there(fleets: list[Published], role: str) -> None:
+    fleet, secrets = fleets[0].fleet, fleets[0].secrets[role]
+    start, *_, end = instants(fleet)
+    for query in ({"group_by": "namespace"}, {"group_by": "business_unit", "granularity": "day"}, {"format": "csv"}):
+        whole = fleets[0].ask("admins", "/v1/costs", {"start": start, "end": end, **query})
+        part = fleets[0].ask(role, "/v1/costs", {"start": start, "end": end, **query})
+        assert (whole.status, part.status) == (200, 200)
+        assert len(leaked(whole, secrets, "")) >= 3
+        assert not leaked(part, secrets, "")
+        sums = sum(row["allocated_usd"] for row in part.json["rows"]) if "format" not in query else None
+        own = [held for one in fleet.records for held in one.lines if held.business_unit in
+               {fleet.units[letter] for letter in SEEN[role]}]  # fmt: skip
+        if sums is not None:
+            assert sums == sum(held.allocated_usd or 0 for held in own) == part.json["totals"]["allocated_usd"]
+    for path in ("/v1/hours", "/v1/nodes", "/v1/restatements"):
+        assert leaked(fleets[0].ask("admins", path, {"start": start, "end": end}), secrets, ""), path
