@@ -209,7 +209,8 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
         "dynamodb:PutItem", "s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage",
     }  # fmt: skip
     assert actions(template, "AlertFunctionRole") == read | {
-        "dynamodb:PutItem", "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue",
+        "dynamodb:BatchWriteItem", "dynamodb:PutItem", "sns:Publish", "sqs:GetQueueAttributes", "sqs:SendMessage",
+        "secretsmanager:GetSecretValue",
     }  # fmt: skip
     assert actions(template, "AttributeFunctionRole") == read | {
         "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
