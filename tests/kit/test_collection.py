@@ -249,7 +249,7 @@ def shown() -> re.Pattern[str]:
     return re.compile(
         r"DCGM_FI_DEV_(FB_FREE|FB_USED|GPU_TEMP|POWER_USAGE|XID_ERRORS)|DCGM_FI_PROF_(DRAM|PIPE_TENSOR)_ACTIVE|"
         r"karpenter_nodepools_(usage|limit|allowed_disruptions)|karpenter_nodeclaims_(created|disrupted|terminated)_total|"
-        r"karpenter_(scheduler_unschedulable_pods_count|voluntary_disruption_eligible_nodes)|"
+        r"karpenter_(cloudprovider_errors_total|scheduler_unschedulable_pods_count|voluntary_disruption_eligible_nodes)|"
         r"neuron_runtime_memory_used_bytes|execution_errors_total"
     )
 

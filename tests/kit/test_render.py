@@ -85,9 +85,8 @@ def test_nothing_of_one_cluster_stays_in_another() -> None:
 
 
 def test_no_file_types_what_parameters_or_versions_say() -> None:
-    typed = {str(path.relative_to(CLUSTER)): path.read_text() for path in CLUSTER.rglob("*") if path.is_file()}
-    inputs = {name: typed.pop(name) for name in ("parameters.yaml", "settings.yaml", "versions.yaml")}
-    versions = yaml.safe_load(inputs["versions.yaml"])
+    typed = {name: (CLUSTER / name).read_text() for name in example()}
+    versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())
     said = ["us-west-2", "gpu-cost-poc", "111122223333", "p4d.24xlarge", "all-1g.5gb"]
     said += [chart["version"] for chart in versions["charts"].values()] + list(versions["images"].values())
     for name, text in typed.items():
@@ -203,6 +202,13 @@ def test_a_template_that_names_no_value_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: {{ nobody }}\n")
     with pytest.raises(GpuCostError, match="'nobody' is undefined"):
         dict(rendered({}, tmp_path))
+
+
+def test_what_other_commands_use_is_no_part_of_the_kit(tmp_path: Path) -> None:
+    (tmp_path / "alerts.yaml").write_text("{{ define of some other language }}")
+    (tmp_path / "collection").mkdir()
+    (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: []\n")
+    assert dict(rendered({}, tmp_path)) == {"collection/scrape-configs.yaml": "scrape_configs: []\n"}
 
 
 def test_an_out_that_cannot_be_written_to(tmp_path: Path) -> None:
