@@ -69,6 +69,7 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
             "objects": _objects(need, dashboards=parameters.collection.dashboards),
         },
         "gpu_group": parameters.gpu_group.model_dump(),
+        "system_nodes": dict(parameters.system_nodes),
         "spot_instance_types": list(parameters.spot_instance_types),
         "tenants": [_tenant(settings, one) for one in parameters.tenants],
         "versions": yaml.safe_load(VERSIONS.read_text()),

@@ -45,6 +45,7 @@ environment: staging
 collection: {scrape_interval_seconds: 30, dashboards: false}
 gpu_group: {instance_type: p5.48xlarge, nodes: 2, mig_geometry: all-1g.10gb}
 spot_instance_types: [g5.xlarge, g6.xlarge]
+system_nodes: {purpose: tools}
 tenants: [{namespace: seeing, business_unit: vision, pods: 4, gpu_quota: 9, labels: {project: eyes}}]
 """
 
@@ -139,6 +140,23 @@ def test_kit_and_settings_agree() -> None:
     }
     query = next(one for _, one in objects(files) if one["kind"] == "ScaledObject")["spec"]["triggers"][0]["metadata"]
     assert '{cluster="fra",stage="prod",namespace="ml-serving",' in query["query"]
+
+
+def test_operators_and_collectors_find_their_nodes() -> None:
+    """In both of eksctl's clusters; with labels of one's own; and anywhere, where there are none."""
+    for files, labels in ((example(), {"workload": "system"}), (other(), {"purpose": "tools"})):
+        for name in ("eksctl/proof-of-concept.yaml", "eksctl/spot.yaml"):
+            (cluster,) = documents(files[name])
+            assert any(labels.items() <= group["labels"].items() for group in cluster["managedNodeGroups"]), name
+        selectors = [
+            yaml.safe_load(files[f"helm/{chart}.yaml"])["nodeSelector"] for chart in ("kube-state-metrics", "keda")
+        ]
+        selectors.append(yaml.safe_load(files["helm/gpu-operator.yaml"])["operator"]["nodeSelector"])
+        collectors = [one for name, one in objects(files) if name in COLLECTORS and "template" in one.get("spec", {})]
+        selectors += [one["spec"]["template"]["spec"]["nodeSelector"] for one in collectors]
+        assert selectors == [labels] * 5
+    anywhere = other(parameters=OTHER_PARAMETERS.replace("{purpose: tools}", "{}"))
+    assert yaml.safe_load(anywhere["helm/keda.yaml"])["nodeSelector"] == {}
 
 
 def test_all_clusters_have_their_service_accounts_roles() -> None:
