@@ -180,10 +180,10 @@ def _scrape_history(stack: ExitStack) -> tuple[str, Callable[[], object]]:
                 by_instance.setdefault((exporter, one.labels["instance"]), []).append(one)
     answers = [(exporter, place.rpartition(":")[0], _once(some)) for (exporter, place), some in by_instance.items()]
     block = configuration(kit(dashboards=False), "collection/prometheus-agent.yaml")
-    changed = here(block, stack.enter_context(cluster(answers)), seconds=1)
+    changed = here(block, stack.enter_context(cluster(answers)), seconds=2)
     changed["storage"] = {"tsdb": {"out_of_order_time_window": "12h"}}
     url = stack.enter_context(prometheus(changed))
-    return url, lambda: ask(url, f"count(scrape_samples_scraped) == {len(answers)}")
+    return url, lambda: ask(url, f"count(max_over_time(scrape_samples_scraped[1m]) > 0) == {len(answers)}")
 
 
 def _once(series: Sequence[Series]) -> Callable[[str], bytes]:
@@ -218,15 +218,15 @@ def sent(history: str) -> Sent:
 
 
 def _scrape_live(stack: ExitStack, *, dashboards: bool) -> tuple[Run, Callable[[], object]]:
-    """The live cluster, scraped every second by the kit's agent, which writes to the workspace."""
+    """The live cluster, scraped every other second by the kit's agent, which writes to the workspace."""
     exposed = targets(articles.scenario(), 30, others=OTHER_PODS)
     scraped = [one for one in exposed if dashboards or one.exporter != "karpenter"]
     block = configuration(kit(dashboards=dashboards), "collection/prometheus-agent.yaml")
     receiver = stack.enter_context(prometheus({"global": {}}, "--web.enable-remote-write-receiver"))
     answers = [(one.exporter, one.node, _always(one.text().encode())) for one in exposed]
     discovery = stack.enter_context(cluster(answers))
-    agent = stack.enter_context(prometheus(here(block, discovery, seconds=1, receiver=receiver), agent=True))
-    enough = f"count(count_over_time(up[1m]) >= 2) == {len(scraped)}"
+    agent = stack.enter_context(prometheus(here(block, discovery, seconds=2, receiver=receiver), agent=True))
+    enough = f"count(sum_over_time(up[1m]) >= 2) == {len(scraped)}"
     return Run(exposed, scraped, receiver, agent), lambda: ask(receiver, enough)
 
 
