@@ -102,8 +102,15 @@ def test_one_block_for_every_collector() -> None:
         block = yaml.safe_load(files["collection/scrape-configs.yaml"])["scrape_configs"]
         assert configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"] == block
         assert yaml.safe_load(files["collection/amp-scraper.yaml"])["scrape_configs"] == block
+        assert all(job["honor_labels"] for job in block), "a workload's labels win over the scrape's, whoever adds some"
         otel = configuration(files, "collection/otel-collector.yaml")
         assert otel["receivers"]["prometheus"]["config"]["scrape_configs"] == block
+        agent, scraper = configuration(files, "collection/prometheus-agent.yaml"), files["collection/amp-scraper.yaml"]
+        assert (
+            otel["receivers"]["prometheus"]["config"]["global"] == agent["global"] == yaml.safe_load(scraper)["global"]
+        )
+        assert otel["exporters"]["prometheusremotewrite"]["endpoint"] == agent["remote_write"][0]["url"]
+        assert otel["extensions"]["sigv4auth"]["region"] == agent["remote_write"][0]["sigv4"]["region"]
         assert "$" not in yaml.safe_dump(block), "the collector would take it for a variable"
         used = otel["service"]["pipelines"]["metrics"]
         assert all(one in otel[kind] for kind, some in used.items() for one in some)
