@@ -21,6 +21,12 @@ KIT_FAULTS = tuple(
             "- target_label: {{ name }}",
             "- target_label: tmp_{{ name }}",
         ),
+        (
+            "kube-state-metrics' labels are not honoured",
+            RULES,
+            "honor_labels: true  # name",
+            "honor_labels: false  # name",
+        ),
         ("finished pods are scraped", RULES, "regex: Failed|Succeeded", "regex: Failed"),
         ("every port of a pod is scraped", RULES, '"kube-state-metrics;http"', '"kube-state-metrics;.*"'),
         ("a region is typed", "cluster/helm/cluster-autoscaler.yaml", "{{ cluster.region }}", "us-west-2"),
