@@ -149,6 +149,16 @@ def test_kit_and_settings_agree() -> None:
     assert '{cluster="fra",stage="prod",namespace="ml-serving",' in query["query"]
 
 
+def test_labels_may_hold_anything() -> None:
+    odd = """it's: "a" #{% b & c"""
+    files = other(settings=OTHER_SETTINGS.replace("stage: prod", f"stage: {json.dumps(odd)}"))
+    block = yaml.safe_load(files["collection/scrape-configs.yaml"])["scrape_configs"]
+    for job in block:
+        assert [one["replacement"] for one in job["relabel_configs"] if one.get("target_label") == "stage"] == [odd]
+    scaled = next(one for _, one in objects(files) if one["kind"] == "ScaledObject")["spec"]["triggers"][0]["metadata"]
+    assert f"stage={json.dumps(odd)}," in scaled["query"]
+
+
 def test_operators_and_collectors_find_their_nodes() -> None:
     """In both of eksctl's clusters; with labels of one's own; and anywhere, where there are none."""
     for files, labels in ((example(), {"workload": "system"}), (other(), {"purpose": "tools"})):
@@ -211,6 +221,7 @@ def test_what_does_not_fit_is_said(old: str, new: str, says: str) -> None:
     [
         ("workspaces/ws-abc", "workspaces", "is not the address of a workspace"),
         ("aps-workspaces.eu-central-1", "aps-workspaces.eu-west-1", "its workspace is in eu-west-1"),
+        ("stage: prod", "stage: $1", "a selector with a dollar sign"),
         ("name: frankfurt", "name: frank.furt", "EKS takes letters, digits"),
     ],
 )
