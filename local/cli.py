@@ -12,6 +12,7 @@ from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
 from local.backfilling import backfill
 from local.dashboard import dashboard
+from local.exporting import export
 from local.freezing import adjustments, freeze, unfreeze
 from local.kit.command import kit
 from local.migrating import migrate
@@ -162,6 +163,7 @@ def demo(*, once: bool, port: int) -> None:
 
 
 cli.add_command(backfill)
+cli.add_command(export)
 cli.add_command(dashboard)
 cli.add_command(kit)
 cli.add_command(redrive)
