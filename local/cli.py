@@ -13,6 +13,7 @@ from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
 from local.alert_commands import ack, alerts, silence
 from local.backfilling import backfill
 from local.dashboard import dashboard
+from local.exporting import export
 from local.freezing import adjustments, freeze, unfreeze
 from local.kit.command import kit
 from local.migrating import migrate
@@ -166,6 +167,7 @@ cli.add_command(ack)
 cli.add_command(alerts)
 cli.add_command(silence)
 cli.add_command(backfill)
+cli.add_command(export)
 cli.add_command(dashboard)
 cli.add_command(kit)
 cli.add_command(redrive)

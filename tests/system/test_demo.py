@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 import requests
 import simplejson
@@ -194,3 +195,31 @@ def test_once_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "identity exact" in done.stdout
     assert not (tmp_path / "gpucost" / "local.json").exists()
+
+
+def test_days_are_exported_and_sum_to_what_the_api_says(running: Demo, tmp_path: Path) -> None:
+    today = running.end.replace(hour=0)
+    days = f"start={today - timedelta(days=3):%Y-%m-%dT00:00:00Z}&end={today + timedelta(days=1):%Y-%m-%dT00:00:00Z}"
+    rows = running.ask(f"/v1/exports?{days}")["rows"]
+    scheduled = [row for row in rows if row["is_current"]]
+    assert scheduled, "at 02:40, one of the last 24 hours"
+    day = datetime.fromisoformat(scheduled[-1]["day"])
+    done = run_to_end(
+        ["export", "--stack", "local", "--from", f"{day:%Y-%m-%dT00:00:00Z}",
+         "--to", f"{day + timedelta(days=1):%Y-%m-%dT00:00:00Z}"],
+        running.environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split("\t")[:2] == [f"{day:%Y-%m-%d}", "demo"]
+    path = tmp_path / "rows.parquet"
+    (again,) = (row for row in running.ask(f"/v1/exports?{days}")["rows"] if row["day"] == scheduled[-1]["day"])
+    assert again["version"] == scheduled[-1]["version"] + 1
+    path.write_bytes(requests.get(again["parquet_url"], timeout=10).content)
+    period = f"start={day:%Y-%m-%dT00:00:00Z}&end={day + timedelta(days=1):%Y-%m-%dT00:00:00Z}"
+    asked = running.ask(f"/v1/costs?{period}&granularity=day&group_by=business_unit")
+    with duckdb.connect() as connection:
+        sql = f"SELECT x_BusinessUnit, sum(EffectiveCost) FROM '{path}' WHERE x_CostPart = 'allocated' GROUP BY 1"
+        in_parquet = dict(connection.execute(sql).fetchall())
+        ((fleet,),) = connection.execute(f"SELECT sum(EffectiveCost) FROM '{path}'").fetchall()
+    assert in_parquet == {row["group"]["business_unit"]: row["allocated_usd"] for row in asked["rows"]}
+    assert fleet == asked["totals"]["node_cost_usd"]

@@ -19,6 +19,8 @@ _TYPES: dict[ColumnType, str] = {
     "whole": "BIGINT",
     "time": "TIMESTAMP",
 }
+_FORMULA = "".join(rf"\x{{{ord(start):x}}}" for start in FORMULA_STARTS)
+"""As a class of a regular expression: comparing with each start would take DuckDB a third of a second to plan."""
 
 
 class DuckDbFiles:
@@ -43,11 +45,8 @@ class DuckDbFiles:
                 _insert(connection, row_values(rows))
             connection.execute(f"COPY rows TO '{files[0]}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 100000)")
             guarded = ", ".join(f'{_cell(name, kind)} AS "{name}"' for name, kind in COLUMNS.items())
-            selected = f"SELECT {guarded} FROM rows"  # noqa: S608 - names of columns are ours, values are bound
-            connection.execute(
-                f"COPY ({selected}) TO '{files[1]}' (FORMAT csv, HEADER, COMPRESSION gzip)",
-                {"starts": list(FORMULA_STARTS)},
-            )
+            selected = f"SELECT {guarded} FROM rows"  # noqa: S608 - nothing in it is from outside
+            connection.execute(f"COPY ({selected}) TO '{files[1]}' (FORMAT csv, HEADER, COMPRESSION gzip)")
             (count,) = connection.execute("SELECT count(*) FROM rows").fetchall()[0]
         return WrittenFiles(parquet=files[0], csv=files[1], rows=int(count))
 
@@ -85,5 +84,5 @@ def _cell(name: str, kind: ColumnType) -> str:
     if kind == "time":
         return f"strftime(\"{name}\", '%Y-%m-%dT%H:%M:%SZ')"
     if kind == "text":
-        return f'CASE WHEN list_contains($starts, left("{name}", 1)) THEN \'\'\'\' || "{name}" ELSE "{name}" END'
+        return rf"""regexp_replace("{name}", '^([{_FORMULA}])', '''\1')"""
     return f'"{name}"'
