@@ -215,19 +215,23 @@ def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: Dynam
     lines = [
         replace(
             line(f"unit-{i % 5}", "shared", noise(63), f"{chance.randrange(100)}.{chance.randrange(10**12):012d}"),
-            uid=noise(36), workload=noise(63), node=noise(40), labels={noise(20): noise(63), noise(20): noise(63)},
+            uid=noise(36), workload=noise(63), node=noise(40), labels={noise(20): noise(63) for _ in range(3)},
         )
         for i in range(5_000)
     ]  # fmt: skip
     ledger = DynamoLedger(table.client, table.name)
-    ledger.publish(
-        record(lines, notes=tuple(noise(999) for _ in range(1_000))), replacing=None, settings_version=1, now=NOW
-    )
+    what = record(lines, notes=tuple(noise(999) for _ in range(1_000)))
+    ledger.publish(what, replacing=None, settings_version=1, now=NOW)
     pages = table.client.get_paginator("scan").paginate(TableName=table.name)
     sizes = [_size(item) for page in pages for item in page["Items"]]
     assert 290_000 < max(sizes) < 310_000
     assert sorted(ledger.lines("demo", HOUR), key=lambda one: one.uid) == sorted(lines, key=lambda one: one.uid)
     assert len(ledger.lines("demo", HOUR, "unit-3")) == 1_000
+    manifest = ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    *kept, last = manifest.notes
+    assert tuple(kept) == what.notes[: len(kept)]
+    assert (len(kept) >= 250, last) == (True, f"and {1_000 - len(kept)} more notes")
 
 
 def _size(item: dict[str, Any]) -> int:
