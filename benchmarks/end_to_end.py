@@ -7,6 +7,7 @@ growth that is more than linear shows.
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -34,7 +35,7 @@ from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.domain.hours import HOUR, floor_day
+from gpucost.domain.hours import HOUR, floor_day, floor_hour
 from gpucost.domain.rollups import DAY
 from gpucost.messages import HourClosed, HoursDue, Tick
 from gpucost.services.attribute import AttributeService
@@ -106,6 +107,19 @@ class Ledger:
         return [item for page in pages for item in page["Items"]]
 
 
+def cpu_seconds() -> float:
+    """Of this process and of the engines that it runs: other work on the machine does not count."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if int(fields[1]) == os.getpid():
+            ticks += int(fields[11]) + int(fields[12])
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def watched(queries: list[Query]) -> Any:
     """Look over the client's shoulder."""
@@ -148,9 +162,9 @@ def compare(client: Any, url: str, start: datetime, end: datetime) -> dict[str, 
         first = Ledger(client, url)
         first.attribute(start, end)
     items = first.items()
-    ours, bare, asked, written = [], [], [], []
+    ours, bare, asked, written, worked, worked_bare = [], [], [], [], [], []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        began, work = time.perf_counter(), cpu_seconds()
         send_bare(url, queries)
         middle = time.perf_counter()
         write_bare(client, items)
@@ -158,10 +172,12 @@ def compare(client: Any, url: str, start: datetime, end: datetime) -> dict[str, 
         asked.append(middle - began)
         written.append(done - middle)
         bare.append(done - began)
+        worked_bare.append(cpu_seconds() - work)
         again = Ledger(client, url)
-        began = time.perf_counter()
+        began, work = time.perf_counter(), cpu_seconds()
         again.attribute(start, end)
         ours.append(time.perf_counter() - began)
+        worked.append(cpu_seconds() - work)
         client.delete_table(TableName=again.table)
     client.delete_table(TableName=first.table)
     hours = (end - start) // HOUR
@@ -173,6 +189,8 @@ def compare(client: Any, url: str, start: datetime, end: datetime) -> dict[str, 
         "seconds": statistics.median(ours),
         "hours_per_second": hours / statistics.median(ours),
         "ratio": statistics.median(a / b for a, b in zip(ours, bare, strict=True)),
+        "cpu_seconds": statistics.median(worked),
+        "cpu_ratio": statistics.median(a / b for a, b in zip(worked, worked_bare, strict=True)),
         "ratio_to_queries": statistics.median(a / b for a, b in zip(ours, asked, strict=True)),
         "write_units_per_hour": first.metered.units / hours,
     }
@@ -204,8 +222,8 @@ def peak_memory_mib(dynamodb: str, url: str, hour: datetime) -> float:
 
 
 def hours(client: Any, dynamodb: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """One hour end to end, of clusters of these sizes."""
-    start = floor_day(datetime.now(UTC)) - DAY + 10 * HOUR
+    """One hour end to end, of clusters of these sizes: the newest whose samples are all there, its day under way."""
+    start = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - HOUR
     found = []
     for pods in sizes:
         with metrics(pods, start, start + HOUR) as url:
@@ -228,8 +246,8 @@ def main() -> None:
     """Print tables, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pods", type=int, nargs="*", default=[625, 2_500, 10_000])
-    parser.add_argument("--days", type=int, nargs="*", default=[2, 8, 30])
-    parser.add_argument("--backfill-pods", type=int, default=1_000)
+    parser.add_argument("--days", type=int, nargs="*", default=[1, 4, 16])
+    parser.add_argument("--backfill-pods", type=int, default=100)
     parser.add_argument("--step", type=int, default=300, help="seconds between scrapes of the backfilled cluster")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -1,6 +1,7 @@
 """HTTP in front of the API function: requests become API Gateway events (payload 2.0), answers come back."""
 
 import base64
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ Invoke = Callable[[Mapping[str, Any]], Any]
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     invoke: Invoke
-    routes: frozenset[str]
+    routes: Sequence[re.Pattern[str]]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -35,8 +36,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         address = urlsplit(self.path)
-        key = f"{self.command} {address.path}"
-        if key not in self.server.routes:  # API Gateway answers this itself, without calling the function
+        if not any(
+            route.fullmatch(f"{self.command} {address.path}") for route in self.server.routes
+        ):  # API Gateway answers this itself, without calling the function
             self._send(404, {"content-type": "application/json"}, b'{"message":"Not Found"}')
             return
         try:
@@ -66,7 +68,7 @@ def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
 
     Args:
         invoke: calls the function with an event.
-        routes: route keys, `GET /v1/costs`; anything else is not found.
+        routes: route keys, `GET /v1/costs` or `GET /v1/business-units/{name}`; anything else is not found.
         port: where to listen.
 
     Raises:
@@ -76,7 +78,7 @@ def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
         server = _Server(("127.0.0.1", port), _Handler)
     except OSError as error:
         raise GpuCostError(f"port {port} is taken; choose another with --port") from error
-    server.invoke, server.routes = invoke, frozenset(routes)
+    server.invoke, server.routes = invoke, [_pattern(route) for route in routes]
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -85,6 +87,11 @@ def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _pattern(route: str) -> re.Pattern[str]:
+    """Matches what API Gateway would send to a route: `{name}` is one part of a path."""
+    return re.compile(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(route)))
 
 
 def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:

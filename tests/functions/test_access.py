@@ -43,10 +43,15 @@ access:
 MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/costs": ("bu", DAY),
     "/v1/business-units": ("bu", DAY),
+    "/v1/business-units/{name}": ("bu", DAY),
+    "/v1/business-units/{name}/workloads": ("bu", DAY),
+    "/v1/business-units/{name}/trend": ("bu", DAY),
+    "/v1/waste": ("bu", DAY),
     "/v1/hours": ("viewer", DAY),
     "/v1/nodes": ("viewer", DAY),
     "/v1/restatements": ("viewer", DAY),
     "/v1/prices": ("admin", DAY),
+    "/allocation/compute": ("bu", {"window": "2026-11-19T00:00:00Z,2026-11-20T00:00:00Z"}),
     "/health": ("public", {}),
     "/openapi.json": ("public", {}),
 }
@@ -138,7 +143,7 @@ def test_every_route_for_every_role(route: str, who: str) -> None:
         assert answer.headers["Content-Type"] == "application/problem+json"
         assert set(answer.json) == {"type", "title", "status", "detail", "instance"}
         for secret in ("arn:", "123456789012", "research", "assistant", "demo", "finops", "ledger", "access-"):
-            assert secret not in answer.body.replace("section access", "")
+            assert secret not in answer.body.replace("section access", "").replace(path_of(route), "")
 
 
 @pytest.mark.parametrize("route", MATRIX)
@@ -160,7 +165,9 @@ def test_an_empty_section_lets_nobody_in(document: Document) -> None:
 
 
 def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = build_app(bootstrap.report_service, bootstrap.price_listing, bootstrap.access_policy)
+    app = build_app(
+        bootstrap.report_service, bootstrap.price_listing, bootstrap.allocation_service, bootstrap.access_policy
+    )
 
     @app.get("/v1/forgotten")
     def forgotten() -> Response[str]:

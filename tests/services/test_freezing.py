@@ -12,14 +12,17 @@ from gpucost.adapters.dynamodb.ledger import LATE, DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.access import EVERYTHING
-from gpucost.domain.hours import HOUR, month_of
+from gpucost.domain.hours import HOUR, format_instant, month_of
 from gpucost.domain.ledger import Manifest, Restatement
 from gpucost.domain.model import HourRecord
+from gpucost.domain.reporting.periods import Granularity
 from gpucost.domain.rollups import DAY
 from gpucost.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.services.backfill import Backfill
 from gpucost.services.freezing import Adjustments, Freezing
-from gpucost.services.reports import HourRow, ReportService
+from gpucost.services.reports import ReportService
+from gpucost.services.reports.asking import Asked
+from gpucost.services.reports.records import HourRow
 from local.freezing import adjustments_csv, adjustments_json
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -88,25 +91,32 @@ class System:
     def answers(self) -> list[Any]:
         """Everything that reports say of October, by hour and by day, and what is below them."""
         return [
-            self.reports.costs(START, END, "hour", ("business_unit", "namespace"), scope=EVERYTHING),
-            self.reports.costs(START, END, "day", ("business_unit",), scope=EVERYTHING),
-            self.reports.business_units(START, END, scope=EVERYTHING),
-            [(row.hour, row.manifest and row.manifest.run_id) for row in self.hours()],
+            self.reports.costs(asked("hour", "business_unit,namespace"), scope=EVERYTHING),
+            self.reports.costs(asked("day", "business_unit"), scope=EVERYTHING),
+            self.reports.business_units(asked(), scope=EVERYTHING),
+            [(row.hour, row.manifest and row.manifest.run_id) for row in self.rows()],
             self.rollups.unit_hours("demo", "research", START, END),
             self.rollups.facts("demo", START, END),
             [self.ledger.lines("demo", FIRST + n * HOUR) for n in range(-2, 4)],
         ]
 
-    def hours(self) -> list[HourRow]:
-        return self.reports.hours(START, END, scope=EVERYTHING)[0]
-
-    def restatements(self) -> list[Restatement]:
-        return self.reports.restatements(START, END, scope=EVERYTHING)
-
     def month(self, end: datetime = END) -> Decimal:
         """What the days up to then cost."""
-        totals = self.reports.costs(START, end, "day", (), scope=EVERYTHING).totals
+        totals = self.reports.costs(asked("day", end=end), scope=EVERYTHING).totals
         return totals.costs.allocated_usd if totals else Decimal(0)
+
+    def rows(self) -> list[HourRow]:
+        """Where every hour stands."""
+        return self.reports.hours(asked(), scope=EVERYTHING)[1]
+
+    def restatements(self) -> list[Restatement]:
+        """What replaced figures, or stands beside them."""
+        return self.reports.restatements(asked(), scope=EVERYTHING)[1]
+
+
+def asked(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> Asked:
+    """What a report is asked of the two days."""
+    return Asked(format_instant(START), format_instant(end), granularity=granularity, group_by=group_by)
 
 
 @pytest.fixture
@@ -270,7 +280,7 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -
             continue
         break
     assert system.ledger.beside("demo", START, END) == []
-    changed = sum(row.manifest is not None and row.manifest.version > 1 for row in system.hours())
+    changed = sum(row.manifest is not None and row.manifest.version > 1 for row in system.rows())
     assert changed == late
 
 

@@ -10,15 +10,21 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.access import guard, need_of, open_to
+from gpucost.api.cost_routes import add_cost_routes
+from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
+from gpucost.domain.reporting.filters import check_text
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
+from gpucost.services.allocations import AllocationService
 from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
 
 API_VERSION = "1.0.0"
+_NAME_SHOWN = 60
+"""Characters of an unknown parameter's name that its problem repeats."""
 PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
 DESCRIPTION = (
     "What GPUs on EKS cost, who holds them, how much of that is used and how much is wasted. Read-only. "
@@ -28,14 +34,19 @@ DESCRIPTION = (
 
 
 def build_app(
-    service: Callable[[], ReportService], prices: Callable[[], PriceListing], access: Callable[[], AccessPolicy]
+    service: Callable[[], ReportService],
+    prices: Callable[[], PriceListing],
+    allocations: Callable[[], AllocationService],
+    access: Callable[[], AccessPolicy],
 ) -> APIGatewayHttpResolver:
     """The API on top of its services, which are made when they are first asked."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
     app.use(middlewares=[guard(access), only_known_parameters])
     add_problems(app)
+    add_cost_routes(app, service)
     add_routes(app, service)
     add_price_routes(app, prices)
+    add_opencost_routes(app, allocations)
 
     @cache
     def document() -> str:
@@ -53,12 +64,13 @@ def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMidd
     """Refuse what would otherwise be ignored: a misspelt parameter answers another question than the one asked."""
     dependant = getattr(app.context.get("_route"), "dependant", None)
     allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
-    given = [name for name, _ in parse_qsl(app.current_event.raw_event.get("rawQueryString", ""), True)]
-    given = given or list(app.current_event.query_string_parameters or {})
-    for name in given:
+    given = parse_qsl(app.current_event.raw_event.get("rawQueryString", ""), True)
+    given = given or list((app.current_event.query_string_parameters or {}).items())
+    for name, value in given:
         if name not in allowed:
             takes = f"allowed: {', '.join(allowed)}" if allowed else "none is taken here"
-            raise ParameterError(name, f"is not a parameter; {takes}")
+            raise ParameterError(name[:_NAME_SHOWN], f"is not a parameter; {takes}")
+        check_text(name, value)
     return next_middleware(app)
 
 

@@ -11,8 +11,9 @@ from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Capacity, NodeHour
 from gpucost.domain.money import ZERO
 from gpucost.domain.prices import PriceSource, PriceUnit
+from gpucost.domain.reporting.periods import Period
 from gpucost.services.price_listing import ListedPrice, PricePage
-from gpucost.services.reports import NodeRow
+from gpucost.services.reports.nodes import NodeRow
 
 
 class PriceRow(Shape):
@@ -43,6 +44,26 @@ class PricesAnswer(Shape):
     cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
 
 
+class Holder(Shape):
+    """One pod and one GPU resource on a node in one hour."""
+
+    business_unit: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    pod: str
+    uid: str
+    resource: str = Field(examples=["nvidia.com/gpu"])
+    units: int
+    allocated_gpu_hours: Amount
+    effective_gpu_hours: Amount | None
+    unmeasured_gpu_hours: Amount
+    allocated_usd: Amount | None
+    effective_usd: Amount | None
+    waste_usd: Amount | None
+    unmeasured_usd: Amount | None
+
+
 class NodeAnswerRow(Shape):
     """A GPU node in one hour: effective + waste + unmeasured of its holders, and what nobody held, are its cost.
 
@@ -64,6 +85,9 @@ class NodeAnswerRow(Shape):
     split_policy: str
     billed_usd: Amount | None = Field(description="The bill's own amount for this instance, where its cost is a blend")
     allocated_usd: Amount | None = Field(description="What all the holders of its GPUs pay")
+    effective_usd: Amount | None = Field(description="Of that, cost of what they used; null where holders is")
+    waste_usd: Amount | None
+    unmeasured_usd: Amount | None
     capacity_gpu_hours: Amount | None
     unallocated_gpu_hours: Amount | None
     stranded_gpu_hours: Amount | None
@@ -75,15 +99,18 @@ class NodeAnswerRow(Shape):
     host_usd: Amount | None
     residual_usd: Amount | None
     unpriced_capacity_gpu_hours: Amount
+    holders: list[Holder] | None = Field(
+        description="Who held its GPUs; null where two nodes had this name in the hour: nothing tells whose was whose"
+    )
 
 
 class NodesAnswer(Shape):
-    """GET /v1/nodes."""
+    """GET /v1/nodes: in order of hour, cluster and node."""
 
     start: Instant
     end: Instant
     rows: list[NodeAnswerRow]
-    cursor: None = Field(description="Null: the answer is whole")
+    cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
 
 
 class UnitChange(Shape):
@@ -143,12 +170,8 @@ def price_row(row: ListedPrice) -> dict[str, Any]:
     }
 
 
-def nodes_answer(start: datetime, end: datetime, rows: list[NodeRow]) -> dict[str, Any]:
-    """As `NodesAnswer`."""
-    return {"start": start, "end": end, "rows": [_node_row(row) for row in rows], "cursor": None}
-
-
-def _node_row(row: NodeRow) -> dict[str, Any]:
+def node_row(row: NodeRow) -> dict[str, Any]:
+    """As `NodeAnswerRow`."""
     where = {"cluster": row.cluster, "hour": row.hour, "currency": row.currency}
     item = row.item
     if isinstance(item, NodeHour):
@@ -157,7 +180,12 @@ def _node_row(row: NodeRow) -> dict[str, Any]:
         }
         if not item.price_source:
             own["allocated_usd"] = None
-        return {**where, "kind": "node", **own, **item.capacity.figures()}
+        held = row.held()
+        parts = {
+            name: getattr(held, name) if held is not None and item.price_source else None
+            for name in ("effective_usd", "waste_usd", "unmeasured_usd")
+        }
+        return {**where, "kind": "node", **own, **parts, **item.capacity.figures(), "holders": _holders(row)}
     unknown = dict.fromkeys(("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), "")
     capacity = Capacity(
         capacity_gpu_hours=item.gpu_hours or ZERO,
@@ -169,12 +197,22 @@ def _node_row(row: NodeRow) -> dict[str, Any]:
         capacity |= {"capacity_gpu_hours": None, "unallocated_gpu_hours": None}
     source = "capacity-block" if item.kind == "unused-capacity-block" else "cur"
     mine = {"kind": item.kind, "node": item.reference, "price_source": source, "split_policy": ""}
-    return {**where, **unknown, **mine, "billed_usd": None, "allocated_usd": ZERO, **capacity}
+    money = {
+        "billed_usd": None,
+        **dict.fromkeys(("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"), ZERO),
+    }
+    return {**where, **unknown, **mine, **money, **capacity, "holders": []}
 
 
-def restatements_answer(start: datetime, end: datetime, found: list[Restatement]) -> dict[str, Any]:
+def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
+    if row.holders is None:
+        return None
+    return [{name: getattr(line, name) for name in Holder.model_fields} for line in row.holders]
+
+
+def restatements_answer(period: Period, found: list[Restatement]) -> dict[str, Any]:
     """As `RestatementsAnswer`."""
-    return {"start": start, "end": end, "rows": [_restatement(one) for one in found], "cursor": None}
+    return {"start": period.start, "end": period.end, "rows": [_restatement(one) for one in found], "cursor": None}
 
 
 def _restatement(one: Restatement) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.domain.model import Capacity, Costs, Status, Totals
-from gpucost.services.reports import CostReport, HourRow, PeriodCoverage
+from gpucost.domain.reporting.periods import Period
+from gpucost.services.reports import HourRow, PeriodCoverage
 
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 """An exact decimal: up to 12 digits after the point, all of them written. Parse with a decimal type."""
@@ -38,22 +39,6 @@ class CostFigures(Shape):
     unpriced_gpu_hours: Amount = Field(
         description="GPU-hours held on nodes whose price nobody knows: in no amount. Amounts are null where that is all"
     )
-
-
-class CostRow(CostFigures):
-    """One group's figures in one period."""
-
-    start: Instant
-    end: Instant
-    group: dict[str, str] = Field(
-        description="Dimension → name, for the dimensions of group_by", examples=[{"business_unit": "research"}]
-    )
-
-
-class BusinessUnitRow(CostFigures):
-    """One business unit's figures over the whole period."""
-
-    business_unit: str
 
 
 class FleetTotals(Shape):
@@ -98,32 +83,6 @@ class HourCoverage(Shape):
 
     allocation: Amount
     utilization: Amount | None
-
-
-class CostsAnswer(Shape):
-    """GET /v1/costs. A period in which no hour has figures has no row."""
-
-    start: Instant
-    end: Instant
-    granularity: Literal["hour", "day"]
-    group_by: list[str]
-    currency: str = Field(description="Of every amount, whatever their names say", examples=["USD"])
-    rows: list[CostRow]
-    totals: FleetTotals
-    coverage: Coverage
-    cursor: None = Field(description="Null: the answer is whole")
-
-
-class BusinessUnitsAnswer(Shape):
-    """GET /v1/business-units."""
-
-    start: Instant
-    end: Instant
-    currency: str = Field(description="Of every amount, whatever their names say", examples=["USD"])
-    rows: list[BusinessUnitRow]
-    totals: FleetTotals
-    coverage: Coverage
-    cursor: None
 
 
 class HourAnswerRow(Shape):
@@ -175,54 +134,15 @@ class Problem(BaseModel):
     errors: list[ParameterProblem] | None = Field(default=None, description="The wrong parameters, where it is them")
 
 
-def costs_answer(report: CostReport, granularity: str, group_by: tuple[str, ...]) -> dict[str, Any]:
-    """As `CostsAnswer`."""
-    return {
-        "start": report.start,
-        "end": report.end,
-        "granularity": granularity,
-        "group_by": group_by,
-        "currency": report.currency,
-        "rows": [
-            {"start": row.start, "end": row.end, "group": row.group, **row.costs.figures()} for row in report.rows
-        ],
-        "totals": totals_answer(report.totals),
-        "coverage": coverage_answer(report.coverage),
-        "cursor": None,
-    }
-
-
-def business_units_answer(report: CostReport) -> dict[str, Any]:
-    """As `BusinessUnitsAnswer`."""
-    return {
-        "start": report.start,
-        "end": report.end,
-        "currency": report.currency,
-        "rows": [{**row.group, **row.costs.figures()} for row in report.rows],
-        "totals": totals_answer(report.totals),
-        "coverage": coverage_answer(report.coverage),
-        "cursor": None,
-    }
-
-
-def hours_answer(start: datetime, end: datetime, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
+def hours_answer(period: Period, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
     """As `HoursAnswer`."""
     return {
-        "start": start,
-        "end": end,
+        "start": period.start,
+        "end": period.end,
         "rows": [_hour_row(row) for row in rows],
         "coverage": coverage_answer(coverage),
         "cursor": None,
     }
-
-
-def costs_table(report: CostReport, group_by: tuple[str, ...]) -> tuple[list[str], list[list[object]]]:
-    """The rows as a table with a header, for CSV."""
-    header = ["start", "end", *group_by, *Costs.names()]
-    rows: list[list[object]] = [
-        [row.start, row.end, *row.group.values(), *row.costs.figures().values()] for row in report.rows
-    ]
-    return header, rows
 
 
 def totals_answer(totals: Totals | None) -> dict[str, Decimal | None]:

@@ -1,0 +1,353 @@
+"""Shapes of the answers about costs, and how reports become them."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic import Field
+
+from gpucost.api.schemas import (
+    Amount,
+    CostFigures,
+    Coverage,
+    FleetTotals,
+    Instant,
+    Shape,
+    coverage_answer,
+    totals_answer,
+)
+from gpucost.domain.model import Costs, Line
+from gpucost.domain.money import quantize
+from gpucost.domain.reporting.grouping import Row
+from gpucost.domain.reporting.periods import Granularity
+from gpucost.domain.reporting.question import IDLE_FIGURES, IdlePolicy, Question
+from gpucost.services.reports import CostReport
+from gpucost.services.reports.records import Trend
+from gpucost.services.reports.waste import Offender
+
+_CURSOR = "To go on with, as parameter `cursor`; null: these are the last rows"
+_ROW_COUNT = "Rows of all pages together"
+_CURRENCY = "Of every amount, whatever their names say"
+
+
+class IdleFigures(CostFigures):
+    """What holders cost, and their part of what nobody held."""
+
+    idle_gpu_hours: Amount | None = Field(default=None, description="GPU-hours that nobody held; null: not known")
+    idle_usd: Amount | None = Field(
+        default=None, description="unallocated + stranded + unobserved + host + residual; null: not known"
+    )
+    cost_usd: Amount | None = Field(default=None, description="allocated + idle: over all rows, the nodes' cost")
+
+
+class CostRow(IdleFigures):
+    """One group's figures in one period. Idle figures and `kind` are there where `idle` is not `hidden`."""
+
+    start: Instant
+    end: Instant
+    group: dict[str, str] = Field(
+        description='Dimension → name, for the dimensions of group_by; "" where something has none',
+        examples=[{"business_unit": "research"}],
+    )
+    kind: Literal["held", "idle"] = Field(default="held", description="idle: what nobody held, or can be made to bear")
+
+
+class CostsAnswer(Shape):
+    """GET /v1/costs. A period in which no hour has figures has no row."""
+
+    start: Instant
+    end: Instant
+    granularity: Granularity
+    group_by: list[str]
+    idle: IdlePolicy
+    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    rows: list[CostRow]
+    row_count: int = Field(description=_ROW_COUNT)
+    totals: FleetTotals
+    filtered_out: IdleFigures | None = Field(
+        description="What the filters leave out: with the rows of all pages it adds up to the totals. Null where "
+        "nothing is filtered, or no hour has figures"
+    )
+    coverage: Coverage
+    cursor: str | None = Field(description=_CURSOR)
+
+
+class BusinessUnitRow(CostFigures):
+    """One business unit's figures over the whole period."""
+
+    business_unit: str
+
+
+class BusinessUnitsAnswer(Shape):
+    """GET /v1/business-units."""
+
+    start: Instant
+    end: Instant
+    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    rows: list[BusinessUnitRow]
+    totals: FleetTotals
+    coverage: Coverage
+    cursor: None
+
+
+class UnknownCosts(Shape):
+    """What one business unit cost: allocated = effective + waste + unmeasured. All null where no hour has figures."""
+
+    allocated_gpu_hours: Amount | None
+    effective_gpu_hours: Amount | None
+    allocated_usd: Amount | None
+    effective_usd: Amount | None
+    waste_usd: Amount | None
+    unmeasured_usd: Amount | None
+    unmeasured_gpu_hours: Amount | None
+    unpriced_gpu_hours: Amount | None
+
+
+class PeriodRow(CostFigures):
+    """Figures of one period."""
+
+    start: Instant
+    end: Instant
+
+
+class BusinessUnitAnswer(Shape):
+    """GET /v1/business-units/{name}. A period in which it held nothing has no row."""
+
+    business_unit: str
+    start: Instant
+    end: Instant
+    granularity: Granularity
+    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    rows: list[PeriodRow]
+    totals: UnknownCosts
+    coverage: Coverage
+
+
+class WorkloadRow(CostFigures):
+    """One workload over the whole period."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+
+
+class WorkloadsAnswer(Shape):
+    """GET /v1/business-units/{name}/workloads."""
+
+    business_unit: str
+    start: Instant
+    end: Instant
+    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    rows: list[WorkloadRow]
+    row_count: int = Field(description=_ROW_COUNT)
+    totals: UnknownCosts
+    coverage: Coverage
+    cursor: str | None = Field(description=_CURSOR)
+
+
+class TrendPeriod(Shape):
+    """One of the two periods."""
+
+    start: Instant
+    end: Instant
+    costs: UnknownCosts
+    coverage: Coverage
+
+
+class TrendAnswer(Shape):
+    """GET /v1/business-units/{name}/trend."""
+
+    business_unit: str
+    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    current: TrendPeriod
+    before: TrendPeriod
+    change: UnknownCosts = Field(description="current − before; null where one of the two is not known")
+    percent: UnknownCosts = Field(
+        description="100 × change ÷ before, rounded to 1e-12; null where before is 0, or one of the two is not known"
+    )
+
+
+class WastingPod(Shape):
+    """One pod in one hour."""
+
+    pod: str
+    uid: str
+    node: str
+    resource: str
+    allocated_gpu_hours: Amount
+    utilization: Amount | None = Field(description="Mean observed utilization, 0 to 1")
+    utilization_source: str = Field(examples=["pod"])
+    waste_usd: Amount | None
+
+
+class OffenderRow(WorkloadRow):
+    """One workload that wasted money."""
+
+    business_unit: str
+    since: Instant | None = Field(
+        description="The UTC day from which on it wasted something on every day, up to the last day it did; at the "
+        "earliest the period's start"
+    )
+    hour: Instant | None = Field(description="The newest hour with figures in the period's last two days: the pods'")
+    pods: list[WastingPod] = Field(description="Those that wasted in that hour, the worst first; at most ten")
+
+
+class WasteAnswer(Shape):
+    """GET /v1/waste: workloads that wasted money, the worst first."""
+
+    start: Instant
+    end: Instant
+    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    rows: list[OffenderRow]
+    row_count: int = Field(description=_ROW_COUNT)
+    totals: FleetTotals
+    coverage: Coverage
+    cursor: str | None = Field(description=_CURSOR)
+
+
+def costs_head(report: CostReport) -> dict[str, Any]:
+    """What stands before the rows of `CostsAnswer`."""
+    question = report.question
+    return {
+        **_period(report),
+        "granularity": question.granularity,
+        "group_by": question.group_by,
+        "idle": question.idle,
+        "currency": report.currency,
+    }
+
+
+def costs_tail(report: CostReport) -> dict[str, Any]:
+    """What stands after the rows of `CostsAnswer`."""
+    left = report.filtered_out
+    return {
+        "row_count": report.row_count,
+        "totals": totals_answer(report.totals),
+        "filtered_out": None if left is None else _figures(left, report.question),
+        "coverage": coverage_answer(report.coverage),
+    }
+
+
+def cost_row(row: Row, question: Question) -> dict[str, Any]:
+    """As `CostRow`."""
+    kind = {} if question.idle == "hidden" else {"kind": row.kind}
+    return {"start": row.start, "end": row.end, "group": row.group, **kind, **_figures(row, question)}
+
+
+def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
+    """The rows as a table with a header, for CSV."""
+    question = report.question
+    has_idle = question.idle != "hidden"
+    more = [["kind"], list(IDLE_FIGURES)] if has_idle else [[], []]
+    header = ["start", "end", *more[0], *question.group_by, *Costs.names(), *more[1]]
+    rows: list[list[object]] = [
+        [row.start, row.end, *([row.kind] if has_idle else []), *row.group.values(), *_figures(row, question).values()]
+        for row in report.rows
+    ]
+    return header, rows
+
+
+def business_units_answer(report: CostReport) -> dict[str, Any]:
+    """As `BusinessUnitsAnswer`."""
+    return {
+        **_period(report),
+        "currency": report.currency,
+        "rows": [{**row.group, **row.costs.figures()} for row in report.rows],
+        "totals": totals_answer(report.totals),
+        "coverage": coverage_answer(report.coverage),
+        "cursor": None,
+    }
+
+
+def business_unit_answer(name: str, report: CostReport) -> dict[str, Any]:
+    """As `BusinessUnitAnswer`."""
+    return {
+        **unit_head(name, report),
+        "granularity": report.question.granularity,
+        "rows": [{"start": row.start, "end": row.end, **row.costs.figures()} for row in report.rows],
+        "totals": _own_totals(report),
+        "coverage": coverage_answer(report.coverage),
+    }
+
+
+def unit_head(name: str, report: CostReport) -> dict[str, Any]:
+    """What stands before the rows of `WorkloadsAnswer`."""
+    return {"business_unit": name, **_period(report), "currency": report.currency}
+
+
+def unit_tail(report: CostReport) -> dict[str, Any]:
+    """What stands after the rows of `WorkloadsAnswer`."""
+    return {
+        "row_count": report.row_count,
+        "totals": _own_totals(report),
+        "coverage": coverage_answer(report.coverage),
+    }
+
+
+def trend_answer(name: str, trend: Trend) -> dict[str, Any]:
+    """As `TrendAnswer`."""
+    current, before = _own_totals(trend.current), _own_totals(trend.before)
+    change = {name: _minus(value, before[name]) for name, value in current.items()}
+    return {
+        "business_unit": name,
+        "currency": trend.current.currency,
+        "current": _trend_period(trend.current, current),
+        "before": _trend_period(trend.before, before),
+        "change": change,
+        "percent": {name: _percent(value, before[name]) for name, value in change.items()},
+    }
+
+
+def waste_head(report: CostReport) -> dict[str, Any]:
+    """What stands before the rows of `WasteAnswer`."""
+    return {**_period(report), "currency": report.currency}
+
+
+def waste_tail(report: CostReport) -> dict[str, Any]:
+    """What stands after the rows of `WasteAnswer`."""
+    return {
+        "row_count": report.row_count,
+        "totals": totals_answer(report.totals),
+        "coverage": coverage_answer(report.coverage),
+    }
+
+
+def offender_row(offender: Offender) -> dict[str, Any]:
+    """As `OffenderRow`."""
+    row = offender.row
+    return {
+        **row.group,
+        **row.costs.figures(),
+        "since": offender.since,
+        "hour": offender.hour,
+        "pods": [_pod(line) for line in offender.pods],
+    }
+
+
+def _pod(line: Line) -> dict[str, Any]:
+    return {name: getattr(line, name) for name in WastingPod.model_fields}
+
+
+def _period(report: CostReport) -> dict[str, datetime]:
+    return {"start": report.period.start, "end": report.period.end}
+
+
+def _figures(row: Row, question: Question) -> dict[str, Decimal | None]:
+    return row.costs.figures() if question.idle == "hidden" else {**row.costs.figures(), **row.idle_figures()}
+
+
+def _own_totals(report: CostReport) -> dict[str, Decimal | None]:
+    return dict.fromkeys(Costs.names()) if report.totals is None else report.totals.costs.figures()
+
+
+def _trend_period(report: CostReport, costs: dict[str, Decimal | None]) -> dict[str, Any]:
+    return {**_period(report), "costs": costs, "coverage": coverage_answer(report.coverage)}
+
+
+def _minus(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    return None if one is None or other is None else one - other
+
+
+def _percent(change: Decimal | None, before: Decimal | None) -> Decimal | None:
+    return None if change is None or not before else quantize(100 * change / before)

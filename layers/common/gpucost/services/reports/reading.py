@@ -1,0 +1,345 @@
+"""Reads for a question the cheapest of the ledger's records that can answer it.
+
+Fleet sums come from whole days and single hours. Rows come from the same records where those tell all dimensions, else
+from day facts, and for the hours at a period's edges from lines. Both are read, so both can be compared: an answer
+whose rows do not add up to its sums, because an hour was replaced between two reads, is read again and never given.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from gpucost.domain.access import EVERYTHING, Scope
+from gpucost.domain.hours import hours_between
+from gpucost.domain.ledger import HourSummary
+from gpucost.domain.model import Capacity, Costs
+from gpucost.domain.reporting.dimensions import FROM_DAYS, FROM_LINES, FROM_SUMMARIES, Key, key_of_fact, key_of_line
+from gpucost.domain.reporting.grouping import Cell, Read, fold
+from gpucost.domain.reporting.periods import Period, begin_of
+from gpucost.domain.reporting.question import HOURS_OF_LINES, Question
+from gpucost.domain.rollups import DAY, DaySummary
+from gpucost.errors import InvalidInputError, SourceError
+from gpucost.ports import ReportedHours, Rollups
+from gpucost.services.reports.known import Known
+from gpucost.services.scoped import scoped_hours, scoped_rollups
+
+MOST_CELLS = 100_000
+"""Figures held in memory at once."""
+MOST_LINES = 500_000
+"""Lines that one answer may be summed from: half of what 30 seconds allow."""
+DAYS_OF_FACTS = 105
+"""Cluster-days of all units' facts that one answer may be summed from: three clusters for 35 days."""
+MOST_UNITS = 5
+"""Business units that are read one by one; of more, all are."""
+_ATTEMPTS = 3
+_PARTS = 20_000
+"""Figures that wait to be added up."""
+_CHUNK = 7 * DAY
+
+Source = Literal["sums", "units", "facts", "lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which records rows are made of."""
+
+    days: Period
+    """The whole days whose fleet sums are read as days; the other hours' are read one by one."""
+    of_days: Source
+    """What the rows of those days are made of."""
+    of_hours: Source
+    units: tuple[str, ...] | None
+    """Read only these business units' rows; None: all."""
+
+
+def plan(question: Question, scope: Scope = EVERYTHING) -> Plan:
+    """The cheapest way to answer.
+
+    Args:
+        question: what is asked.
+        scope: whose business units may be read.
+
+    Raises:
+        InvalidInputError: it would read too many hours of lines; says what to narrow.
+    """
+    needed, is_hourly = set(question.dimensions()), question.granularity == "hour"
+    units = _units(question, scope)
+    days = question.period.whole_days()
+    none = Period(question.period.end, question.period.end)
+    if is_hourly and question.idle != "hidden":
+        days = none  # who bears what nobody held is worked out hour by hour
+    if needed <= FROM_DAYS:
+        if not is_hourly:
+            return Plan(days, "sums", "sums", units)
+        return Plan(none, "sums", "sums", None) if units is None else Plan(days, "units", "units", units)
+    if needed <= FROM_SUMMARIES:
+        return Plan(none, "sums", "sums", None) if is_hourly else Plan(days, "facts", "sums", units)
+    found = Plan(days, "lines" if is_hourly or needed & FROM_LINES else "facts", "lines", units)
+    hours = question.period.hours() - (found.days.hours() if found.of_days == "facts" else 0)
+    if hours > HOURS_OF_LINES:
+        raise InvalidInputError(
+            f"by hour, these dimensions are answered for at most {HOURS_OF_LINES} hours at once; ask for "
+            "granularity=day, group and filter by business_unit and namespace alone, or shorten the period"
+        )
+    return found
+
+
+def _units(question: Question, scope: Scope) -> tuple[str, ...] | None:
+    """The business units that alone need to be read, where they are few."""
+    if scope.units is None and question.idle.startswith("shared"):
+        return None  # who bears what depends on everybody
+    asked = tuple(unit for unit in question.only_units() or () if scope.covers(unit))
+    units = asked or tuple(sorted(scope.units or ()))
+    return units if 0 < len(units) <= MOST_UNITS else None
+
+
+def _plan_of_unit(unit: str, question: Question) -> Plan:
+    if set(question.dimensions()) <= FROM_DAYS:
+        return Plan(question.period.whole_days(), "units", "units", (unit,))
+    planned = plan(question)
+    return Plan(
+        planned.days,
+        "facts" if planned.of_days == "sums" else planned.of_days,
+        "lines" if planned.of_hours == "sums" else planned.of_hours,
+        (unit,),
+    )
+
+
+class Reader:
+    """Reads hours and their rollups for one question.
+
+    Args:
+        ledger: every hour.
+        rollups: every day.
+        scope: what of them the caller may see.
+    """
+
+    def __init__(self, ledger: ReportedHours, rollups: Rollups, scope: Scope) -> None:
+        self._ledger = scoped_hours(ledger, scope)
+        self._rollups = scoped_rollups(rollups, scope)
+        self._scope = scope
+
+    def read(
+        self, question: Question, clusters: Sequence[str], seen: Callable[[datetime, Cell, Costs], None] | None = None
+    ) -> tuple[Read, Known]:
+        """What the question needs.
+
+        Args:
+            question: what is to be answered.
+            clusters: whose hours.
+            seen: is told of every figure as it is read, with the hour or the day that it is of.
+
+        Raises:
+            InvalidInputError: too much; says what to narrow.
+            SourceError: hours of the period are being replaced faster than they can be read.
+        """
+        planned = plan(question, self._scope)
+        if planned.of_days == "facts" and planned.units is None:
+            asked = len(clusters) * (planned.days.hours() // 24)
+            if asked > DAYS_OF_FACTS:
+                raise InvalidInputError(
+                    f"the answer would be summed from {asked} days of clusters, at most {DAYS_OF_FACTS} are; shorten "
+                    "the period, name one cluster or one business_unit, or group and filter by these two alone"
+                )
+        for _ in range(_ATTEMPTS):
+            found = _Reading(self._ledger, self._rollups, question, planned, seen)
+            for cluster in clusters:
+                found.read(cluster)
+            answer = found.answer()
+            if answer is not None:
+                return answer
+        raise SourceError("hours of the period are being replaced while they are read; ask again")
+
+    def read_unit(self, unit: str, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
+        """One business unit's rows, with nothing of the fleet: a fraction of what `read` costs.
+
+        Raises:
+            AccessDeniedError: the caller may not see it.
+            InvalidInputError: too much; says what to narrow.
+        """
+        self._scope.require(unit)
+        found = _Reading(self._ledger, self._rollups, question, _plan_of_unit(unit, question), None)
+        for cluster in clusters:
+            found.read_rows(cluster)
+        return found.rows()
+
+
+class _Reading:
+    """One attempt."""
+
+    def __init__(
+        self,
+        ledger: ReportedHours,
+        rollups: Rollups,
+        question: Question,
+        planned: Plan,
+        seen: Callable[[datetime, Cell, Costs], None] | None,
+    ) -> None:
+        self._ledger = ledger
+        self._rollups = rollups
+        self._question = question
+        self._plan = planned
+        self._seen = seen
+        self._dimensions = question.dimensions()
+        self._cells: dict[Cell, list[Costs]] = {}
+        self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
+        self._parts = 0
+        self._lines = 0
+        self.known = Known(planned.units)
+
+    def read(self, cluster: str) -> None:
+        """Read one cluster: the fleet's sums and the rows."""
+        days = self._plan.days
+        for edge in self._edges():
+            for chunk in _chunks(edge, _CHUNK):
+                self._read_hours(cluster, chunk)
+                self._fold()
+        if days.hours():
+            for day in self._rollups.days(cluster, days.start, days.end):
+                if self.known.add_day(day) and day.totals is not None:
+                    self._capacity(cluster, day.day, day.totals.capacity)
+                    if self._plan.of_days == "sums":
+                        self._add_units(cluster, day)
+            self._read_rows(self._plan.of_days, cluster, days)
+            self._fold()
+
+    def read_rows(self, cluster: str) -> None:
+        """Read one cluster's rows alone, and where its hours stand."""
+        period = self._question.period
+        manifests = self._ledger.manifests(cluster, period.start, period.end)
+        self.known.saw(manifests)
+        self.known.currencies |= {one.currency for one in manifests if one.status != "incomplete"}
+        for edge in self._edges():
+            self._read_rows(self._plan.of_hours, cluster, edge)
+        if self._plan.days.hours():
+            self._read_rows(self._plan.of_days, cluster, self._plan.days)
+        if any(one.status != "incomplete" for one in manifests):
+            self.known.capacities.append(None)
+
+    def rows(self) -> tuple[Read, Known]:
+        """What `read_rows` read."""
+        cells = fold(self._cells)
+        if self.known.capacities:
+            self.known.costs.append(Costs.total(cells.values()))
+        return Read(cells), self.known
+
+    def _edges(self) -> tuple[Period, ...]:
+        period, days = self._question.period, self._plan.days
+        return (Period(period.start, days.start), Period(days.end, period.end)) if days.hours() else (period,)
+
+    def answer(self) -> tuple[Read, Known] | None:
+        """What was read; None where its parts are not of the same hours."""
+        cells = fold(self._cells)
+        detailed = Costs.total(cells.values())
+        if detailed != self.known.of_units():
+            return None
+        beside = Costs() if self._plan.units is None else _less(Costs.total(self.known.costs), detailed)
+        capacities = {
+            key: None if None in parts else Capacity.total(part for part in parts if part is not None)
+            for key, parts in self._capacities.items()
+        }
+        return Read(cells, capacities, beside), self.known
+
+    def _read_hours(self, cluster: str, span: Period) -> None:
+        for summary in self._ledger.summaries(cluster, span.start, span.end):
+            if self.known.add_hour(summary) and summary.totals is not None:
+                self._capacity(cluster, summary.hour, summary.totals.capacity)
+                if self._plan.of_hours == "sums":
+                    self._add_namespaces(cluster, summary)
+        self._read_rows(self._plan.of_hours, cluster, span)
+
+    def _read_rows(self, source: Source, cluster: str, span: Period) -> None:
+        if source == "units":
+            self._read_units(cluster, span)
+        elif source == "facts":
+            self._read_facts(cluster, span)
+        elif source == "lines":
+            self._read_lines(cluster, span)
+
+    def _read_units(self, cluster: str, span: Period) -> None:
+        for unit in self._plan.units or ():
+            key = tuple(cluster if name == "cluster" else unit for name in self._dimensions)
+            for hour in self._rollups.unit_hours(cluster, unit, span.start, span.end):
+                if hour.costs is not None and hour.costs != Costs():
+                    self._add(hour.manifest.hour, cluster, key, hour.costs)
+
+    def _read_facts(self, cluster: str, span: Period) -> None:
+        key_of = key_of_fact(self._dimensions, cluster)
+        for chunk in _chunks(span, _CHUNK):
+            for unit in self._plan.units or (None,):
+                for day, facts in self._rollups.facts(cluster, chunk.start, chunk.end, unit):
+                    for fact, costs in facts.items():
+                        self._add(day, cluster, key_of(fact), costs)
+            self._fold()
+
+    def _read_lines(self, cluster: str, span: Period) -> None:
+        key_of = key_of_line(self._dimensions, cluster)
+        for hour in hours_between(span.start, span.end):
+            for unit in self._plan.units or (None,):
+                lines = self._ledger.lines(cluster, hour, unit)
+                self._lines += len(lines)
+                for line in lines:
+                    self._add(hour, cluster, key_of(line), line.costs())
+            if self._lines > MOST_LINES:
+                raise InvalidInputError(
+                    f"the answer would be summed from more than {MOST_LINES:,} pods' hours; shorten the period, or "
+                    "name one cluster or one business_unit"
+                )
+            self._fold()
+
+    def _add_units(self, cluster: str, day: DaySummary) -> None:
+        if not self._dimensions:
+            if day.totals is not None:
+                self._add(day.day, cluster, (), day.totals.costs)
+            return
+        wanted = self._plan.units
+        for unit, costs in day.units.items():
+            if wanted is None or unit in wanted:
+                key = tuple(cluster if name == "cluster" else unit for name in self._dimensions)
+                self._add(day.day, cluster, key, costs)
+
+    def _add_namespaces(self, cluster: str, summary: HourSummary) -> None:
+        if not self._dimensions:
+            if summary.totals is not None:
+                self._add(summary.hour, cluster, (), summary.totals.costs)
+            return
+        wanted = self._plan.units
+        for (unit, namespace), costs in summary.groups.items():
+            if wanted is None or unit in wanted:
+                names = {"business_unit": unit, "namespace": namespace, "cluster": cluster}
+                key = tuple(names[name] for name in self._dimensions)
+                self._add(summary.hour, cluster, key, costs)
+
+    def _add(self, moment: datetime, cluster: str, key: Key, costs: Costs) -> None:
+        cell = Cell(begin_of(moment, self._question.granularity, self._question.period), cluster, key)
+        self._cells.setdefault(cell, []).append(costs)
+        self._parts += 1
+        if self._seen is not None:
+            self._seen(moment, cell, costs)
+
+    def _capacity(self, cluster: str, moment: datetime, capacity: Capacity | None) -> None:
+        begin = begin_of(moment, self._question.granularity, self._question.period)
+        self._capacities.setdefault((begin, cluster), []).append(capacity)
+
+    def _fold(self) -> None:
+        if len(self._cells) > MOST_CELLS:
+            raise InvalidInputError(
+                f"the answer would have more than {MOST_CELLS:,} rows; shorten the period, ask for granularity=day or "
+                "total, group by less, or name one cluster"
+            )
+        if self._parts > 2 * len(self._cells) + _PARTS:
+            self._cells = {cell: [costs] for cell, costs in fold(self._cells).items()}
+            self._parts = len(self._cells)
+
+
+def _chunks(span: Period, length: timedelta) -> Iterator[Period]:
+    start = span.start
+    while start < span.end:
+        until = min(start + length, span.end)
+        yield Period(start, until)
+        start = until
+
+
+def _less(whole: Costs, part: Costs) -> Costs:
+    return Costs(*(getattr(whole, name) - getattr(part, name) for name in Costs.names()))

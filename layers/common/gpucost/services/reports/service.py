@@ -1,0 +1,244 @@
+"""The report service: one method for each route, over the ledger as the caller may see it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from gpucost.domain.access import Scope
+from gpucost.domain.hours import floor_hour, hours_between
+from gpucost.domain.ledger import Restatement
+from gpucost.domain.model import Costs
+from gpucost.domain.reporting.grouping import Read, Row, group
+from gpucost.domain.reporting.paging import check_cursor, fingerprint, read_cursor
+from gpucost.domain.reporting.periods import Period, check_length, parse_period, period_before
+from gpucost.domain.reporting.question import LARGEST_PAGE, Question
+from gpucost.errors import InvalidInputError, NotFoundError
+from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
+from gpucost.services.reports.asking import Asked, clusters_of, question_of
+from gpucost.services.reports.known import Known
+from gpucost.services.reports.nodes import NodePage, NodePages
+from gpucost.services.reports.reading import Reader
+from gpucost.services.reports.records import CostReport, HourRow, PeriodCoverage, Trend
+from gpucost.services.reports.waste import WastePage, WorstOffenders
+from gpucost.services.scoped import scoped_hours
+
+MOST_HOURS = 10_000
+"""Hours of clusters in one answer of `hours`, and restatements in one of `restatements`."""
+
+
+class ReportService:
+    """Reads the ledger for people.
+
+    Args:
+        settings_store: names the clusters and business units.
+        ledger: hour summaries, lines and manifests; read through the caller's scope.
+        rollups: days and day facts; likewise.
+        clock: the time now: hours that have not ended are not expected yet.
+    """
+
+    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, rollups: Rollups, clock: Clock) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._rollups = rollups
+        self._clock = clock
+
+    def costs(self, asked: Asked, *, scope: Scope) -> CostReport:
+        """Costs per period and group.
+
+        Raises:
+            AccessDeniedError: the scope does not cover what is asked for.
+            ParameterError: a parameter that cannot be asked for: which, and what is allowed.
+            InvalidInputError: the answer would be too much; says what to narrow.
+            SettingsMissingError: no settings yet.
+        """
+        settings = self._settings_store.current().settings
+        question = question_of(asked, settings, self._clock())
+        clusters = clusters_of(asked.cluster, settings, scope)
+        if asked.cursor is not None:
+            check_cursor(asked.cursor)
+        read, known = Reader(self._ledger, self._rollups, scope).read(question, clusters)
+        return self._report(question, clusters, scope, read, known, asked.cursor)
+
+    def business_units(self, asked: Asked, *, scope: Scope) -> CostReport:
+        """Every unit's sum over the whole period, in order of name; a unit of the settings that held nothing has zeros.
+
+        Raises:
+            As `costs`.
+        """
+        report = self.costs(
+            replace(asked, granularity="total", group_by="business_unit", limit=LARGEST_PAGE), scope=scope
+        )
+        named = {row.group["business_unit"] for row in report.rows}
+        period = report.period
+        units = self._settings_store.current().settings.business_units
+        missing = {unit.name for unit in units if scope.covers(unit.name)} - named
+        none = [Row(period.start, period.end, {"business_unit": unit}, Costs()) for unit in missing if report.totals]
+        rows = sorted([*report.rows, *none], key=lambda row: row.group["business_unit"])
+        return replace(report, rows=rows, row_count=len(rows))
+
+    def business_unit(self, name: str, asked: Asked, *, scope: Scope) -> CostReport:
+        """One unit per period; its totals are its own, with nothing of the fleet.
+
+        Raises:
+            NotFoundError: neither the settings nor the period's hours know it.
+            As `costs`.
+        """
+        settings = self._settings_store.current().settings
+        question = question_of(replace(asked, group_by="", filters={}), settings, self._clock())
+        clusters = clusters_of(asked.cluster, settings, scope)
+        read, known = Reader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
+        self._check_known(name, read)
+        return self._report(question, clusters, scope, read, known, None)
+
+    def workloads(self, name: str, asked: Asked, *, scope: Scope) -> CostReport:
+        """What each of a unit's workloads costs over the whole period, the dearest first.
+
+        Raises:
+            As `business_unit`.
+        """
+        settings = self._settings_store.current().settings
+        group_by = "cluster,namespace,workload_kind,workload"
+        asked = replace(asked, granularity="total", group_by=group_by, sort=asked.sort or "-allocated_usd")
+        question = question_of(asked, settings, self._clock())
+        clusters = clusters_of(asked.cluster, settings, scope)
+        if asked.cursor is not None:
+            check_cursor(asked.cursor)
+        read, known = Reader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
+        self._check_known(name, read)
+        return self._report(question, clusters, scope, read, known, asked.cursor, f"workloads of {name}")
+
+    def trend(self, name: str, asked: Asked, *, scope: Scope) -> Trend:
+        """A unit's period beside the one of the same length before it (of a calendar month, the month before).
+
+        Raises:
+            As `business_unit`.
+        """
+        asked = replace(asked, granularity="total")
+        period = self._period(asked)
+        check_length(period, "total")
+        settings = self._settings_store.current().settings
+        clusters, reader = clusters_of(asked.cluster, settings, scope), Reader(self._ledger, self._rollups, scope)
+        reports, cells = [], 0
+        for one in (period, period_before(period)):
+            question = Question(one, "total")
+            read, known = reader.read_unit(name, question, clusters)
+            cells += len(read.cells)
+            reports.append(self._report(question, clusters, scope, read, known, None))
+        if not cells:
+            self._check_known(name, Read())
+        return Trend(*reports)
+
+    def waste(self, asked: Asked, *, scope: Scope) -> WastePage:
+        """Which workloads waste most, since when, and which pods.
+
+        Raises:
+            As `costs`.
+        """
+        settings = self._settings_store.current().settings
+        question = question_of(
+            replace(asked, granularity="total", group_by=",".join(WorstOffenders.GROUP_BY), sort="-waste_usd"),
+            settings,
+            self._clock(),
+        )
+        clusters = clusters_of(asked.cluster, settings, scope)
+        if asked.cursor is not None:
+            check_cursor(asked.cursor)
+        offenders = WorstOffenders(self._ledger, self._rollups, scope)
+        read, known = offenders.read(question, clusters)
+        report = self._report(
+            question, clusters, scope, read, known, asked.cursor, "waste", shown=lambda row: row.costs.waste_usd > 0
+        )
+        return offenders.page(report)
+
+    def hours(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[HourRow], PeriodCoverage]:
+        """Where every cluster-hour that has ended stands, missing ones included, in order of time and cluster.
+
+        Raises:
+            As `costs`.
+        """
+        period, clusters = self._period_and_clusters(asked, scope)
+        ended, ledger = self._ended(period), scoped_hours(self._ledger, scope)
+        _refuse_too_many(len(ended) * len(clusters))
+        rows, known = [], Known()
+        for name in clusters:
+            manifests = {one.hour: one for one in ledger.manifests(name, period.start, period.end)}
+            notes = ledger.notes(name, period.start, period.end)
+            rows += [HourRow(name, hour, manifests.get(hour), notes.get(hour, ())) for hour in ended]
+            known.saw(list(manifests.values()))
+        rows.sort(key=lambda row: (row.hour, row.cluster))
+        return period, rows, known.coverage(len(ended) * len(clusters))
+
+    def nodes(self, asked: Asked, *, scope: Scope) -> NodePage:
+        """What every GPU node cost in every published hour, who held what of it, and what nobody held.
+
+        Raises:
+            As `costs`.
+        """
+        period, clusters = self._period_and_clusters(asked, scope)
+        return NodePages(scoped_hours(self._ledger, scope)).page(
+            period, clusters, limit=asked.limit, cursor=asked.cursor
+        )
+
+    def restatements(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[Restatement]]:
+        """What replaced figures in hours of the period, and why: in order of hour, cluster and version.
+
+        Raises:
+            As `costs`.
+        """
+        period, clusters = self._period_and_clusters(asked, scope)
+        ledger = scoped_hours(self._ledger, scope)
+        found = [one for name in clusters for one in ledger.restatements(name, period.start, period.end)]
+        _refuse_too_many(len(found))
+        return period, sorted(found, key=lambda one: (one.hour, one.cluster, one.version))
+
+    def _report(
+        self,
+        question: Question,
+        clusters: Sequence[str],
+        scope: Scope,
+        read: Read,
+        known: Known,
+        cursor: str | None,
+        more: str = "",
+        shown: Callable[[Row], bool] | None = None,
+    ) -> CostReport:
+        whose = None if scope.units is None else sorted(scope.units)
+        seal = fingerprint(f"{question.text()} {list(clusters)} {whose} {more}", known.versions)
+        place = read_cursor(cursor, seal)
+        currency = known.currency()
+        grouped = group(question, read)
+        rows = grouped.rows if shown is None else [row for row in grouped.rows if shown(row)]
+        return CostReport(
+            question=question,
+            rows=rows[place : place + question.limit],
+            row_count=len(rows),
+            totals=known.totals(),
+            filtered_out=grouped.filtered_out if known.costs else None,
+            coverage=known.coverage(len(clusters) * len(self._ended(question.period))),
+            currency=currency,
+            place=place,
+            seal=seal,
+        )
+
+    def _check_known(self, name: str, read: Read) -> None:
+        units = self._settings_store.current().settings.business_units
+        if not read.cells and name not in {unit.name for unit in units}:
+            raise NotFoundError("no such business unit: neither the settings nor hours of the period name it")
+
+    def _period(self, asked: Asked) -> Period:
+        return parse_period(asked.start, asked.end, asked.window, self._clock())
+
+    def _period_and_clusters(self, asked: Asked, scope: Scope) -> tuple[Period, list[str]]:
+        period = self._period(asked)
+        check_length(period, "hour")
+        return period, clusters_of(asked.cluster, self._settings_store.current().settings, scope)
+
+    def _ended(self, period: Period) -> list[datetime]:
+        return hours_between(period.start, min(period.end, floor_hour(self._clock())))
+
+
+def _refuse_too_many(rows: int) -> None:
+    if rows > MOST_HOURS:
+        raise InvalidInputError(
+            f"the answer would have more than {MOST_HOURS:,} rows; shorten the period, or name one cluster"
+        )

@@ -1,0 +1,114 @@
+"""Worst offenders: which workloads waste most, since when, and which of their pods."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from gpucost.domain.access import Scope
+from gpucost.domain.hours import floor_day
+from gpucost.domain.model import Costs, Line
+from gpucost.domain.reporting.dimensions import Key
+from gpucost.domain.reporting.grouping import Cell, Read, Row
+from gpucost.domain.reporting.question import Question
+from gpucost.domain.rollups import DAY
+from gpucost.ports import ReportedHours, Rollups
+from gpucost.services.reports.known import Known
+from gpucost.services.reports.reading import Reader
+from gpucost.services.reports.records import CostReport
+from gpucost.services.scoped import scoped_hours
+
+MOST_PODS = 10
+"""Pods shown of each workload."""
+DEFAULT_OFFENDERS, MOST_OFFENDERS = 20, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """One workload and what it wasted."""
+
+    row: Row
+    since: datetime | None
+    """The UTC day from which on it wasted on every day up to its last in the period; None: it wasted nothing."""
+    hour: datetime | None
+    """The newest hour of the period that has figures: the pods are of that hour."""
+    pods: tuple[Line, ...]
+    """Those that wasted in that hour, the worst first; at most ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class WastePage:
+    """A page of offenders."""
+
+    report: CostReport
+    offenders: list[Offender]
+
+
+class WorstOffenders:
+    """Finds who wasted most.
+
+    Args:
+        ledger: every hour.
+        rollups: every day.
+        scope: what of them the caller may see.
+    """
+
+    GROUP_BY: ClassVar = ("cluster", "business_unit", "namespace", "workload_kind", "workload")
+
+    def __init__(self, ledger: ReportedHours, rollups: Rollups, scope: Scope) -> None:
+        self._ledger = scoped_hours(ledger, scope)
+        self._reader = Reader(ledger, rollups, scope)
+        self._days: dict[Key, set[datetime]] = {}
+
+    def read(self, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
+        """What workloads cost, noting the days on which each wasted."""
+        count = len(self.GROUP_BY)
+
+        def seen(moment: datetime, cell: Cell, costs: Costs) -> None:
+            if costs.waste_usd > 0:
+                self._days.setdefault(cell.key[:count], set()).add(floor_day(moment))
+
+        return self._reader.read(question, clusters, seen)
+
+    def page(self, report: CostReport) -> WastePage:
+        """The offenders of a page, each with its pods."""
+        newest: dict[str, datetime | None] = {}
+        lines: dict[tuple[str, str], list[Line]] = {}
+        found = []
+        for row in report.rows:
+            cluster, unit, *_ = key = tuple(row.group.values())
+            if cluster not in newest:
+                newest[cluster] = self._newest(cluster, report)
+            hour = newest[cluster]
+            if hour is not None and (cluster, unit) not in lines:
+                lines[cluster, unit] = self._ledger.lines(cluster, hour, unit)
+            pods = _worst(key, lines.get((cluster, unit), []))
+            found.append(Offender(row, _since(self._days.get(key, set()), report.period.start), hour, pods))
+        return WastePage(report, found)
+
+    def _newest(self, cluster: str, report: CostReport) -> datetime | None:
+        """The newest hour with figures of the period's last two days."""
+        end = report.period.end
+        manifests = self._ledger.manifests(cluster, max(report.period.start, end - 2 * DAY), end)
+        return max((one.hour for one in manifests if one.status != "incomplete"), default=None)
+
+
+def _worst(key: Key, lines: Sequence[Line]) -> tuple[Line, ...]:
+    _, unit, namespace, kind, workload = key
+    own = [
+        line
+        for line in lines
+        if (line.business_unit, line.namespace, line.workload_kind, line.workload) == (unit, namespace, kind, workload)
+        and line.waste_usd
+    ]
+    return tuple(sorted(own, key=lambda line: (-(line.waste_usd or 0), line.pod))[:MOST_PODS])
+
+
+def _since(days: set[datetime], start: datetime) -> datetime | None:
+    """The first of the days without a gap up to the last of them."""
+    if not days:
+        return None
+    first = max(days)
+    while first - DAY in days:
+        first -= DAY
+    return max(first, start)
