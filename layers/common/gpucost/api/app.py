@@ -32,6 +32,22 @@ DESCRIPTION = (
     "Times are UTC. Amounts are exact decimals written as JSON numbers with all their digits: parse them with a "
     "decimal type. Unknown is null, never zero. Errors are RFC 9457 problem documents."
 )
+SECURITY = {
+    "iam": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "AWS Signature Version 4, service execute-api. `gpucost dashboard` signs for tools that cannot",
+        "x-amazon-apigateway-authtype": "awsSigv4",
+    },
+    "jwt": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "Where the deployment has a JwtIssuer. What a caller may see: docs/access.md",
+    },
+}
+"""One of the two, as the deployment was made."""
 
 
 def build_app(
@@ -100,8 +116,10 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             operation["x-required-role"] = roles[path, method]
+            operation["security"] = [] if roles[path, method] == "public" else [{name: []} for name in SECURITY]
             operation["responses"].pop("422", None)
             operation["responses"]["500"] = bug
+    document["components"]["securitySchemes"] = SECURITY
     for name in ("HTTPValidationError", "ResponseValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     return document
