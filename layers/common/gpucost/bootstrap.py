@@ -148,7 +148,7 @@ def dispatch_service() -> "DispatchService":
     """For `functions/dispatch`."""
     from gpucost.services.dispatch import DispatchService
 
-    return DispatchService(settings_store(), ledger(), bus())
+    return DispatchService(settings_store(), ledger(), ledger().versions, bus())
 
 
 @cache
