@@ -15,8 +15,8 @@ from gpucost.errors import GpuCostError
 from local.identity import authorizer_of
 
 Invoke = Callable[[Mapping[str, Any]], Any]
-Identify = Callable[[Mapping[str, str]], dict[str, Any]]
-"""What an authorizer tells of a request, by its headers (names in lower case)."""
+Identify = Callable[[str, Mapping[str, str]], dict[str, Any]]
+"""What an authorizer tells of a request, by its target and its headers (names in lower case)."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -45,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, {"content-type": "application/json"}, b'{"message":"Not Found"}')
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        event = _event(self.command, self.path, headers, body, self.server.identify(headers))
+        event = _event(self.command, self.path, headers, body, self.server.identify(self.path, headers))
         try:
             answer = self.server.invoke(event)
         except GpuCostError:

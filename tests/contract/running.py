@@ -23,7 +23,7 @@ from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.domain.prices import Price
 from local.aws import credentials, local_client
 from local.dynamodb_local import create_table
-from local.http import serving
+from local.http import Identify, serving
 from local.prometheus import free_port
 from local.template import transform
 from tests.functions.asking import Context
@@ -108,7 +108,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
     DynamoPriceBook(client, table).replace("on-demand", [listed], rated_until=midnight, now=NOW)
 
 
-def who(headers: Mapping[str, str]) -> dict[str, Any]:
+def who(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """An authorizer that knows two tokens: what API Gateway would do with signatures."""
     token = headers.get("authorization", "").removeprefix("Bearer ")
     if token in (ADMIN, RESEARCH):
@@ -117,7 +117,7 @@ def who(headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 @contextmanager
-def running_api(dynamodb_url: str, *, days: int = DAYS) -> Iterator[str]:
+def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = who) -> Iterator[str]:
     """Serve a filled ledger; yields the API's address."""
     client, table, lock = local_client("dynamodb", dynamodb_url), f"contract-{uuid4()}", Lock()
     create_table(client, table)
@@ -139,7 +139,7 @@ def running_api(dynamodb_url: str, *, days: int = DAYS) -> Iterator[str]:
         patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         forget()
-        with serving(invoke, routes, port, identify=who):
+        with serving(invoke, routes, port, identify=identify):
             yield f"http://127.0.0.1:{port}"
     forget()
 

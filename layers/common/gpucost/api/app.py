@@ -108,15 +108,16 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
             title="GPU cost attribution", version=API_VERSION, openapi_version="3.1.0", description=DESCRIPTION
         )
     )
-    roles = {
-        (route.openapi_path, route.method.lower()): need_of(route.func)
-        for route in app._static_routes + app._dynamic_routes
+    functions = {
+        (route.openapi_path, route.method.lower()): route.func for route in app._static_routes + app._dynamic_routes
     }
     bug = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            operation["x-required-role"] = roles[path, method]
-            operation["security"] = [] if roles[path, method] == "public" else [{name: []} for name in SECURITY]
+            needed = need_of(functions[path, method])
+            operation["operationId"] = functions[path, method].__name__  # what generated clients call it
+            operation["x-required-role"] = needed
+            operation["security"] = [] if needed == "public" else [{name: []} for name in SECURITY]
             operation["responses"].pop("422", None)
             operation["responses"]["500"] = bug
     document["components"]["securitySchemes"] = SECURITY
