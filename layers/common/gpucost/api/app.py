@@ -38,6 +38,22 @@ DESCRIPTION = (
     "Times are UTC. Amounts are exact decimals written as JSON numbers with all their digits: parse them with a "
     "decimal type. Unknown is null, never zero. Errors are RFC 9457 problem documents."
 )
+SECURITY = {
+    "iam": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "AWS Signature Version 4, service execute-api. `gpucost dashboard` signs for tools that cannot",
+        "x-amazon-apigateway-authtype": "awsSigv4",
+    },
+    "jwt": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "Where the deployment has a JwtIssuer. What a caller may see: docs/access.md",
+    },
+}
+"""One of the two, as the deployment was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +129,19 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
             title="GPU cost attribution", version=API_VERSION, openapi_version="3.1.0", description=DESCRIPTION
         )
     )
-    roles = {
-        (route.openapi_path, route.method.lower()): need_of(route.func)
-        for route in app._static_routes + app._dynamic_routes
+    functions = {
+        (route.openapi_path, route.method.lower()): route.func for route in app._static_routes + app._dynamic_routes
     }
     bug = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            operation["x-required-role"] = roles[path, method]
+            needed = need_of(functions[path, method])
+            operation["operationId"] = functions[path, method].__name__  # what generated clients call it
+            operation["x-required-role"] = needed
+            operation["security"] = [] if needed == "public" else [{name: []} for name in SECURITY]
             operation["responses"].pop("422", None)
             operation["responses"]["500"] = bug
+    document["components"]["securitySchemes"] = SECURITY
     for name in ("HTTPValidationError", "ResponseValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     return document

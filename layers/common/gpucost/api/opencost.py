@@ -201,7 +201,7 @@ def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], Alloc
         responses=answers(AllocationAnswer),
     )
     @open_to("bu")
-    def compute(
+    def compute_allocation(
         window: Window,
         aggregate: Aggregate = "",
         step: Step = None,
