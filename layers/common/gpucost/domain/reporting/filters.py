@@ -1,9 +1,9 @@
 r"""Filters of reports, one parameter per dimension.
 
 `namespace=bu-a,bu-b` is either of the two, `namespace=team-*` what begins so, `namespace=!kube-*` all but that,
-`namespace=team-*,!team-x` what begins so but that one. `*` alone is any name, and `!*` is
-what has none: `gpu,!*` is `gpu` or none. A backslash takes the meaning off a character: `\,` `\!` `\*` `\\`. Names are compared in Unicode's form NFC, so that two
-ways to write one name are one name. Labels are in one parameter, `label=team:search,env:!dev`.
+`namespace=team-*,!team-x` what begins so but that one. `*` alone is any name, and `!*` is what has none: `gpu,!*` is
+`gpu` or none. A backslash takes the meaning off a character: `\,` `\!` `\*` `\\`. Names are compared in Unicode's form
+NFC, so that two ways to write one name are one name. Labels are in one parameter, `label=team:search,env:!dev`.
 """
 
 import unicodedata
