@@ -11,6 +11,10 @@ import click
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
 from local.backfilling import backfill
+from local.dashboard import dashboard
+from local.freezing import adjustments, freeze, unfreeze
+from local.kit.command import kit
+from local.migrating import migrate
 from local.options import HourType, author, settings_store, stack_option
 from local.price_commands import prices
 from local.redriving import redrive
@@ -158,7 +162,13 @@ def demo(*, once: bool, port: int) -> None:
 
 
 cli.add_command(backfill)
+cli.add_command(dashboard)
+cli.add_command(kit)
 cli.add_command(redrive)
+cli.add_command(freeze)
+cli.add_command(unfreeze)
+cli.add_command(adjustments)
+cli.add_command(migrate)
 cli.add_command(restate)
 cli.add_command(compare_splits)
 

@@ -56,7 +56,8 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, whi
     version = stored.version if which == "current" else None
     why, correlation_id = f"{reason.strip()} ({author()})"[:500], f"restate-{format_instant(datetime.now(UTC))}"
     for name in _clusters(stored.settings, cluster):
-        hours = [one.hour for one in ledger.manifests(name, start, end) if one.status != "incomplete"]
+        newest = [*ledger.manifests(name, start, end), *ledger.beside(name, start, end)]
+        hours = sorted({one.hour for one in newest if one.status != "incomplete"})
         work = to_restate(name, hours, settings_version=version, why=why, correlation_id=correlation_id)
         found.bus().send_due(work)
         click.echo(f"{len(hours)} hours of cluster {name} are under way")

@@ -11,7 +11,7 @@ from gpucost.errors import MetricsUnavailableError
 Fault = Literal["killed before", "killed after", "timed out after", "throttled", "half taken"]
 WRITES = {
     "put_item", "batch_write_item", "update_item", "delete_item", "send_message", "send_message_batch", "publish",
-    "send",
+    "send", "transact_write_items",
 }  # fmt: skip
 """Calls that change something outside: dying after one is another thing than dying before it."""
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.table import Table
+from gpucost.adapters.dynamodb.versions import Versions
 from gpucost.adapters.messaging import AwsBus
 from gpucost.errors import SourceError
 from gpucost.observability import logger
@@ -77,16 +77,16 @@ def test_a_manifest_before_its_items_would_be_found(
     world, expected = first_tick
     assert verdict_of(world, expected, "killed after", "batch_write_item").is_clean()
     later: list[Any] = []
-    put_all, flip = Table.put_all, DynamoLedger._flip
+    put_all, flip = Table.put_all, Versions.put
 
-    def flip_first(self: DynamoLedger, manifest: Any, replacing: Any) -> None:
+    def flip_first(self: Versions, manifest: Any, replacing: Any, expires_at: Any) -> None:
         items = list(later)
         later.clear()  # a killed function takes what it remembers with it
-        flip(self, manifest, replacing)
+        flip(self, manifest, replacing, expires_at)
         put_all(self._table, items)
 
     with monkeypatch.context() as planted:
-        planted.setattr(DynamoLedger, "_flip", flip_first)
+        planted.setattr(Versions, "put", flip_first)
         planted.setattr(Table, "put_all", lambda _, items: later.extend(items))
         restore, planted_put = World.restore, Table.put_all
 

@@ -521,7 +521,7 @@ def test_the_committed_openapi_document_is_the_one_that_is_served(ask: Ask) -> N
         for parameter in path["get"].get("parameters", []):
             assert parameter["description"]
             schema = parameter["schema"]
-            assert "examples" in schema or "enum" in schema
+            assert {"examples", "enum", "const"} & schema.keys()
 
 
 def test_a_provisional_hour_counts_its_figures_but_is_not_complete(ask: Ask, prepared: Prepared) -> None:

@@ -15,7 +15,7 @@ from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.messaging import AwsBus
 from gpucost.domain.hours import HOUR
-from gpucost.domain.ledger import due_hours
+from gpucost.domain.ledger import FrozenMonth, due_hours
 from gpucost.domain.model import HourRecord
 from gpucost.errors import SourceError
 from gpucost.messages import HoursDue, ScheduledTick, Tick, read_message
@@ -52,7 +52,7 @@ class Fleet:
             dead_letter_queue_url=self._queues["dead"],
             events_topic_arn=topic,
         )
-        self.service = DispatchService(self.store, self.ledger, bus)
+        self.service = DispatchService(self.store, self.ledger, self.ledger.versions, bus)
         self.bus = bus
 
     def taken(self, queue: str) -> list[str]:
@@ -149,7 +149,7 @@ def test_one_clusters_trouble_delays_only_itself(fleet: Fleet) -> None:
 
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     troubled = Troubled(fleet.ledger._table._client, fleet.ledger._table._name)
-    result = DispatchService(fleet.store, troubled, fleet.bus).dispatch(TICK, "why")
+    result = DispatchService(fleet.store, troubled, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
     assert result.failures == ("blue: the table is away",)
     assert fleet.work() == [("green", NEWEST, 1)]
@@ -225,7 +225,7 @@ def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> No
         newer = {**item, "sk": {"S": f"{number:08d}"}, "n": {"N": str(number)}, **damage}
         table._client.put_item(TableName=table._name, Item=newer)
     fresh = DynamoSettingsStore(table._client, table._name, clock=lambda: datetime.now(UTC))
-    result = DispatchService(fresh, fleet.ledger, fleet.bus).dispatch(TICK, "why")
+    result = DispatchService(fresh, fleet.ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
     assert [reason.split(":")[0] for reason in result.settings_refused] == [
         f"version {n} of the settings" for n in (4, 3, 2)
@@ -272,3 +272,20 @@ def _manifest(what: HourRecord) -> Any:
     from gpucost.domain.ledger import Manifest
 
     return Manifest("demo", what.hour, "complete", 1, "1-x", 1, what.coverage, 0, None, TICK.scheduled_time)
+
+
+def test_hours_of_a_frozen_month_are_not_sent(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 3 * HOUR)
+    tick = ScheduledTick(scheduled_time=datetime(2026, 11, 1, 1, 5, tzinfo=UTC))
+    first = datetime(2026, 10, 31, 20, tzinfo=UTC)
+    for name in ("blue", "green"):
+        fleet.publish(record([line()], cluster=name, hour=first), tick.scheduled_time)
+        fleet.publish(record(cluster=name, hour=first + HOUR, status="incomplete"), tick.scheduled_time - 2 * HOUR)
+    fleet.ledger.versions.freeze(FrozenMonth("2026-10", tick.scheduled_time, "me", "why"))
+    result = fleet.service.dispatch(tick, "why")
+    assert result is not None
+    assert fleet.work() == [(name, datetime(2026, 11, 1, tzinfo=UTC), 1) for name in ("blue", "green")]
+    assert result.hours_overdue == 0
+    fleet.ledger.versions.unfreeze("2026-10")
+    fleet.service.dispatch(tick, "why")
+    assert fleet.work() == [(name, first + HOUR, 4) for name in ("blue", "green")]

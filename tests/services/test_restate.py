@@ -176,6 +176,8 @@ def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:
     system.restate(version=3)
     first, second = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
     assert (first.version, first.why, first.settings_version) == (2, "new price", 2)
+    assert first.before is not None
+    assert second.before is not None
     assert (first.before.costs.allocated_usd, first.after.costs.allocated_usd) == (Decimal(12), Decimal(20))
     assert (second.before.costs.allocated_usd, second.after.costs.allocated_usd) == (Decimal(20), Decimal(6))
     assert allocated(second) == {"a": (20, 6)}

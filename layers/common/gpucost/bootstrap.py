@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpucost.ports import Notifier
     from gpucost.services.access import AccessPolicy
     from gpucost.services.alert import AlertService
+    from gpucost.services.allocations import AllocationService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
@@ -147,7 +148,7 @@ def dispatch_service() -> "DispatchService":
     """For `functions/dispatch`."""
     from gpucost.services.dispatch import DispatchService
 
-    return DispatchService(settings_store(), ledger(), bus())
+    return DispatchService(settings_store(), ledger(), ledger().versions, bus())
 
 
 @cache
@@ -245,3 +246,11 @@ def price_listing() -> "PriceListing":
     from gpucost.services.price_listing import PriceListing
 
     return PriceListing(price_book())
+
+
+@cache
+def allocation_service() -> "AllocationService":
+    """For `functions/api`."""
+    from gpucost.services.allocations import AllocationService
+
+    return AllocationService(settings_store(), ledger(), rollups(), clock=utc_now)

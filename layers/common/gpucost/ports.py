@@ -6,7 +6,14 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from gpucost.domain.alerting import AlertState, Notification
-from gpucost.domain.ledger import HourSummary, Manifest, Restatement
+from gpucost.domain.ledger import (
+    DEFAULT_RETENTION,
+    FrozenMonth,
+    HourSummary,
+    Manifest,
+    Restatement,
+    Retention,
+)
 from gpucost.domain.model import ClusterCharge, Costs, HourRecord, Line, NodeHour
 from gpucost.domain.observations import Observation
 from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
@@ -76,6 +83,34 @@ class PublishedHours(Protocol):
         ...
 
 
+class FrozenMonths(Protocol):
+    """Months closed for chargeback."""
+
+    def frozen(self, month: str) -> FrozenMonth | None:
+        """Whether, when, by whom and why a month was frozen."""
+        ...
+
+    def frozen_months(self) -> list[FrozenMonth]:
+        """All of them, in order."""
+        ...
+
+
+class FreezableMonths(FrozenMonths, Protocol):
+    """What closes months and opens them again."""
+
+    def freeze(self, month: FrozenMonth) -> None:
+        """Freeze a month.
+
+        Raises:
+            ConflictError: it is frozen.
+        """
+        ...
+
+    def unfreeze(self, month: str) -> None:
+        """Open a month; the versions beside its hours wait to be put in force."""
+        ...
+
+
 class Rollups(Protocol):
     """Sums of published hours. What is read is always the sum of the hours in force, whatever has been rolled up."""
 
@@ -93,7 +128,7 @@ class Rollups(Protocol):
         """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's."""
         ...
 
-    def roll_up(self, cluster: str, day: datetime, now: datetime) -> bool:
+    def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
         """Bring a UTC day's sums up to its hours; False where they were. It makes reading cheap, not right."""
         ...
 
@@ -114,7 +149,27 @@ class ReportedHours(PublishedHours, Protocol):
         ...
 
 
-class Ledger(ReportedHours, Protocol):
+class AdjustableHours(PublishedHours, Protocol):
+    """Hours, and what is recorded beside those of frozen months."""
+
+    def beside(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        """The versions recorded beside hours of `[start, end)`, oldest first."""
+        ...
+
+    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
+        """The summaries of these very versions of one cluster's hours, which are in order."""
+        ...
+
+    def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
+        """Put a version in force that was recorded beside, once its month is open again.
+
+        Raises:
+            ConflictError: it is no longer the newest, or the month is frozen.
+        """
+        ...
+
+
+class Ledger(ReportedHours, AdjustableHours, Protocol):
     """The records. Hours are published atomically."""
 
     def publish(
@@ -127,16 +182,22 @@ class Ledger(ReportedHours, Protocol):
         usage: Usage | None = None,
         why: str = "",
         last_attempt: datetime | None = None,
+        retention: Retention = DEFAULT_RETENTION,
     ) -> Manifest:
         """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
 
-        An incomplete record counts an attempt and sets the next one, none from `last_attempt` on. `usage` is what the
-        record was rated from; None keeps that of the version before. `why` says why figures are replaced: it is kept
-        with what changed.
+        Where the hour's month is frozen it is recorded beside the version in force, which stays. `replacing` is the
+        newest version, as `newest` answers it. An incomplete record counts an attempt and sets the next one, none from
+        `last_attempt` on. `usage` is what the record was rated from; None keeps that of the version before. `why` says
+        why figures are replaced: it is kept with what changed.
 
         Raises:
-            ConflictError: the hour's manifest is no longer the one to be replaced; nothing changed for readers.
+            ConflictError: the newest version is no longer the one to be replaced; nothing changed for readers.
         """
+        ...
+
+    def newest(self, cluster: str, hour: datetime) -> Manifest | None:
+        """The version that the next one replaces: the one in force, or what stands beside a frozen one."""
         ...
 
     def usage(self, manifest: Manifest) -> Usage | None:

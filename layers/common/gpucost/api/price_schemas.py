@@ -135,6 +135,7 @@ class RestatementRow(Shape):
     before: FleetTotals
     after: FleetTotals
     business_units: list[UnitChange] = Field(description="Those whose costs changed")
+    beside: bool = Field(description="Recorded beside a frozen month: in no figure of /v1/costs", examples=[False])
 
 
 class RestatementsAnswer(Shape):
@@ -230,4 +231,5 @@ def _restatement(one: Restatement) -> dict[str, Any]:
             {"business_unit": unit, "before": before.figures(), "after": after.figures()}
             for unit, (before, after) in one.units.items()
         ],
+        "beside": one.beside,
     }

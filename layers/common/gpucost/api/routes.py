@@ -79,7 +79,8 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
     ) -> Response[str]:
         """Versions that replaced figures of hours in the period: before, after, and why.
 
-        `/v1/costs` answers the version in force; here stands what it replaced.
+        `/v1/costs` answers the version in force; here stands what it replaced. Where a month is frozen, its figures
+        stay, and later versions are recorded beside them (`beside`).
         """
         found = service().restatements(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
         return json_answer(price_schemas.restatements_answer(*found))

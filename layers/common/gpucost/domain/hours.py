@@ -1,5 +1,6 @@
 """UTC hours: the unit of record is one cluster and one hour, `[hour, hour + 1h)`."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 HOUR = timedelta(hours=1)
@@ -47,6 +48,23 @@ def floor_hour(moment: datetime) -> datetime:
 def floor_day(moment: datetime) -> datetime:
     """The start of the UTC day in which a moment lies."""
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def month_of(moment: datetime) -> str:
+    """The UTC month in which a moment lies, as `2026-10`."""
+    return moment.astimezone(UTC).strftime("%Y-%m")
+
+
+def hours_of_month(month: str) -> tuple[datetime, datetime]:
+    """A month's first hour, and the next month's.
+
+    Raises:
+        ValueError: not a month like 2026-10.
+    """
+    if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", month):
+        raise ValueError(f"{month!r} is not a month like 2026-10")
+    start = datetime(int(month[:4]), int(month[5:]), 1, tzinfo=UTC)
+    return start, (start + timedelta(days=31)).replace(day=1)
 
 
 def format_instant(moment: datetime) -> str:

@@ -10,6 +10,33 @@ from gpucost.domain.model import Costs, Coverage, HourRecord, Status, Totals
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """How long records are kept, by level, from when they are written; each level at least as long as the one before.
+
+    `lines` are pods, nodes and the usage that hours are rated again from; `hours` an hour's sums by business unit and
+    namespace, and a unit's hours; `days` sums and facts of days, and which version of each hour is in force.
+    """
+
+    lines: timedelta = timedelta(days=400)
+    hours: timedelta = timedelta(days=5 * 366)
+    days: timedelta = timedelta(days=5 * 366)
+
+
+DEFAULT_RETENTION = Retention()
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenMonth:
+    """A UTC month closed for chargeback: its figures stay, and what would change them is recorded beside them."""
+
+    month: str
+    """As `2026-10`."""
+    frozen_at: datetime
+    author: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """Which version of a cluster-hour is in force: readers follow it, so they never see half an hour."""
 
@@ -31,6 +58,8 @@ class Manifest:
     usage_id: str = ""
     """Names the stored usage that its figures were rated from; "" where none is kept."""
     currency: str = "USD"
+    beside: bool = False
+    """Whether the version is recorded beside the one in force, because the hour's month is frozen."""
 
     @property
     def digest(self) -> str:
@@ -52,13 +81,16 @@ class Restatement:
     restated_at: datetime
     settings_version: int
     why: str
-    before: Totals
+    before: Totals | None
+    """None where a frozen hour had no figures."""
     after: Totals
     units: Mapping[str, tuple[Costs, Costs]]
     """Before and after, of each business unit whose costs changed."""
     currency: str = "USD"
     """Of what is after."""
     currency_before: str = "USD"
+    beside: bool = False
+    """Whether it is recorded beside a frozen month, and in no other figure."""
 
 
 def changes(before: Mapping[tuple[str, str], Costs], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from gpucost.collector import collector_paused
 from gpucost.domain.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.domain.hours import HOUR, floor_hour, format_instant
-from gpucost.domain.ledger import Manifest
+from gpucost.domain.ledger import Manifest, Retention
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
 from gpucost.domain.pricing import Pricing
@@ -83,17 +83,19 @@ class AttributeService:
                 f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
             )
         now = self._clock()
-        known = {hour: self._ledger.manifest(cluster.name, hour) for hour in message.starts()}
+        known = {hour: self._ledger.newest(cluster.name, hour) for hour in message.starts()}
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
         rated = {one.record.hour: one for one in self._rated(cluster, settings, waiting, now, message)}
         results = []
         lookback = timedelta(hours=settings.lookback_hours)
         for hour, manifest in known.items():
             with tally.timed("PublishSeconds"):
-                result = self._publish(rated.get(hour), manifest, message, now, hour + lookback)
-            self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
+                result = self._publish(
+                    rated.get(hour), manifest, message, now, hour + lookback, settings.retention.periods()
+                )
+            announce(self._bus, result.manifest, message.origin, message.correlation_id)
             results.append(result)
-        roll_up(self._rollups, cluster.name, message.starts(), now)
+        roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
         return results
 
     def _rated(
@@ -143,6 +145,7 @@ class AttributeService:
         message: HoursDue,
         now: datetime,
         last_attempt: datetime,
+        retention: Retention,
     ) -> Attributed:
         if rated is None:
             # Published before: by an earlier delivery of this message that ended before it could tell.
@@ -157,16 +160,17 @@ class AttributeService:
                 now=now,
                 usage=rated.usage if rated.record.totals is not None else None,
                 last_attempt=last_attempt,
+                retention=retention,
             )
         except ConflictError:
-            winner = self._ledger.manifest(rated.record.cluster, rated.record.hour)
+            winner = self._ledger.newest(rated.record.cluster, rated.record.hour)
             if winner is None:
                 raise
             return Attributed(winner, was_published=False)
         return Attributed(published, was_published=True, lines=len(rated.record.lines))
 
 
-def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime) -> None:
+def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime, retention: Retention) -> None:
     """Sum the days of published hours anew, and the one before, in case that its last run ended too early.
 
     Raises:
@@ -175,7 +179,7 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
     days = days_of(hours)
     with tally.timed("PublishSeconds"):
         for day in [days[0] - DAY, *days]:
-            rollups.roll_up(cluster, day, now)
+            rollups.roll_up(cluster, day, now, retention)
 
 
 def attribute_hours(
@@ -315,14 +319,22 @@ def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exceptio
     return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(why,))) for hour in hours]
 
 
-def closed(manifest: Manifest, origin: Origin, correlation_id: str) -> HourClosed:
-    """The announcement of a version in force."""
-    return HourClosed(
-        cluster=manifest.cluster,
-        hour=manifest.hour,
-        status=manifest.status,
-        record_version=manifest.version,
-        settings_version=manifest.settings_version,
-        origin=origin,
-        correlation_id=correlation_id,
+def announce(bus: Bus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
+    """Tell everybody that a version is in force; one beside a frozen month changes nothing that anybody reads.
+
+    Raises:
+        SourceError: the topic failed.
+    """
+    if manifest.beside:
+        return
+    bus.publish(
+        HourClosed(
+            cluster=manifest.cluster,
+            hour=manifest.hour,
+            status=manifest.status,
+            record_version=manifest.version,
+            settings_version=manifest.settings_version,
+            origin=origin,
+            correlation_id=correlation_id,
+        )
     )

@@ -13,7 +13,7 @@ from gpucost.domain.hours import floor_day, hours_between
 from gpucost.domain.ledger import Manifest
 from gpucost.errors import GpuCostError
 from gpucost.messages import HoursDue
-from gpucost.ports import Bus, Clock, PublishedHours
+from gpucost.ports import AdjustableHours, Bus, Clock
 from gpucost.services.dispatch import messages
 
 STALLED = timedelta(minutes=45)
@@ -43,7 +43,7 @@ class Backfill:
     """
 
     def __init__(
-        self, ledger: PublishedHours, bus: Bus, clusters: Sequence[str], start: datetime, end: datetime, clock: Clock
+        self, ledger: AdjustableHours, bus: Bus, clusters: Sequence[str], start: datetime, end: datetime, clock: Clock
     ) -> None:
         self._ledger = ledger
         self._bus = bus
@@ -113,5 +113,6 @@ class Backfill:
             return {}
         first, last = self._hours[0], self._hours[-1]
         wanted = set(self._hours)
-        found = self._ledger.manifests(cluster, first, last + timedelta(hours=1))
+        end = last + timedelta(hours=1)
+        found = [*self._ledger.manifests(cluster, first, end), *self._ledger.beside(cluster, first, end)]
         return {manifest.hour: manifest for manifest in found if manifest.hour in wanted}

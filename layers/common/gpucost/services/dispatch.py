@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpucost.domain.hours import HOUR, floor_hour, hours_between
+from gpucost.domain.hours import HOUR, floor_hour, hours_between, month_of
 from gpucost.domain.ledger import Manifest, due_hours
 from gpucost.errors import SettingsMissingError, SourceError
 from gpucost.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
-from gpucost.ports import Bus, Ledger, SettingsStore
+from gpucost.ports import Bus, FrozenMonths, Ledger, SettingsStore
 
 CATCH_UP = timedelta(days=7)
 """How far beyond the look-back hours are looked for that nobody closed, because the schedule did not fire."""
@@ -32,9 +32,10 @@ class DispatchResult:
 class DispatchService:
     """Handles the hourly schedule; called twice for one time, it sends the same work twice, which changes nothing."""
 
-    def __init__(self, settings_store: SettingsStore, ledger: Ledger, bus: Bus) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: Ledger, months: FrozenMonths, bus: Bus) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
+        self._months = months
         self._bus = bus
 
     def dispatch(self, tick: ScheduledTick, correlation_id: str) -> DispatchResult | None:
@@ -49,6 +50,7 @@ class DispatchService:
             return None
         newest = floor_hour(tick.scheduled_time) - HOUR
         reach = timedelta(hours=stored.settings.lookback_hours) + CATCH_UP
+        closed = {frozen.month for frozen in self._months.frozen_months()}
         states, failures, sent, overdue = [], [], 0, 0
         for cluster in stored.settings.clusters:
             try:
@@ -56,13 +58,14 @@ class DispatchService:
                 due = due_hours(manifests, newest, reach, tick.scheduled_time)
                 if not manifests:
                     due = self._since_long_ago(cluster.name, newest, max(stored.pushed_at, newest - reach + HOUR))
+                due = [hour for hour in due if month_of(hour) not in closed]
                 self._bus.send_due(
                     messages(cluster.name, due, settings_version=stored.version, origin="schedule", why=correlation_id)
                 )
             except SourceError as error:  # one cluster's trouble delays only itself
                 failures.append(f"{cluster.name}: {error}")
                 continue
-            state = _state(cluster.name, manifests, due, newest)
+            state = _state(cluster.name, [one for one in manifests if month_of(one.hour) not in closed], due, newest)
             states.append(state)
             sent += len(due)
             overdue += state.hours_overdue

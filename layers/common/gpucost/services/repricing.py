@@ -9,7 +9,7 @@ from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.domain.price_changes import PriceChange
 from gpucost.errors import SettingsMissingError
 from gpucost.messages import MAX_HOURS_PER_MESSAGE, HoursToRestate
-from gpucost.ports import Bus, PublishedHours, SettingsStore
+from gpucost.ports import AdjustableHours, Bus, SettingsStore
 from gpucost.price_ports import PriceStore
 
 SETTLES_AFTER = timedelta(minutes=20)
@@ -23,7 +23,7 @@ class RepricingService:
     """Sends hours to be rated again; sent twice, they come out the same."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: PublishedHours, prices: PriceStore, bills: BillStore, bus: Bus
+        self, settings_store: SettingsStore, ledger: AdjustableHours, prices: PriceStore, bills: BillStore, bus: Bus
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
@@ -70,7 +70,8 @@ class RepricingService:
         A type's shape does not change: only hours in which it was not known have anything to gain.
         """
         wanted = {"provisional"} if waiting else {"provisional", "complete"}
-        return [one.hour for one in self._ledger.manifests(cluster, start, end) if one.status in wanted]
+        newest = [*self._ledger.manifests(cluster, start, end), *self._ledger.beside(cluster, start, end)]
+        return sorted({one.hour for one in newest if one.status in wanted})
 
     def _send(self, cluster: str, hours: Sequence[datetime], why: str, correlation_id: str) -> int:
         self._bus.send_due(to_restate(cluster, hours, settings_version=None, why=why, correlation_id=correlation_id))

@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from gpucost.domain.attribution import attribute
-from gpucost.domain.ledger import Manifest, content_digest
+from gpucost.domain.ledger import Manifest, Retention, content_digest
 from gpucost.errors import ConflictError, InvalidInputError
 from gpucost.messages import HoursToRestate
 from gpucost.ports import Bus, Clock, Ledger, Rollups, SettingsStore
-from gpucost.services.attribute import Attributed, attribution_rules, closed, roll_up
+from gpucost.services.attribute import Attributed, announce, attribution_rules, roll_up
 from gpucost.services.pricing import Pricer
 
 TRIES = 3
@@ -53,14 +53,14 @@ class RestateService:
         for hour in message.starts():
             result = self._restate(message, hour)
             if result is not None:
-                self._bus.publish(closed(result.manifest, message.origin, message.correlation_id))
+                announce(self._bus, result.manifest, message.origin, message.correlation_id)
                 results.append(result)
-        roll_up(self._rollups, message.cluster, message.starts(), self._clock())
+        roll_up(self._rollups, message.cluster, message.starts(), self._clock(), self._retention())
         return results
 
     def _restate(self, message: HoursToRestate, hour: datetime) -> Attributed | None:
         for tries_left in reversed(range(TRIES)):
-            manifest = self._ledger.manifest(message.cluster, hour)
+            manifest = self._ledger.newest(message.cluster, hour)
             if manifest is None or manifest.status == "incomplete":
                 return None
             try:
@@ -81,6 +81,15 @@ class RestateService:
         if content_digest(record) == manifest.digest:
             return Attributed(manifest, was_published=False)
         published = self._ledger.publish(
-            record, replacing=manifest, settings_version=version, now=self._clock(), why=message.why
+            record,
+            replacing=manifest,
+            settings_version=version,
+            now=self._clock(),
+            why=message.why,
+            retention=self._retention(),
         )
         return Attributed(published, was_published=True, lines=len(record.lines))
+
+    def _retention(self) -> Retention:
+        """As it is in force now, whatever the settings that an hour is rated under say."""
+        return self._settings_store.current().settings.retention.periods()

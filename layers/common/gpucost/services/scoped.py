@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Never
 
 from gpucost.domain.access import Scope
-from gpucost.domain.ledger import HourSummary, Manifest, Restatement
+from gpucost.domain.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Restatement, Retention
 from gpucost.domain.model import ClusterCharge, Costs, Line, NodeHour, Totals
 from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
 from gpucost.errors import AccessDeniedError
@@ -100,7 +100,7 @@ class _ScopedRollups:
             for day, facts in self.rollups.facts(cluster, start, end, business_unit)
         ]
 
-    def roll_up(self, cluster: str, day: datetime, now: datetime) -> bool:
+    def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
         _refuse()
 
     def _day(self, day: DaySummary) -> DaySummary:

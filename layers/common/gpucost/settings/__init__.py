@@ -5,7 +5,7 @@ names of Secrets Manager secrets.
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from gpucost.domain.hours import floor_hour
+from gpucost.domain.ledger import Retention
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 from gpucost.settings.access import GrantSettings
@@ -191,6 +192,30 @@ class AlertSettings(Section):
     receivers: tuple[Receiver, ...] = ()
 
 
+Days = Annotated[int, Field(ge=35, le=3660)]
+
+
+class RetentionSettings(Section):
+    """How long records are kept, in days from when they are written; what is there already keeps its end."""
+
+    lines_days: Days = 400
+    """Pods, nodes, and the usage that hours are rated again from."""
+    hours_days: Days = 1830
+    """An hour's sums by business unit and namespace."""
+    days_days: Days = 1830
+    """Sums of days, and what was restated."""
+
+    @model_validator(mode="after")
+    def _sums_outlive_what_they_sum(self) -> "RetentionSettings":
+        if not self.lines_days <= self.hours_days <= self.days_days:
+            raise ValueError("lines_days must not be more than hours_days, nor hours_days more than days_days")
+        return self
+
+    def periods(self) -> Retention:
+        """The same, as the ledger takes it."""
+        return Retention(*(timedelta(days=days) for days in (self.lines_days, self.hours_days, self.days_days)))
+
+
 class Settings(Section):
     """The whole document."""
 
@@ -212,6 +237,8 @@ class Settings(Section):
         if access is None:  # a section left empty was hardly meant to let everybody in
             raise ValueError("must be a list of grants; leave the key out to let in all whom IAM lets in")
         return access
+
+    retention: RetentionSettings = RetentionSettings()
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Settings":

@@ -9,12 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from gpucost.domain.ledger import HourSummary, Restatement
-from gpucost.domain.model import Amounts, Capacity, ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
+from gpucost.domain.model import Amounts, Capacity, ClusterCharge, Costs, HourRecord, NodeHour, Totals
 
 PIECE = 300_000
 """Bytes; an item holds 400 KB at most."""
-_LINE_FIELDS = tuple(field.name for field in fields(Line))
-_DECIMALS = {field.name for field in fields(Line) if "Decimal" in str(field.type)}
 
 
 def pack(document: Any) -> list[bytes]:
@@ -26,16 +24,6 @@ def pack(document: Any) -> list[bytes]:
 def unpack(pieces: Iterable[bytes]) -> Any:
     """The document of all its pieces, in order."""
     return json.loads(zlib.decompress(b"".join(pieces)))
-
-
-def lines_document(lines: Sequence[Line]) -> list[list[Any]]:
-    """Lines as rows in the order of their fields; decimals as text, exact."""
-    return [[getattr(line, name) for name in _LINE_FIELDS] for line in lines]
-
-
-def read_lines(document: Iterable[Sequence[Any]]) -> list[Line]:
-    """Back from `lines_document`."""
-    return [Line(*map(_read, _LINE_FIELDS, row)) for row in document]
 
 
 def summary_document(summary: HourSummary) -> dict[str, Any]:
@@ -138,7 +126,3 @@ def row(record: Any) -> list[Any]:
 
 def _row(amounts: Amounts) -> list[Decimal]:
     return [getattr(amounts, name) for name in amounts.names()]
-
-
-def _read(field: str, value: Any) -> Any:
-    return Decimal(value) if field in _DECIMALS and value is not None else value

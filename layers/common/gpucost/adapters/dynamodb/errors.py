@@ -5,6 +5,11 @@ from contextlib import contextmanager
 
 from gpucost.errors import ConflictError, SourceError
 
+
+class BusyError(ConflictError):
+    """Another transaction on one of the items is under way; the conditions may hold all the same."""
+
+
 _LOST = {"ConditionalCheckFailedException", "TransactionConflictException"}
 _LOST_WITHIN = {"ConditionalCheckFailed", "TransactionConflict"}
 """Why a transaction was cancelled, where another writer is why; else it was throttled or is too large."""
@@ -20,6 +25,8 @@ def translated(what: str) -> Iterator[None]:
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
         reasons = {str(one.get("Code")) for one in error.response.get("CancellationReasons", [])} - {"None"}
+        if reasons == {"TransactionConflict"}:
+            raise BusyError(f"somebody else is writing: {what}") from error
         if code in _LOST or reasons & _LOST_WITHIN:
             raise ConflictError(f"somebody else wrote first: {what}") from error
         raise SourceError(f"the ledger's table failed: {what}: {', '.join([code, *sorted(reasons)])}") from error

@@ -10,34 +10,43 @@
 | usage | `C#<cluster>#usage` | `<hour>#<run that metered>#<piece>` |
 | restatement | `C#<cluster>#restatements` | `<hour>#<run>` |
 
+Which versions of hours are in force, and which months are frozen, is `versions`' business.
+
 A run id is the version that it wants to become and a hash of its content: running again after a crash writes the same
 items, another content never touches them, and a version once taken can never be taken by a run that lost.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from gpucost.adapters.dynamodb import blobs, keys
-from gpucost.adapters.dynamodb.manifests import HOURS_KEPT, read_manifest, write_manifest
+from gpucost.adapters.dynamodb.hour_items import hour_items, pieces, read_notes, run_id_of
+from gpucost.adapters.dynamodb.line_items import BeingMovedError, read_line_items
+from gpucost.adapters.dynamodb.manifests import read_manifest
 from gpucost.adapters.dynamodb.restated import chained, restatement_item
-from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, key_of, text
+from gpucost.adapters.dynamodb.table import Item, Table, check_format, key_of
 from gpucost.adapters.dynamodb.usage_blobs import read_usage, usage_document
-from gpucost.domain.hours import HOUR
+from gpucost.adapters.dynamodb.versions import NOBODY, Versions
+from gpucost.domain.hours import HOUR, month_of
 from gpucost.domain.ledger import (
+    DEFAULT_RETENTION,
     HourSummary,
     Manifest,
     Restatement,
+    Retention,
     changes,
-    content_digest,
     next_attempt,
-    summarize,
 )
 from gpucost.domain.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError
 
-LINES_KEPT = timedelta(days=400)
+LATE = "figures that came after the month was frozen"
+READINGS = 4
+"""Of lines that `gpucost migrate` moves on at that very moment."""
 SUPERSEDED_KEPT = timedelta(days=1)
 """Readers that follow the old manifest finish long before."""
 
@@ -52,15 +61,27 @@ class DynamoLedger:
 
     def __init__(self, client: Any, table: str) -> None:
         self._table = Table(client, table)
+        self.versions = Versions(self._table)
+        """Which version of each hour is in force, and which months are frozen."""
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         """The version of an hour that is in force, with its notes."""
-        item = self._table.get(keys.partition(cluster, "hours"), keys.hour(hour))
-        return None if item is None else self._with_notes(read_manifest(cluster, item))
+        found = self.versions.in_force(cluster, hour)
+        return None if found is None else self._with_notes(found)
+
+    def newest(self, cluster: str, hour: datetime) -> Manifest | None:
+        """The version that the next one replaces, with its notes: where a month is frozen, it may stand beside."""
+        found = self.versions.newest(cluster, hour)
+        return None if found is None else self._with_notes(found)
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """Those in `[start, end)`, oldest first, without their notes: one small query however much they say."""
         return [read_manifest(cluster, item) for item in self._range(keys.partition(cluster, "hours"), start, end)]
+
+    def beside(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        """The versions recorded beside frozen hours of `[start, end)`, oldest first, without their notes."""
+        items = list(self._range(keys.partition(cluster, "beside"), start, end))
+        return self.versions.beside(cluster, items, self.manifests(cluster, start, end)) if items else []
 
     def latest(self, cluster: str) -> Manifest | None:
         """The newest hour that was ever published, without its notes."""
@@ -74,7 +95,7 @@ class DynamoLedger:
         for item in self._range(keys.partition(cluster, "notes"), start, end):
             hour, run = keys.parts(item)
             if in_force.get(hour) == run:
-                found[hour] = _read_notes(item)
+                found[hour] = read_notes(item)
         return found
 
     def publish(
@@ -87,19 +108,24 @@ class DynamoLedger:
         usage: Usage | None = None,
         why: str = "",
         last_attempt: datetime | None = None,
+        retention: Retention = DEFAULT_RETENTION,
     ) -> Manifest:
         """Write a record's items, then put it in force by a conditional write of its manifest.
 
+        Where the hour's month is frozen, it is recorded beside the version in force, which stays.
+
         Args:
             record: what is to be in force.
-            replacing: the version in force so far, if any.
+            replacing: the newest version so far, if any.
             settings_version: under which the record was made.
             now: the time.
             usage: what the record was rated from; None keeps the usage of the version before.
-            why: of a restatement; it is kept beside the hour with what changed.
+            why: of a restatement; it is kept with what changed.
+            last_attempt: from when on an incomplete hour is not to be tried again.
+            retention: how long it is kept.
 
         Raises:
-            ConflictError: the manifest in force is not the one to be replaced, or it has figures and the record has
+            ConflictError: the newest version is not the one to be replaced, or it has figures and the record has
                 none: an incomplete attempt never replaces them. Readers see no change.
             SourceError: the table failed; publishing again is safe.
         """
@@ -107,14 +133,12 @@ class DynamoLedger:
             raise ConflictError(f"{record.cluster} {record.hour}: an incomplete attempt does not replace figures")
         version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
-        run_id = _run_id(record, version)
-        items = _items(record, version, now)
+        run_id = run_id_of(record, version)
+        items, end = hour_items(record, version, now, retention), now + retention.days
         if usage is not None:
-            items += _pieces(
-                keys.partition(record.cluster, "usage"), record.hour, run_id, usage_document(usage), now + LINES_KEPT
-            )
-        if why and replacing is not None and record.totals is not None:
-            items += self._restated(record, replacing, run_id, why, settings_version, now)
+            pk = keys.partition(record.cluster, "usage")
+            items += pieces(pk, record.hour, run_id, usage_document(usage), now + retention.lines)
+        is_frozen = self.versions.frozen(month_of(record.hour)) is not None
         manifest = Manifest(
             cluster=record.cluster,
             hour=record.hour,
@@ -129,16 +153,36 @@ class DynamoLedger:
             notes=record.notes,
             usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
             currency=record.currency,
+            beside=is_frozen,
         )
+        if is_frozen or why:
+            items += self._restated(record, replacing, manifest, why or LATE, end)
+        base = self.versions.in_force(record.cluster, record.hour) if replacing and replacing.beside else replacing
         self._table.put_all(items)
         try:
-            self._flip(manifest, replacing)
+            self.versions.put(manifest, replacing, end)
         except ConflictError:
+            if (self.versions.frozen(month_of(record.hour)) is not None) != is_frozen:
+                return self.publish(
+                    record, replacing=replacing, settings_version=settings_version, now=now, usage=usage, why=why,
+                    last_attempt=last_attempt, retention=retention,
+                )  # fmt: skip
             self._clean_up(manifest, items)
             raise
-        if replacing is not None:
-            self._table.expire(self._keys_of(replacing, manifest.usage_id), int((now + SUPERSEDED_KEPT).timestamp()))
+        self._supersede(manifest, replacing, base, now)
         return manifest
+
+    def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
+        """Put a version in force that was recorded beside, once its month is open again.
+
+        Raises:
+            ConflictError: it is no longer the newest, or the month is frozen.
+        """
+        base = self.versions.in_force(manifest.cluster, manifest.hour)
+        adopted = replace(manifest, beside=False)
+        self.versions.put(adopted, manifest, now + retention.days)
+        self._supersede(adopted, manifest, base, now)
+        return adopted
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         """Published hours in `[start, end)`, oldest first; incomplete ones without figures."""
@@ -178,12 +222,11 @@ class DynamoLedger:
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """The lines of this very version of an hour."""
         start = f"{manifest.run_id}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
-        pieces: dict[str, list[bytes]] = {}
         partition = keys.lines(manifest.cluster, manifest.hour)
-        for piece in self._table.query(partition, "begins_with(sk, :start)", start=start):
-            check_format(piece)
-            pieces.setdefault(text(piece, "sk").rsplit("#", 1)[0], []).append(piece["b"]["B"])
-        return [line for own in pieces.values() for line in blobs.read_lines(blobs.unpack(own))]
+        for _ in range(READINGS - 1):
+            with suppress(BeingMovedError):
+                return read_line_items(self._table.query(partition, "begins_with(sk, :start)", start=start))
+        return read_line_items(self._table.query(partition, "begins_with(sk, :start)", start=start))
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """What each node of an hour cost, and what was paid for without one."""
@@ -213,32 +256,40 @@ class DynamoLedger:
         return read_usage(manifest.cluster, manifest.hour, blobs.unpack(own)) if own else None
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
-        """What replaced figures in hours of `[start, end)`: oldest hour first, its versions in their order."""
-        in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, end)}
+        """What replaced figures in hours of `[start, end)`, or stands beside frozen ones.
+
+        Oldest hour first, its versions in their order.
+        """
+        in_force = {manifest.hour: manifest for manifest in self.manifests(cluster, start, end)}
         items = {keys.parts(item): item for item in self._range(keys.partition(cluster, "restatements"), start, end)}
-        return [one for hour, run in in_force.items() for one in chained(items, cluster, hour, run)]
+        found = [one for manifest in in_force.values() for one in chained(items, manifest)]
+        for late in self.beside(cluster, start, end) if items else ():
+            own = in_force.get(late.hour)
+            found += chained(items, late, until=own.run_id if own else None)
+        return sorted(found, key=lambda one: (one.hour, one.version))
 
     def _restated(
-        self, record: HourRecord, replacing: Manifest, run_id: str, why: str, settings_version: int, now: datetime
+        self, record: HourRecord, replacing: Manifest | None, manifest: Manifest, why: str, end: datetime
     ) -> list[Item]:
-        """What a restatement changes, as items; none where the version before had no figures."""
-        (before,) = self.summaries(record.cluster, record.hour, record.hour + HOUR)
-        if before.version != replacing.version or before.totals is None or record.totals is None:
+        """What a version changes, as items; where nothing had figures, it is told only beside a frozen hour."""
+        before = self.summaries_of([replacing])[0] if replacing else None
+        had_figures = before is not None and before.totals is not None
+        if record.totals is None or not (had_figures or manifest.beside):
             return []
         restatement = Restatement(
             cluster=record.cluster,
             hour=record.hour,
-            version=replacing.version + 1,
-            restated_at=now.replace(microsecond=0),
-            settings_version=settings_version,
+            version=manifest.version,
+            restated_at=manifest.published_at,
+            settings_version=manifest.settings_version,
             why=why,
-            before=before.totals,
+            before=before.totals if before else None,
             after=record.totals,
-            units=changes(before.groups, record),
+            units=changes(before.groups if before else {}, record),
             currency=record.currency,
-            currency_before=replacing.currency,
+            currency_before=replacing.currency if replacing and had_figures else record.currency,
         )
-        return [restatement_item(restatement, run_id, replacing.run_id, now + HOURS_KEPT)]
+        return [restatement_item(restatement, manifest.run_id, replacing.run_id if replacing else NOBODY, end)]
 
     def _pieces_of(self, pk: str, hour: datetime, run: str) -> list[bytes]:
         pieces = list(self._table.query(pk, "begins_with(sk, :start)", start=f"{keys.hour(hour)}#{run}#"))
@@ -246,22 +297,30 @@ class DynamoLedger:
             check_format(piece)
         return [piece["b"]["B"] for piece in pieces]
 
-    def _flip(self, manifest: Manifest, replacing: Manifest | None) -> None:
-        item = write_manifest(manifest)
-        if replacing is None:
-            self._table.put(item, "attribute_not_exists(pk)")
-            return
-        condition = "n = :version AND r = :run"
-        self._table.put(item, condition, {":version": {"N": str(replacing.version)}, ":run": {"S": replacing.run_id}})
-
     def _clean_up(self, manifest: Manifest, items: Iterable[Item]) -> None:
         """Remove what a lost publication wrote. Its version is taken, so no other run can ever need these items."""
-        in_force = self._table.get(keys.partition(manifest.cluster, "hours"), keys.hour(manifest.hour))
-        if in_force is not None and text(in_force, "r") != manifest.run_id:
+        newest = self.versions.newest(manifest.cluster, manifest.hour)
+        own = self.versions.in_force(manifest.cluster, manifest.hour)
+        if newest is not None and manifest.run_id not in {newest.run_id, own.run_id if own else ""}:
             self._table.delete_all(key_of(item) for item in items)
 
-    def _keys_of(self, manifest: Manifest, usage_kept: str) -> list[Item]:
-        """The items of a superseded version; its usage only where the next version does not go on using it."""
+    def _supersede(self, manifest: Manifest, replacing: Manifest | None, base: Manifest | None, now: datetime) -> None:
+        """Let what nobody reads any more expire: what a version replaced, and what that stood beside.
+
+        Args:
+            manifest: the version that was put.
+            replacing: what it replaced.
+            base: what is, or was until now, in force.
+            now: the time.
+        """
+        kept = {manifest.run_id, base.run_id if manifest.beside and base else ""}
+        usages = {manifest.usage_id, base.usage_id if manifest.beside and base else ""}
+        gone = {one.run_id: one for one in (replacing, base) if one is not None and one.run_id not in kept}
+        for one in gone.values():
+            self._table.expire(self._keys_of(one, usages), int((now + SUPERSEDED_KEPT).timestamp()))
+
+    def _keys_of(self, manifest: Manifest, usages_kept: Set[str]) -> list[Item]:
+        """The items of a superseded version; its usage only where no other version goes on using it."""
         cluster, hour, run = manifest.cluster, keys.hour(manifest.hour), manifest.run_id
         items = [
             *self._table.query(keys.partition(cluster, "summaries"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
@@ -269,18 +328,16 @@ class DynamoLedger:
             *self._table.query(keys.partition(cluster, "nodes"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
             *self._table.query(keys.partition(cluster, "notes"), "begins_with(sk, :start)", start=f"{hour}#{run}"),
         ]
-        if manifest.usage_id and manifest.usage_id != usage_kept:
+        if manifest.usage_id and manifest.usage_id not in usages_kept:
             start = f"{hour}#{manifest.usage_id}#"
             items += self._table.query(keys.partition(cluster, "usage"), "begins_with(sk, :start)", start=start)
         return [key_of(item) for item in items]
 
     def _with_notes(self, manifest: Manifest) -> Manifest:
-        from dataclasses import replace
-
         item = self._table.get(
             keys.partition(manifest.cluster, "notes"), f"{keys.hour(manifest.hour)}#{manifest.run_id}"
         )
-        return manifest if item is None else replace(manifest, notes=_read_notes(item))
+        return manifest if item is None else replace(manifest, notes=read_notes(item))
 
     def _range(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
         if start >= end:
@@ -290,55 +347,3 @@ class DynamoLedger:
         for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=keys.hour(start), last=last):
             check_format(item)
             yield item
-
-
-def _items(record: HourRecord, version: int, now: datetime) -> list[Item]:
-    """Everything but the manifest."""
-    run, hour, cluster = _run_id(record, version), keys.hour(record.hour), record.cluster
-    items: list[Item] = []
-    lines_end, hours_end = keys.seconds(now + LINES_KEPT), keys.seconds(now + HOURS_KEPT)
-    if record.status != "incomplete":
-        document = blobs.summary_document(summarize(record, version))
-        items += _pieces(keys.partition(cluster, "summaries"), record.hour, run, document, now + HOURS_KEPT)
-        if record.nodes or record.charges:
-            items += _pieces(
-                keys.partition(cluster, "nodes"), record.hour, run, blobs.nodes_document(record), now + LINES_KEPT
-            )
-        by_unit: dict[str, list[Line]] = {}
-        for line in record.lines:
-            by_unit.setdefault(line.business_unit, []).append(line)
-        for unit, lines in by_unit.items():
-            for place, piece in enumerate(blobs.pack(blobs.lines_document(lines))):
-                items.append(
-                    _item(keys.lines(cluster, record.hour), f"{run}#{keys.unit(unit)}#{place:04d}", piece, lines_end)
-                )
-    if record.notes:
-        (piece, *_) = blobs.pack([note[:1000] for note in record.notes[:1000]])
-        items.append(_item(keys.partition(cluster, "notes"), f"{hour}#{run}", piece, hours_end))
-    return items
-
-
-def _pieces(pk: str, hour: datetime, run: str, document: Any, expires: datetime) -> list[Item]:
-    """A document of an hour as items."""
-    return [
-        _item(pk, f"{keys.hour(hour)}#{run}#{place:04d}", piece, keys.seconds(expires))
-        for place, piece in enumerate(blobs.pack(document))
-    ]
-
-
-def _run_id(record: HourRecord, version: int) -> str:
-    """Stable for one content: `3-9f2c…`."""
-    return f"{version}-{content_digest(record)}"
-
-
-def _item(pk: str, sk: str, blob: bytes, expires_at: int) -> Item:
-    return {
-        **key(pk, sk),
-        "v": {"N": str(FORMAT)},
-        "b": {"B": blob},
-        "expires_at": {"N": str(expires_at)},
-    }
-
-
-def _read_notes(item: Item) -> tuple[str, ...]:
-    return tuple(blobs.unpack([item["b"]["B"]]))

@@ -1,6 +1,6 @@
 """Manifests as items: small, so that a week of them is one cheap query."""
 
-from datetime import timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from gpucost.adapters.dynamodb import keys
@@ -8,22 +8,21 @@ from gpucost.adapters.dynamodb.table import FORMAT, Item, check_format, key, tex
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import Coverage, Status
 
-HOURS_KEPT = timedelta(days=5 * 366)
 _STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
 _CODE = {status: code for code, status in _STATUS.items()}
 
 
-def write_manifest(manifest: Manifest) -> Item:
-    """Its item; the notes are one of their own."""
+def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
+    """Its item, among those in force or those beside them; the notes are one of their own."""
     item: dict[str, dict[str, str]] = {
-        **key(keys.partition(manifest.cluster, "hours"), keys.hour(manifest.hour)),
+        **key(keys.partition(manifest.cluster, "beside" if manifest.beside else "hours"), keys.hour(manifest.hour)),
         "v": {"N": str(FORMAT)},
         "s": {"S": _CODE[manifest.status]},
         "n": {"N": str(manifest.version)},
         "r": {"S": manifest.run_id},
         "x": {"N": str(manifest.settings_version)},
         "p": {"N": str(keys.seconds(manifest.published_at))},
-        "expires_at": {"N": str(keys.seconds(manifest.published_at + HOURS_KEPT))},
+        "expires_at": {"N": str(keys.seconds(expires_at))},
     }
     if manifest.coverage is not None:
         item["ca"] = {"N": str(manifest.coverage.allocation)}
@@ -40,7 +39,7 @@ def write_manifest(manifest: Manifest) -> Item:
     return item
 
 
-def read_manifest(cluster: str, item: Item) -> Manifest:
+def read_manifest(cluster: str, item: Item, *, beside: bool = False) -> Manifest:
     """Back from `write_manifest`."""
     check_format(item)
     coverage = None
@@ -59,4 +58,5 @@ def read_manifest(cluster: str, item: Item) -> Manifest:
         published_at=keys.read_instant(whole(item, "p")),
         usage_id=text(item, "u"),
         currency=text(item, "c") or "USD",
+        beside=beside,
     )

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.table import FORMAT, Item, key, text, whole
-from gpucost.domain.ledger import Restatement
+from gpucost.domain.ledger import Manifest, Restatement
 from gpucost.domain.model import Costs, Totals
 
 
@@ -26,30 +26,38 @@ def restatement_item(restatement: Restatement, run: str, replaced: str, expires_
     }
 
 
-def chained(items: Mapping[tuple[datetime, str], Item], cluster: str, hour: datetime, run: str) -> list[Restatement]:
-    """An hour's restatements, first one first: from the run in force back to what it replaced, and so on.
+def chained(
+    items: Mapping[tuple[datetime, str], Item], manifest: Manifest, *, until: str | None = None
+) -> list[Restatement]:
+    """An hour's restatements, first one first: from a version back to what it replaced, and so on.
 
     What a run that lost left behind is on no chain.
+
+    Args:
+        items: of all restatements, by hour and run.
+        manifest: the version.
+        until: a run before which the chain ends.
     """
-    found = []
-    while (item := items.get((hour, run))) is not None:
-        found.append(_read(cluster, hour, item))
+    found, run = [], manifest.run_id
+    while run != until and (item := items.get((manifest.hour, run))) is not None:
+        found.append(_read(manifest, item))
         run = text(item, "b4")
     return found[::-1]
 
 
-def _read(cluster: str, hour: datetime, item: Item) -> Restatement:
+def _read(manifest: Manifest, item: Item) -> Restatement:
     document = blobs.unpack([item["b"]["B"]])
     return Restatement(
-        cluster=cluster,
-        hour=hour,
+        cluster=manifest.cluster,
+        hour=manifest.hour,
         version=whole(item, "n"),
         restated_at=keys.read_instant(whole(item, "p")),
         settings_version=whole(item, "x"),
         why=document["why"],
-        before=blobs.read_totals(document["before"]) or Totals(Costs(), None),
+        before=blobs.read_totals(document["before"]),
         after=blobs.read_totals(document["after"]) or Totals(Costs(), None),
         units=blobs.read_changes(document),
         currency=text(item, "c"),
         currency_before=text(item, "c4") or "USD",
+        beside=manifest.beside,
     )

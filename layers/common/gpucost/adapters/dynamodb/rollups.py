@@ -14,8 +14,9 @@ at once is a matter of cost alone. The head is written last: what it covers and 
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -23,10 +24,9 @@ from gpucost.adapters.dynamodb import keys
 from gpucost.adapters.dynamodb.blobs import PIECE
 from gpucost.adapters.dynamodb.figures import pack_table, unpack_table
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.manifests import HOURS_KEPT
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.domain.hours import HOUR, floor_day, hours_between
-from gpucost.domain.ledger import HourSummary, Manifest
+from gpucost.domain.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
 from gpucost.domain.model import Capacity, Costs, Totals
 from gpucost.domain.rollups import (
     DAY,
@@ -68,7 +68,9 @@ class DynamoRollups:
             if item is not None and _marks(item) == marks_of(day, manifests):
                 found.append(_read_summary(cluster, day, manifests, item))
             else:
-                found.append(sum_day(cluster, day, manifests, self._ledger.summaries_of(manifests)))
+                summaries = self._ledger.summaries_of(manifests)
+                kept = [one for one, summary in zip(manifests, summaries, strict=True) if _is_kept(summary)]
+                found.append(sum_day(cluster, day, kept, summaries))
         return found
 
     def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
@@ -76,7 +78,8 @@ class DynamoRollups:
         manifests = self._ledger.manifests(cluster, start, end)
         if not manifests:
             return []
-        rolled_up = {mark for item in self._range(_heads(cluster), start, end) for mark in _hour_marks(item)}
+        heads = [item for item in self._range(_heads(cluster), start, end) if _tells_units(item)]
+        rolled_up = {mark for item in heads for mark in _hour_marks(item)}
         known: dict[tuple[datetime, bytes], Costs] = {}
         days = set()
         for item in self._range(_unit(cluster, business_unit), start, end):
@@ -93,7 +96,7 @@ class DynamoRollups:
                 found[manifest.hour] = Costs()
         for run in _by_day(manifest for manifest in manifests if manifest.hour not in found).values():
             for summary in self._ledger.summaries_of(run):
-                found[summary.hour] = by_unit(summary).get(business_unit, Costs())
+                found[summary.hour] = by_unit(summary).get(business_unit, Costs()) if _is_kept(summary) else None
         return [UnitHour(manifest, found[manifest.hour]) for manifest in manifests]
 
     def facts(
@@ -101,7 +104,8 @@ class DynamoRollups:
     ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
         """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's.
 
-        Days that are not rolled up, the one under way for instance, are summed from their lines.
+        Days that are not rolled up, the one under way for instance, are summed from their lines; they are left out
+        where their lines are no longer kept.
         """
         published = _by_day(self._ledger.manifests(cluster, start, end))
         heads = {_read_day(item): item for item in self._range(_heads(cluster), start, end)} if published else {}
@@ -121,10 +125,12 @@ class DynamoRollups:
                     del rows[day]  # others are writing it, or somebody slow wrote an older sum over it
         for day, manifests in published.items():
             if day not in rows:
-                rows[day] = self._facts_from_lines(manifests, business_unit)
-        return [(day, rows[day]) for day in published]
+                from_lines = self._facts_from_lines(manifests, business_unit)
+                if from_lines is not None:
+                    rows[day] = from_lines
+        return [(day, rows[day]) for day in published if day in rows]
 
-    def roll_up(self, cluster: str, day: datetime, now: datetime) -> bool:
+    def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
         """Bring a UTC day's sums up to its hours, its facts only once the day is over; False where they were.
 
         Raises:
@@ -139,33 +145,44 @@ class DynamoRollups:
         if is_current and (not is_over or (head is not None and "f" in head)):
             return False
         if not is_current:
-            self.write_day(cluster, day, manifests, self._ledger.summaries_of(manifests))
-        if is_over:
-            self.write_facts(cluster, day, manifests, self._facts_from_lines(manifests, None))
-        self.write_head(cluster, day, manifests, with_facts=is_over)
+            self.write_day(cluster, day, manifests, self._ledger.summaries_of(manifests), retention)
+        facts = self._facts_from_lines(manifests, None) if is_over else None
+        if facts is not None:
+            self.write_facts(cluster, day, manifests, facts, retention)
+        self.write_head(cluster, day, manifests, retention, with_facts=facts is not None)
         return True
 
     def write_day(
-        self, cluster: str, day: datetime, manifests: Sequence[Manifest], summaries: Sequence[HourSummary]
+        self,
+        cluster: str,
+        day: datetime,
+        manifests: Sequence[Manifest],
+        summaries: Sequence[HourSummary],
+        retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         """Write a day's sums and every unit's hours."""
         for summary in summaries:
-            if summary.status != "incomplete" and summary.totals is None:
+            if not _is_kept(summary):
                 raise SourceError(f"the figures of {cluster} {summary.hour} are gone; its day cannot be summed")
-        self._put_if_newer(_day_item(sum_day(cluster, day, manifests, summaries)))
+        self._put_if_newer(_day_item(sum_day(cluster, day, manifests, summaries), retention))
         units: dict[str, list[tuple[tuple[str], Costs]]] = {}
         for summary in summaries:
             for unit, costs in by_unit(summary).items():
                 units.setdefault(unit, []).append(((f"{summary.hour:%H}",), costs))
         self._table.put_all(
             [
-                _item(_unit(cluster, unit), _day(day), day, manifests, {"b": {"B": pack_table(rows)}})
+                _item(_unit(cluster, unit), _day(day), day, manifests, retention.hours, {"b": {"B": pack_table(rows)}})
                 for unit, rows in units.items()
             ]
         )
 
     def write_facts(
-        self, cluster: str, day: datetime, manifests: Sequence[Manifest], facts: dict[FactKey, Costs]
+        self,
+        cluster: str,
+        day: datetime,
+        manifests: Sequence[Manifest],
+        facts: dict[FactKey, Costs],
+        retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         """Write a day's facts."""
         buckets: dict[int, list[tuple[list[str], Costs]]] = {}
@@ -178,17 +195,38 @@ class DynamoRollups:
             pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
             for place, piece in enumerate(pieces):
                 more: Item = {"b": {"B": piece}, "k": {"N": str(len(pieces))}}
-                items.append(_item(_facts(cluster, bucket), f"{_day(day)}#{place:04d}", day, manifests, more))
+                sk = f"{_day(day)}#{place:04d}"
+                items.append(_item(_facts(cluster, bucket), sk, day, manifests, retention.days, more))
         self._table.put_all(items)
 
-    def write_head(self, cluster: str, day: datetime, manifests: Sequence[Manifest], *, with_facts: bool) -> None:
+    def write_head(
+        self,
+        cluster: str,
+        day: datetime,
+        manifests: Sequence[Manifest],
+        retention: Retention = DEFAULT_RETENTION,
+        *,
+        with_facts: bool,
+    ) -> None:
         """Say that everything of a day is written: what is not there, is nothing."""
-        more: Item = {"f": {"BOOL": True}} if with_facts else {}
-        self._put_if_newer(_item(_heads(cluster), _day(day), day, manifests, more))
+        more: dict[str, dict[str, Any]] = {"u": {"N": str(_end(manifests, retention.hours))}}
+        if with_facts:
+            more["f"] = {"BOOL": True}
+        self._put_if_newer(_item(_heads(cluster), _day(day), day, manifests, retention.days, more))
 
-    def _facts_from_lines(self, manifests: Iterable[Manifest], business_unit: str | None) -> dict[FactKey, Costs]:
-        hours = (manifest for manifest in manifests if manifest.status != "incomplete")
-        return add_facts(sum_facts(self._ledger.lines_of(hour, business_unit)) for hour in hours)
+    def _facts_from_lines(
+        self, manifests: Iterable[Manifest], business_unit: str | None
+    ) -> dict[FactKey, Costs] | None:
+        """None where an hour had lines that are no longer kept."""
+        found = []
+        for hour in (manifest for manifest in manifests if manifest.status != "incomplete"):
+            lines = self._ledger.lines_of(hour, business_unit)
+            if not lines:
+                (summary,) = self._ledger.summaries_of([hour])
+                if not _is_kept(summary) or any(business_unit in {None, unit} for unit, _ in summary.groups):
+                    return None
+            found.append(sum_facts(lines))
+        return add_facts(found)
 
     def _put_if_newer(self, item: Item) -> None:
         """Of two that sum a day at once, the one that saw more stays. A version counts up with each publication."""
@@ -215,26 +253,41 @@ def _mark(manifest: Manifest) -> bytes:
     return hashlib.sha256(manifest.run_id.encode()).digest()[:MARK]
 
 
-def _item(pk: str, sk: str, day: datetime, manifests: Sequence[Manifest], more: Item) -> Item:
+def _is_kept(summary: HourSummary) -> bool:
+    """Whether an hour that has figures has them still."""
+    return summary.status == "incomplete" or summary.totals is not None
+
+
+def _end(manifests: Sequence[Manifest], kept: timedelta) -> int:
+    """When what sums these hours expires, in seconds since the epoch."""
+    return keys.seconds(max(manifest.published_at for manifest in manifests) + kept)
+
+
+def _tells_units(head: Item) -> bool:
+    """Whether a unit without an item had nothing, rather than one that has expired."""
+    return "u" not in head or whole(head, "u") > time.time()
+
+
+def _item(pk: str, sk: str, day: datetime, manifests: Sequence[Manifest], kept: timedelta, more: Item) -> Item:
     """An item with what it sums; the sum of the versions grows with every publication of an hour."""
     return {
         **key(pk, sk),
         "v": {"N": str(FORMAT)},
         "h": {"B": marks_of(day, manifests)},
         "n": {"N": str(sum(manifest.version for manifest in manifests))},
-        "expires_at": {"N": str(int((day + HOURS_KEPT).timestamp()))},
+        "expires_at": {"N": str(_end(manifests, kept))},
         **more,
     }
 
 
-def _day_item(summary: DaySummary) -> Item:
+def _day_item(summary: DaySummary, retention: Retention) -> Item:
     rows = [((unit,), costs) for unit, costs in summary.units.items()]
     more: dict[str, dict[str, Any]] = {"b": {"B": pack_table(rows)}}
     if summary.totals is not None:
         costs, capacity = summary.totals.costs, summary.totals.capacity
         told = [_row(costs), None if capacity is None else _row(capacity)]
         more["t"] = {"S": json.dumps(told, separators=(",", ":"))}
-    return _item(_days(summary.cluster), _day(summary.day), summary.day, summary.hours, more)
+    return _item(_days(summary.cluster), _day(summary.day), summary.day, summary.hours, retention.days, more)
 
 
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:

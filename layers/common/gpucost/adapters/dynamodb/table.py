@@ -1,14 +1,16 @@
 """Reading and writing items: always consistent, always whole, expired ones never seen."""
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from gpucost.adapters.dynamodb.errors import translated
-from gpucost.errors import SourceError
+from gpucost.adapters.dynamodb.errors import BusyError, translated
+from gpucost.errors import ConflictError, SourceError
 
 FORMAT = 1
-"""Version of the items' form, in attribute `v` of each."""
+"""Version of an item's form, in attribute `v` of each; kinds that have had another one say so themselves."""
 BATCH = 25
 """BatchWriteItem's own limit."""
 ROUNDS = 8
@@ -79,11 +81,21 @@ class Table:
         with translated("write an item"):
             self._client.put_item(TableName=self._name, Item=item, ConditionExpression=condition, **more)
 
-    def transact(self, puts: Sequence[ConditionalPut], deletes: Sequence[ConditionalDelete] = ()) -> None:
+    def transact(
+        self,
+        puts: Sequence[ConditionalPut],
+        deletes: Sequence[ConditionalDelete] = (),
+        checks: Sequence[ConditionalPut] = (),
+    ) -> None:
         """Write and delete items together, all or none; at most 100 of them and 4 MB.
 
+        Args:
+            puts: to write.
+            deletes: to delete.
+            checks: keys that are not written, with what must hold of them.
+
         Raises:
-            ConflictError: a condition does not hold, or somebody else writes one of them.
+            ConflictError: a condition does not hold, or others keep writing one of them.
         """
         steps: list[dict[str, Any]] = [
             {"Put": {"TableName": self._name, "Item": item, **_conditional(condition, values)}}
@@ -93,8 +105,20 @@ class Table:
             {"Delete": {"TableName": self._name, "Key": one, **_conditional(condition, None)}}
             for one, condition in deletes
         ]
-        with translated("write items together"):
-            self._client.transact_write_items(TransactItems=steps)
+        steps += [
+            {"ConditionCheck": {"TableName": self._name, "Key": one, **_conditional(condition, values)}}
+            for one, condition, values in checks
+        ]
+        for round_ in range(ROUNDS):
+            try:
+                with translated("write items together"):
+                    self._client.transact_write_items(TransactItems=steps)
+            except BusyError:  # another transaction holds one of them at this moment; conditions still decide
+                if round_ == ROUNDS - 1:
+                    raise
+                self._sleep(random.uniform(0.5, 1.0) * 0.02 * 2.0**round_)  # noqa: S311 - not for secrets
+            else:
+                return
 
     def put_all(self, items: Sequence[Item]) -> None:
         """Write items, in no order and with no condition."""
@@ -105,13 +129,14 @@ class Table:
         self._write([{"DeleteRequest": {"Key": one}} for one in keys])
 
     def expire(self, keys: Iterable[Item], at: int) -> None:
-        """Let items that are there expire at a time (seconds since the epoch)."""
+        """Let items expire at a time (seconds since the epoch), as far as they are there."""
         for one in keys:
-            with translated("let an item expire"):
+            with suppress(ConflictError), translated("let an item expire"):
                 self._client.update_item(
                     TableName=self._name,
                     Key=one,
                     UpdateExpression="SET expires_at = :at",
+                    ConditionExpression="attribute_exists(pk)",
                     ExpressionAttributeValues={":at": {"N": str(at)}},
                 )
 
@@ -155,15 +180,19 @@ def whole(item: Item, name: str) -> int:
     return int(item.get(name, {}).get("N", 0))
 
 
-def check_format(item: Item) -> None:
+def check_format(item: Item, newest: int = FORMAT) -> None:
     """Refuse an item of a form that this code does not know.
+
+    Args:
+        item: as it was read.
+        newest: its kind's newest form; the ones before are understood.
 
     Raises:
         SourceError: written by a newer version.
     """
-    if whole(item, "v") != FORMAT:
+    if not 1 <= whole(item, "v") <= newest:
         raise SourceError(
-            f"item {text(item, 'pk')!r} of the ledger has format {whole(item, 'v')}; this version reads {FORMAT}"
+            f"item {text(item, 'pk')!r} of the ledger has format {whole(item, 'v')}; this version reads up to {newest}"
         )
 
 

@@ -1,0 +1,12 @@
+# Names that the commands of docs/quickstart-eks.md use: `source env.sh`.
+export CLUSTER_NAME="{{ cluster.name }}"
+export AWS_REGION="{{ cluster.region }}"
+export AMP_WORKSPACE_ID="{{ workspace.id }}"
+export AMP_WORKSPACE_ARN="{{ workspace.arn }}"
+export KARPENTER_CHART="{{ versions.charts.karpenter.chart }}"
+export KARPENTER_VERSION="{{ versions.charts.karpenter.version }}"
+export GPU_OPERATOR_VERSION="{{ versions.charts.gpu_operator.version }}"
+export KUBE_STATE_METRICS_VERSION="{{ versions.charts.kube_state_metrics.version }}"
+export DCGM_EXPORTER_VERSION="{{ versions.charts.dcgm_exporter.version }}"
+export KEDA_VERSION="{{ versions.charts.keda.version }}"
+export CLUSTER_AUTOSCALER_VERSION="{{ versions.charts.cluster_autoscaler.version }}"

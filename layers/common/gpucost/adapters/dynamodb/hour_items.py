@@ -1,0 +1,59 @@
+"""An hour's record as items: all but its manifest, under the id of the run that writes them."""
+
+from datetime import datetime
+from typing import Any
+
+from gpucost.adapters.dynamodb import blobs, keys
+from gpucost.adapters.dynamodb.line_items import line_items
+from gpucost.adapters.dynamodb.table import FORMAT, Item, key
+from gpucost.domain.ledger import Retention, content_digest, summarize
+from gpucost.domain.model import HourRecord, Line
+
+
+def hour_items(record: HourRecord, version: int, now: datetime, retention: Retention) -> list[Item]:
+    """Everything but the manifest."""
+    run, hour, cluster = run_id_of(record, version), keys.hour(record.hour), record.cluster
+    items: list[Item] = []
+    lines_end, hours_end = now + retention.lines, now + retention.hours
+    if record.status != "incomplete":
+        document = blobs.summary_document(summarize(record, version))
+        items += pieces(keys.partition(cluster, "summaries"), record.hour, run, document, hours_end)
+        if record.nodes or record.charges:
+            items += pieces(keys.partition(cluster, "nodes"), record.hour, run, blobs.nodes_document(record), lines_end)
+        by_unit: dict[str, list[Line]] = {}
+        for line in record.lines:
+            by_unit.setdefault(line.business_unit, []).append(line)
+        for unit, lines in by_unit.items():
+            pk = keys.lines(cluster, record.hour)
+            items += line_items(pk, f"{run}#{keys.unit(unit)}", lines, keys.seconds(lines_end))
+    if record.notes:
+        (piece, *_) = blobs.pack([note[:1000] for note in record.notes[:1000]])
+        items.append(_item(keys.partition(cluster, "notes"), f"{hour}#{run}", piece, hours_end))
+    return items
+
+
+def pieces(pk: str, hour: datetime, run: str, document: Any, expires: datetime) -> list[Item]:
+    """A document of an hour as items."""
+    return [
+        _item(pk, f"{keys.hour(hour)}#{run}#{place:04d}", piece, expires)
+        for place, piece in enumerate(blobs.pack(document))
+    ]
+
+
+def run_id_of(record: HourRecord, version: int) -> str:
+    """Stable for one content: `3-9f2c…`."""
+    return f"{version}-{content_digest(record)}"
+
+
+def _item(pk: str, sk: str, blob: bytes, expires: datetime) -> Item:
+    return {
+        **key(pk, sk),
+        "v": {"N": str(FORMAT)},
+        "b": {"B": blob},
+        "expires_at": {"N": str(keys.seconds(expires))},
+    }
+
+
+def read_notes(item: Item) -> tuple[str, ...]:
+    """What an item of notes says."""
+    return tuple(blobs.unpack([item["b"]["B"]]))

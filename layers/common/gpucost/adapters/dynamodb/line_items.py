@@ -1,0 +1,107 @@
+"""One business unit's lines of an hour as items, and back, in every form they have had.
+
+Form 1 is rows of values in the order of `Line`'s fields. Form 2 is a column for each field, by its name, and a single
+value where all rows agree, so that a field may come, go or move without a new form. Each item of form 2 says how many
+pieces there are, so that nobody takes some of them for all while they are moved on.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
+
+from gpucost.adapters.dynamodb import blobs
+from gpucost.adapters.dynamodb.table import Item, check_format, key, text, whole
+from gpucost.domain.model import Line
+from gpucost.errors import SourceError
+
+LINES_FORMAT = 2
+_NAMES = tuple(field.name for field in fields(Line))
+_DECIMALS = {field.name for field in fields(Line) if "Decimal" in str(field.type)}
+
+
+class BeingMovedError(SourceError):
+    """Pieces are of two forms, or some are missing: they are moved on at this moment."""
+
+
+def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> list[Item]:
+    """One unit's lines as items.
+
+    Args:
+        pk: the hour's partition of lines.
+        group: run and unit: the sort keys' beginning.
+        lines: of that unit.
+        expires_at: seconds since the epoch.
+    """
+    pieces = blobs.pack({"rows": len(lines), "columns": {name: _column(name, lines) for name in _NAMES}})
+    return [
+        {
+            **key(pk, f"{group}#{place:04d}"),
+            "v": {"N": str(LINES_FORMAT)},
+            "k": {"N": str(len(pieces))},
+            "b": {"B": piece},
+            "expires_at": {"N": str(expires_at)},
+        }
+        for place, piece in enumerate(pieces)
+    ]
+
+
+def group_of(item: Item) -> str:
+    """Run and unit of an item of lines."""
+    return text(item, "sk").rsplit("#", 1)[0]
+
+
+def read_line_items(items: Iterable[Item]) -> list[Line]:
+    """The lines of all the items, whatever their form.
+
+    Raises:
+        BeingMovedError: some are moved on at this moment; reading again helps.
+        SourceError: a form that this version does not know.
+    """
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        check_format(item, LINES_FORMAT)
+        groups.setdefault(group_of(item), []).append(item)
+    return [line for own in groups.values() for line in _read_group(own)]
+
+
+def _read_group(items: Sequence[Item]) -> list[Line]:
+    forms = {whole(item, "v") for item in items}
+    if len(forms) > 1 or (forms == {LINES_FORMAT} and len(items) != whole(items[0], "k")):
+        raise BeingMovedError(f"lines {text(items[0], 'pk')!r} are moved on at this moment")
+    try:
+        document = blobs.unpack(item["b"]["B"] for item in items)
+    except zlib.error:
+        raise BeingMovedError(f"lines {text(items[0], 'pk')!r} are not whole") from None
+    return _read_rows(document) if forms == {1} else _read_columns(document)
+
+
+def _read_rows(document: Iterable[Sequence[Any]]) -> list[Line]:
+    """Form 1; fields that were added later are not there, and have their defaults."""
+    return [Line(*map(_value, _NAMES, row)) for row in document]
+
+
+def _read_columns(document: Mapping[str, Any]) -> list[Line]:
+    """Form 2; fields that this version does not know are left out, those that it misses have their defaults."""
+    rows = document["rows"]
+    columns = {
+        name: [_value(name, one) for one in (told if isinstance(told, list) else [told] * rows)]
+        for name, told in document["columns"].items()
+        if name in _NAMES
+    }
+    return [Line(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+
+
+def _column(name: str, lines: Sequence[Line]) -> Any:
+    values = [getattr(line, name) for line in lines]
+    return values[0] if all(value == values[0] and _same_digits(value, values[0]) for value in values) else values
+
+
+def _same_digits(one: Any, other: Any) -> bool:
+    """Whether two equal values are written alike: `1.0` equals `1` and is another text."""
+    return not isinstance(one, Decimal) or str(one) == str(other)
+
+
+def _value(name: str, told: Any) -> Any:
+    return Decimal(told) if name in _DECIMALS and told is not None else told

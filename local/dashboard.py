@@ -1,0 +1,42 @@
+"""`gpucost dashboard`: a deployment's API at a local address."""
+
+import threading
+
+import click
+
+from gpucost.errors import GpuCostError
+from local import deployment
+from local.aws import STACK
+from local.options import stack_option
+from local.signing_proxy import Sign, proxying, region_of, signer
+
+
+@click.command()
+@stack_option
+@click.option(
+    "--port", default=8081, show_default=True, type=click.IntRange(0, 65535), help="where to listen; 0 for any"
+)
+def dashboard(stack: str, port: int) -> None:
+    """Serve a deployment's API on this machine, each request signed with your own credentials.
+
+    For browsers and for OpenCost's tools, which sign nothing. It passes on what reads, and listens on 127.0.0.1 alone.
+    """
+    url = deployment.find(stack).api_url
+    with proxying(url, None if stack == STACK else own_signer(url), port) as address:
+        click.echo(f"{address} is {url}; documentation at {address}/docs; Ctrl-C ends it", err=True)
+        threading.Event().wait()
+
+
+def own_signer(url: str) -> Sign:
+    """Sign with the credentials that the AWS command line would take.
+
+    Raises:
+        GpuCostError: there are none, or the region is not known.
+    """
+    import boto3
+
+    session = boto3.Session()
+    own = session.get_credentials()
+    if own is None:
+        raise GpuCostError("no AWS credentials were found to sign requests with")
+    return signer(own, region_of(url, session.region_name))

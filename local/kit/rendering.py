@@ -1,0 +1,78 @@
+"""Writes the kit: `cluster/` filled with values, one file for one."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+
+from gpucost.errors import GpuCostError, InvalidInputError
+from local.template import REPOSITORY
+
+SOURCE = REPOSITORY / "cluster"
+SCRAPING = "collection/scrape-configs.yaml"
+"""The block that every collector scrapes by, generated once."""
+INPUTS = ("README.md", "versions.yaml", "parameters.yaml", "settings.yaml")
+"""What stands in `cluster/` and is no file of the kit."""
+
+
+def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple[str, str]]:
+    """Every file of the kit, as its path and text.
+
+    Raises:
+        GpuCostError: a template names a value that there is not, or what it gives is not YAML; says which.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(source),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # YAML, whose values are checked by the models that they come from
+    )
+    environment.filters["yaml"] = _as_yaml
+    found = dict(values)
+    names = sorted(environment.list_templates(filter_func=lambda name: name not in INPUTS))
+    names.sort(key=lambda name: name != SCRAPING)
+    for name in names:
+        try:
+            text = environment.get_template(name).render(found)
+            if name.endswith((".yaml", ".json")):
+                documents = list(yaml.safe_load_all(text)) if "/aws/" not in f"/{name}" else []
+                if name == SCRAPING:
+                    found["scrape_configs"] = documents[0]["scrape_configs"]
+        except (TemplateError, yaml.YAMLError) as error:
+            raise GpuCostError(f"cluster/{name} cannot be rendered: {error}") from error
+        yield name, text
+
+
+def write(values: Mapping[str, Any], out: Path) -> list[str]:
+    """Write every file under a folder; answers their paths in it.
+
+    Raises:
+        InvalidInputError: the folder holds something that is no kit, or cannot be written to.
+        GpuCostError: as `rendered`.
+    """
+    files = dict(rendered(values))
+    foreign = sorted(path.name for path in out.iterdir() if path.name not in _tops(files)) if out.is_dir() else []
+    if foreign:
+        raise InvalidInputError(f"{str(out)!r} holds {foreign[0]!r}, which is no part of a kit; name an empty folder")
+    try:
+        for name, text in files.items():
+            path = out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError(f"{str(out)!r} cannot be written to: {error.strerror}") from error
+    return list(files)
+
+
+def _tops(files: Mapping[str, str]) -> set[str]:
+    return {name.partition("/")[0] for name in files}
+
+
+def _as_yaml(value: object, indent: int = 0) -> str:
+    """A value as a YAML block, its lines after the first indented."""
+    text = yaml.safe_dump(value, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1000)
+    return text.rstrip("\n").replace("\n", "\n" + " " * indent)

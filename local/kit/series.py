@@ -1,0 +1,102 @@
+"""Which series a collector keeps: what metering and `doctor` ask for, and what dashboards and alerts show.
+
+Names and values come from the queries themselves, so that a query that asks for more is collected for.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpucost.adapters.prometheus import queries
+from gpucost.domain.signals import NEURON, SIGNALS
+from local.doctor.checks.metrics import KUBE_METRICS
+from local.doctor.labels import NAMESPACE_LABELS, POD_LABELS, Needs
+from local.doctor.queries import GPU_RESOURCES
+
+_OF_PODS = (queries.REQUESTS, queries.INIT_REQUESTS)
+_OF_NODES: Mapping[str, str] = {queries.ALLOCATABLE: GPU_RESOURCES, queries.CAPACITY: f"{GPU_RESOURCES}|cpu"}
+"""Which resources are asked for; `cpu` tells whether a node's capacity is kept at all."""
+_PHASES = "Pending|Running|Succeeded|Failed"
+"""`Unknown` is asked for by nobody."""
+
+QUOTA = "kube_resourcequota"
+_SHOWN_OF_GPUS = (
+    "DCGM_FI_DEV_FB_FREE",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_XID_ERRORS",
+    "DCGM_FI_PROF_DRAM_ACTIVE",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+)
+_SHOWN_OF_KARPENTER = (
+    "karpenter_cloudprovider_instance_launch_failures_total",
+    "karpenter_nodeclaims_created_total",
+    "karpenter_nodeclaims_disrupted_total",
+    "karpenter_nodeclaims_terminated_total",
+    "karpenter_nodepools_allowed_disruptions",
+    "karpenter_nodepools_limit",
+    "karpenter_nodepools_usage",
+    "karpenter_scheduler_unschedulable_pods_count",
+    "karpenter_voluntary_disruption_eligible_nodes",
+)
+_SHOWN_OF_NEURON = ("neuron_runtime_memory_used_bytes", "execution_errors_total")
+COUNTERS: Sequence[tuple[str, str, str]] = (
+    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active."),
+    ("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %)."),
+    ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor pipe is active."),
+    ("DCGM_FI_PROF_DRAM_ACTIVE", "gauge", "Ratio of cycles the device memory interface is active."),
+    ("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB)."),
+    ("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB)."),
+    ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W)."),
+    ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C)."),
+    ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."),
+)
+"""What dcgm-exporter is told to read: a counter that nobody keeps is not worth its profiling time."""
+
+
+def of_kube_state_metrics(need: Needs, *, dashboards: bool) -> str:
+    """The regular expression over `__name__;resource;phase;node` that keeps kube-state-metrics' series."""
+    node = ".*" if dashboards else ".+"  # a pod without a node holds nothing; dashboards show that it waits
+    parts = [f"({'|'.join(_OF_PODS)});({GPU_RESOURCES});;{node}"]
+    parts += [f"{name};({resources});;.*" for name, resources in _OF_NODES.items()]
+    parts.append(f"{queries.PHASE};;({_PHASES});.*")
+    parts.append(f"({'|'.join(_plain_families(need))});;;.*")
+    if dashboards:
+        parts.append(rf"{QUOTA};(requests\.)?(nvidia\.com/.+|aws\.amazon\.com/neuron.*);;.*")
+    return "|".join(parts)
+
+
+def families(need: Needs, *, dashboards: bool) -> list[str]:
+    """kube-state-metrics' families of which anything is kept."""
+    found = {*_OF_PODS, *_OF_NODES, queries.PHASE, *_plain_families(need), *([QUOTA] if dashboards else [])}
+    return sorted(found)
+
+
+def of_gpus(*, dashboards: bool) -> str:
+    """The regular expression over names that keeps dcgm-exporter's series."""
+    return _any_of([*SIGNALS, *(_SHOWN_OF_GPUS if dashboards else ())])
+
+
+def of_neuron(*, dashboards: bool) -> str:
+    """The regular expression over names that keeps neuron-monitor's series."""
+    return _any_of([NEURON.name, *(_SHOWN_OF_NEURON if dashboards else ())])
+
+
+def of_karpenter() -> str:
+    """The regular expression over names that keeps Karpenter's series; metering reads none of them."""
+    return _any_of(_SHOWN_OF_KARPENTER)
+
+
+def _plain_families(need: Needs) -> list[str]:
+    unneeded = {
+        *_OF_PODS,
+        *_OF_NODES,
+        queries.PHASE,
+        *([] if need.of_namespaces else [NAMESPACE_LABELS]),
+        *([] if need.of_pods else [POD_LABELS]),
+    }
+    return [name for name in KUBE_METRICS if name not in unneeded]
+
+
+def _any_of(names: Iterable[str]) -> str:
+    return "|".join(re.escape(name) for name in names)

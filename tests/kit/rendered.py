@@ -1,0 +1,51 @@
+"""The kit as `gpucost kit render` writes it, for the tests."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import yaml
+
+from gpucost.settings import Settings, parse_settings
+from local.kit.parameters import Parameters, parse_parameters
+from local.kit.rendering import rendered
+from local.kit.values import values
+from local.template import REPOSITORY
+
+CLUSTER = REPOSITORY / "cluster"
+COLLECTORS = {
+    "collection/otel-collector.yaml": "collector.yaml",
+    "collection/prometheus-agent.yaml": "prometheus.yml",
+}
+"""Files that carry a configuration in a ConfigMap, under which key."""
+
+
+def example_settings() -> Settings:
+    return parse_settings((CLUSTER / "settings.yaml").read_text())
+
+
+def example_parameters() -> Parameters:
+    return parse_parameters((CLUSTER / "parameters.yaml").read_text())
+
+
+@cache
+def example() -> Mapping[str, str]:
+    """The files of the example settings and parameters."""
+    return dict(rendered(values(example_settings(), example_parameters())))
+
+
+def documents(text: str) -> list[Any]:
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def configuration(files: Mapping[str, str], name: str) -> Any:
+    """The configuration in a collector's ConfigMap."""
+    config_map = next(one for one in documents(files[name]) if one["kind"] == "ConfigMap")
+    return yaml.safe_load(config_map["data"][COLLECTORS[name]])
+
+
+def objects(files: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Every object that is given to Kubernetes or eksctl, with its file."""
+    for name, text in files.items():
+        if name.startswith(("eksctl/", "workloads/", "collection/")) or name.startswith("karpenter/node"):
+            yield from ((name, one) for one in documents(text) if "kind" in one)

@@ -1,0 +1,210 @@
+"""`gpucost kit render`: kit and settings agree, and no value is typed twice."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpucost.errors import GpuCostError, InvalidInputError
+from gpucost.settings import parse_settings
+from local.kit.parameters import parse_parameters
+from local.kit.rendering import rendered, write
+from local.kit.values import values
+from local.template import REPOSITORY
+from tests.kit.rendered import CLUSTER, COLLECTORS, configuration, documents, example, objects
+
+OTHER_SETTINGS = """
+clusters:
+  - {name: elsewhere, prometheus: {url: "http://127.0.0.1:9090"}}
+  - name: frankfurt
+    prometheus:
+      url: https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-abc
+      auth: sigv4
+      region: eu-central-1
+      role_arn: arn:aws:iam::999999999999:role/gpucost-query-frankfurt
+      external_id: other
+    selector: {cluster: fra, stage: prod}
+pricing: {source: constant, gpu_hourly_usd: 1}
+utilization: {signal: DCGM_FI_PROF_SM_ACTIVE}
+business_units:
+  - {name: vision, namespace_labels: {org/unit: vision}, pod_labels: {squad: v}}
+cost_labels: [project]
+"""
+OTHER_PARAMETERS = """
+cluster: frankfurt
+account_id: "999999999999"
+deployment_account_id: "888888888888"
+deployment_stack: costs
+kubernetes_version: "1.35"
+zones: [eu-central-1a, eu-central-1b]
+environment: staging
+collection: {scrape_interval_seconds: 30, dashboards: false}
+gpu_group: {instance_type: p5.48xlarge, nodes: 2, mig_geometry: all-1g.10gb}
+spot_instance_types: [g5.xlarge, g6.xlarge]
+tenants: [{namespace: seeing, business_unit: vision, pods: 4, gpu_quota: 9, labels: {project: eyes}}]
+"""
+
+
+def other(settings: str = OTHER_SETTINGS, parameters: str = OTHER_PARAMETERS) -> dict[str, str]:
+    return dict(rendered(values(parse_settings(settings), parse_parameters(parameters))))
+
+
+def test_the_command_writes_the_set(tmp_path: Path) -> None:
+    out = tmp_path / "kit"
+    command = [str(REPOSITORY / ".venv/bin/gpucost"), "kit", "render", "--out", str(out)]
+    command += ["--settings", str(CLUSTER / "settings.yaml"), "--params", str(CLUSTER / "parameters.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert f"{len(example())} files for cluster gpu-cost-poc are in {out}" in done.stderr
+    written = {str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()}
+    assert written == example()
+
+
+def test_a_kit_is_written_over_a_kit_and_over_nothing_else(tmp_path: Path) -> None:
+    given = values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
+    assert write(given, tmp_path) == write(given, tmp_path)
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(InvalidInputError, match=re.escape("holds 'precious.txt', which is no part of a kit")):
+        write(given, tmp_path)
+
+
+def test_nothing_of_one_cluster_stays_in_another() -> None:
+    """Every value comes from its one place: with other settings and parameters none of the example's is left."""
+    text = "\n".join(other().values())
+    for value in ("gpu-cost-poc", "us-west-2", "111122223333", "ws-0000", "p4d.24xlarge", "bu-a", "g5.12xlarge",
+                  "all-1g.5gb", "60s", '"1.34"'):  # fmt: skip
+        assert value not in text, value
+    for value in ("frankfurt", "eu-central-1b", "999999999999", "ws-abc", "p5.48xlarge", "seeing", "g6.xlarge",
+                  "all-1g.10gb", "30s", '"1.35"', "staging"):  # fmt: skip
+        assert value in text, value
+
+
+def test_no_file_types_what_parameters_or_versions_say() -> None:
+    typed = {str(path.relative_to(CLUSTER)): path.read_text() for path in CLUSTER.rglob("*") if path.is_file()}
+    inputs = {name: typed.pop(name) for name in ("parameters.yaml", "settings.yaml", "versions.yaml")}
+    versions = yaml.safe_load(inputs["versions.yaml"])
+    said = ["us-west-2", "gpu-cost-poc", "111122223333", "p4d.24xlarge", "all-1g.5gb"]
+    said += [chart["version"] for chart in versions["charts"].values()] + list(versions["images"].values())
+    for name, text in typed.items():
+        for value in said:
+            assert value not in text, f"{name} types {value}"
+
+
+def test_one_block_for_every_collector() -> None:
+    """The OpenTelemetry collector cannot run here; what it scrapes by is, to the letter, what Prometheus runs in
+    test_collection."""
+    for files in (example(), other()):
+        block = yaml.safe_load(files["collection/scrape-configs.yaml"])["scrape_configs"]
+        assert configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"] == block
+        assert yaml.safe_load(files["collection/amp-scraper.yaml"])["scrape_configs"] == block
+        otel = configuration(files, "collection/otel-collector.yaml")
+        assert otel["receivers"]["prometheus"]["config"]["scrape_configs"] == block
+        assert "$" not in yaml.safe_dump(block), "the collector would take it for a variable"
+        used = otel["service"]["pipelines"]["metrics"]
+        assert all(one in otel[kind] for kind, some in used.items() for one in some)
+        assert set(otel["service"]["extensions"]) == set(otel["extensions"])
+
+
+def test_kit_and_settings_agree() -> None:
+    files = other()
+    agent = configuration(files, "collection/prometheus-agent.yaml")
+    assert agent["remote_write"][0]["url"].startswith(
+        "https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-abc/"
+    )
+    assert agent["remote_write"][0]["sigv4"] == {"region": "eu-central-1"}
+    for job in agent["scrape_configs"]:
+        added = {one["target_label"]: one["replacement"] for one in job["relabel_configs"] if "replacement" in one}
+        assert added == {"cluster": "fra", "stage": "prod"}, "the selector of the settings matches what is written"
+    lists = yaml.safe_load(files["helm/kube-state-metrics.yaml"])["metricLabelsAllowlist"]
+    assert lists[1:] == ["namespaces=[org/unit]", "pods=[project,squad]"]
+    (namespace,) = [
+        one for _, one in objects(files) if one["kind"] == "Namespace" and one["metadata"]["name"] == "seeing"
+    ]
+    assert namespace["metadata"]["labels"] == {"org/unit": "vision"}
+    (tenant,) = [one for name, one in objects(files) if name == "workloads/tenants.yaml"]
+    assert tenant["spec"]["template"]["metadata"]["labels"] == {"app": "slices", "squad": "v", "project": "eyes"}
+    quota = next(one for _, one in objects(files) if one["kind"] == "ResourceQuota")
+    assert quota["spec"]["hard"] == {"requests.nvidia.com/gpu": "9"}
+    role = {one["ParameterKey"]: one["ParameterValue"] for one in json.loads(files["aws/query-role.parameters.json"])}
+    assert role == {
+        "RoleName": "gpucost-query-frankfurt",
+        "DeploymentAccountId": "888888888888",
+        "DeploymentStackName": "costs",
+        "WorkspaceArn": "arn:aws:aps:eu-central-1:999999999999:workspace/ws-abc",
+        "ExternalId": "other",
+    }
+    query = next(one for _, one in objects(files) if one["kind"] == "ScaledObject")["spec"]["triggers"][0]["metadata"]
+    assert '{cluster="fra",stage="prod",namespace="ml-serving",' in query["query"]
+
+
+def test_all_clusters_have_their_service_accounts_roles() -> None:
+    """Whoever names an AWS role's service account finds it in eksctl's file."""
+    for file, account in (("collection/access.yaml", "amp-ingest"), ("helm/keda.yaml", "keda-operator")):
+        (cluster,) = documents(example()["eksctl/proof-of-concept.yaml"])
+        roles = {one["serviceAccountName"]: one["namespace"] for one in cluster["iam"]["podIdentityAssociations"]}
+        assert account in roles
+        assert f"name: {account}" in example()[file]
+    (spot,) = documents(example()["eksctl/spot.yaml"])
+    assert {one["serviceAccountName"] for one in spot["iam"]["podIdentityAssociations"]} == {
+        "cluster-autoscaler",
+        "amp-ingest",
+    }
+    gpus = [group for group in spot["managedNodeGroups"] if group["name"].startswith("gpu-")]
+    assert [group["availabilityZones"] for group in gpus] == [["us-west-2a"], ["us-west-2b"], ["us-west-2c"]]
+    assert all((group["minSize"], group["desiredCapacity"], group["spot"]) == (0, 0, True) for group in gpus)
+    assert set(COLLECTORS) <= set(example())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("cluster: frankfurt", "cluster: nowhere", "cluster 'nowhere' is none of the settings' (elsewhere, frankfurt)"),
+        ("cluster: frankfurt", "cluster: elsewhere", "the kit writes to Amazon Managed Service for Prometheus"),
+        ("eu-central-1b]", "eu-west-1b]", "zone eu-west-1b is not in eu-central-1"),
+        ('"999999999999"', '"777777777777"', "is of another account than account_id 777777777777"),
+        ("unit: vision", "unit: sound", "business unit 'sound' is none of the settings' (vision)"),
+        ("environment:", "enviroment:", "enviroment: unknown key"),
+        ("30,", "10,", "collection.scrape_interval_seconds"),
+        ("all-1g.10gb", "1g", "gpu_group.mig_geometry"),
+        ("[g5.xlarge, g6.xlarge]", "[g5.xlarge, g5.xlarge]", "names one twice"),
+        ("tenants: [", "tenants: [{namespace: seeing, pods: 1}, ", "a namespace stands twice"),
+        ("zones: [", "zones: [[", "not valid YAML"),
+    ],
+)
+def test_what_does_not_fit_is_said(old: str, new: str, says: str) -> None:
+    assert old in OTHER_PARAMETERS
+    with pytest.raises(InvalidInputError, match=re.escape(says)):
+        other(parameters=OTHER_PARAMETERS.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("workspaces/ws-abc", "workspaces", "is not the address of a workspace"),
+        ("aps-workspaces.eu-central-1", "aps-workspaces.eu-west-1", "its workspace is in eu-west-1"),
+        ("name: frankfurt", "name: frank.furt", "EKS takes letters, digits"),
+    ],
+)
+def test_settings_that_no_kit_can_be_made_of(old: str, new: str, says: str) -> None:
+    parameters = (
+        OTHER_PARAMETERS.replace("cluster: frankfurt", "cluster: frank.furt") if "furt" in new else OTHER_PARAMETERS
+    )
+    with pytest.raises(InvalidInputError, match=re.escape(says)):
+        other(settings=OTHER_SETTINGS.replace(old, new, 1), parameters=parameters)
+
+
+def test_a_template_that_names_no_value_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "collection").mkdir()
+    (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: {{ nobody }}\n")
+    with pytest.raises(GpuCostError, match="'nobody' is undefined"):
+        dict(rendered({}, tmp_path))
+
+
+def test_an_out_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "collection").write_text("a file")
+    given = values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
+    with pytest.raises(InvalidInputError, match="cannot be written to"):
+        write(given, tmp_path)

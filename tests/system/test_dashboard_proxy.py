@@ -1,0 +1,243 @@
+"""The signing proxy in front of a real HTTP server that checks every signature."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from gpucost.errors import GpuCostError
+from local.signing_proxy import proxying, region_of, signer
+
+OWN = Credentials("AKIDEXAMPLE", "secret", "session-token")
+
+
+@dataclass
+class Upstream:
+    """What reached the API, and whether it was signed rightly."""
+
+    port: int = 0
+    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    go_on: Event = field(default_factory=Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def is_signed(method: str, url: str, headers: dict[str, str]) -> bool:
+    """Recomputed by botocore from what arrived, with the secret that the caller has."""
+    scheme, _, rest = headers.get("authorization", "").partition(" ")
+    if scheme != "AWS4-HMAC-SHA256":
+        return False
+    parts = dict(part.strip().split("=", 1) for part in rest.split(","))
+    signed = parts["SignedHeaders"].split(";")
+    if not {"host", "x-amz-date", "x-amz-security-token"} <= set(signed):
+        return False
+    request = AWSRequest(method, url, headers={name: headers[name] for name in signed})
+    request.context["timestamp"] = headers["x-amz-date"]
+    check = SigV4Auth(OWN, "execute-api", "eu-central-1")
+    text = check.string_to_sign(request, check.canonical_request(request))
+    return bool(check.signature(text, request) == parts["Signature"])
+
+
+@contextmanager
+def upstream_api() -> Iterator[Upstream]:
+    known = Upstream()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            known.asked.append((self.command, self.path, headers))
+            if not is_signed(self.command, f"http://{headers['host']}{self.path}", headers):
+                self.answer(403, b'{"message":"Forbidden"}')
+            elif self.path.startswith("/slow"):
+                self.send_response(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self.wfile.write(b"5\r\nfirst\r\n")
+                known.go_on.wait(10)
+                self.wfile.write(b"4\r\nlast\r\n0\r\n\r\n")
+            elif self.path.startswith("/moved"):
+                self.send_response(302)
+                self.send_header("Location", "http://127.0.0.1:9/")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            else:
+                self.answer(200, self.path.encode())
+
+        def answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain")
+            self.send_header("Content-Security-Policy", "default-src 'none'")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    known.port = int(server.server_address[1])
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield known
+    finally:
+        known.go_on.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with upstream_api() as known:
+        yield known
+
+
+@pytest.fixture(scope="module")
+def proxy(upstream: Upstream) -> Iterator[str]:
+    with proxying(upstream.url, signer(OWN, "eu-central-1"), 0) as address:
+        yield address.removeprefix("http://")
+
+
+def ask(proxy: str, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(proxy, timeout=10)
+    connection.putrequest(method, path, skip_host="Host" in headers)
+    for name, value in headers.items():
+        connection.putheader(name.replace("_", "-"), value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    found = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/costs?start=2026-11-18T00:00:00Z&end=2026-11-19T00%3A00%3A00Z",
+        "/allocation/compute?window=7d&aggregate=namespace,label:team&filter=namespace:%22a%22%2Bpod!:%22b%22",
+        "/v1/business-units/my%20unit/workloads?a=&b=%E7%A0%94&b=2",
+        "/",
+    ],
+)
+def test_requests_arrive_signed_and_unchanged(proxy: str, upstream: Upstream, path: str) -> None:
+    status, headers, body = ask(proxy, path)
+    assert (status, headers["content-security-policy"]) == (200, "default-src 'none'")
+    assert body.decode() == upstream.asked[-1][1]
+    sent = upstream.asked[-1]
+    assert sent[0] == "GET"
+    assert sent[1].partition("?")[0] == path.partition("?")[0]
+    assert parse_qsl(sent[1].partition("?")[2], True) == parse_qsl(path.partition("?")[2], True)
+
+
+def test_the_check_of_signatures_would_fail(upstream: Upstream) -> None:
+    with proxying(
+        upstream.url, signer(Credentials("AKIDEXAMPLE", "wrong", "session-token"), "eu-central-1"), 0
+    ) as other:
+        assert ask(other.removeprefix("http://"), "/v1/costs")[0] == 403
+    with proxying(upstream.url, None, 0) as other:
+        assert ask(other.removeprefix("http://"), "/v1/costs")[0] == 403
+
+
+def test_the_callers_own_headers_of_identity_are_not_passed_on(proxy: str, upstream: Upstream) -> None:
+    status, _, _ = ask(proxy, "/x", Authorization="Bearer mine", Cookie="a=b", X_Act_As="arn", X_Amz_Date="x",
+                       Accept="text/csv")  # fmt: skip
+    assert status == 200
+    headers = upstream.asked[-1][2]
+    assert headers["authorization"].startswith("AWS4-HMAC-SHA256")
+    assert headers["accept"] == "text/csv"
+    assert not {"cookie", "x-act-as"} & headers.keys()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_but_reading_is_passed_on(proxy: str, upstream: Upstream, method: str) -> None:
+    before = len(upstream.asked)
+    status, headers, body = ask(proxy, "/v1/costs", method)
+    assert (status, headers["allow"], headers["content-type"]) == (405, "GET, HEAD", "application/problem+json")
+    assert json.loads(body)["detail"].startswith("only GET and HEAD")
+    assert len(upstream.asked) == before
+
+
+def test_head_is_a_get_without_the_body(proxy: str, upstream: Upstream) -> None:
+    status, headers, body = ask(proxy, "/v1/costs", "HEAD")
+    assert (status, headers["content-length"], body) == (200, "9", b"")
+    assert upstream.asked[-1][0] == "GET"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:{port}"},
+        {"Host": "127.0.0.1"},
+        {"Host": "127.0.0.1:{port}.evil.example"},
+        {"Host": "0.0.0.0:{port}"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+        {"Content_Length": "5"},
+        {"Transfer_Encoding": "chunked"},
+    ],
+)
+def test_other_names_and_other_pages_are_refused(proxy: str, upstream: Upstream, headers: dict[str, str]) -> None:
+    before = len(upstream.asked)
+    port = proxy.rpartition(":")[2]
+    status, _, _ = ask(proxy, "/v1/costs", **{name: value.format(port=port) for name, value in headers.items()})
+    assert status == 403
+    assert len(upstream.asked) == before
+
+
+@pytest.mark.parametrize("headers", [{"Host": "localhost:{port}"}, {"Sec_Fetch_Site": "same-origin"}])
+def test_this_machines_own_names_are_answered(proxy: str, headers: dict[str, str]) -> None:
+    port = proxy.rpartition(":")[2]
+    assert ask(proxy, "/v1/costs", **{name: value.format(port=port) for name, value in headers.items()})[0] == 200
+
+
+def test_answers_are_streamed(proxy: str, upstream: Upstream) -> None:
+    upstream.go_on.clear()
+    connection = http.client.HTTPConnection(proxy, timeout=10)
+    connection.request("GET", "/slow")
+    answer = connection.getresponse()
+    assert answer.read(5) == b"first", "the first part arrives before the last is sent"
+    upstream.go_on.set()
+    assert answer.read() == b"last"
+    connection.close()
+
+
+def test_redirects_are_the_callers_to_follow(proxy: str) -> None:
+    status, headers, _ = ask(proxy, "/moved")
+    assert (status, headers["location"]) == (302, "http://127.0.0.1:9/")
+
+
+def test_an_api_that_is_not_there_is_502() -> None:
+    with proxying("http://127.0.0.1:9", None, 0) as address:
+        status, _, body = ask(address.removeprefix("http://"), "/v1/costs")
+    told: dict[str, Any] = json.loads(body)
+    assert (status, told["instance"]) == (502, "/v1/costs")
+    assert "127.0.0.1:9" not in told["detail"]
+
+
+def test_a_port_that_is_taken_is_said(proxy: str) -> None:
+    with pytest.raises(GpuCostError, match="is taken; choose another"), proxying("http://x", None, int(proxy[10:])):
+        pass
+
+
+def test_the_region_is_read_from_the_address() -> None:
+    assert region_of("https://a1.execute-api.eu-central-1.amazonaws.com", "us-east-1") == "eu-central-1"
+    assert region_of("https://a1.execute-api.cn-north-1.amazonaws.com.cn", None) == "cn-north-1"
+    assert region_of("https://gpucost.example.com", "us-east-1") == "us-east-1"
+    with pytest.raises(GpuCostError, match="set AWS_REGION"):
+        region_of("https://gpucost.example.com", None)
