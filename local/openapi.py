@@ -16,7 +16,7 @@ def _no_service() -> NoReturn:
 
 def text() -> str:
     """The document as it is committed."""
-    app = build_app(_no_service, _no_service, _no_service, _no_service)
+    app = build_app(*[_no_service] * 5)
     return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
 
 

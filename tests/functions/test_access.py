@@ -47,6 +47,8 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/business-units/{name}/workloads": ("bu", DAY),
     "/v1/business-units/{name}/trend": ("bu", DAY),
     "/v1/waste": ("bu", DAY),
+    "/v1/nodepools": ("viewer", DAY),
+    "/v1/quotas": ("viewer", DAY),
     "/v1/hours": ("viewer", DAY),
     "/v1/nodes": ("viewer", DAY),
     "/v1/restatements": ("viewer", DAY),
@@ -166,7 +168,11 @@ def test_an_empty_section_lets_nobody_in(document: Document) -> None:
 
 def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     app = build_app(
-        bootstrap.report_service, bootstrap.price_listing, bootstrap.allocation_service, bootstrap.access_policy
+        bootstrap.report_service,
+        bootstrap.price_listing,
+        bootstrap.allocation_service,
+        bootstrap.access_policy,
+        bootstrap.limit_reports,
     )
 
     @app.get("/v1/forgotten")

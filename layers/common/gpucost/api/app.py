@@ -11,6 +11,7 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.access import guard, need_of, open_to
 from gpucost.api.cost_routes import add_cost_routes
+from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
@@ -20,6 +21,7 @@ from gpucost.domain.reporting.filters import check_text
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
 from gpucost.services.allocations import AllocationService
+from gpucost.services.limits import LimitReports
 from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
 
@@ -39,6 +41,7 @@ def build_app(
     prices: Callable[[], PriceListing],
     allocations: Callable[[], AllocationService],
     access: Callable[[], AccessPolicy],
+    limits: Callable[[], LimitReports],
 ) -> APIGatewayHttpResolver:
     """The API on top of its services, which are made when they are first asked."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
@@ -46,6 +49,7 @@ def build_app(
     add_problems(app)
     add_cost_routes(app, service)
     add_routes(app, service)
+    add_limit_routes(app, limits)
     add_price_routes(app, prices)
     add_opencost_routes(app, allocations)
 
