@@ -121,7 +121,7 @@ def test_limits_are_kept_of_hours_that_were_published(table: DynamoTable, promet
     system.attribute(hours=2)
     assert [status for status, _, _ in system.figures()] == ["complete", "incomplete"]
     found = system.limits.limits("demo", HOUR - timedelta(days=1), HOUR + timedelta(days=1))
-    assert [(one.hour, one.quotas[0].hard) for one in found] == [(HOUR, 4)]
+    assert [(one.hour, one.quotas[0].hard) for one in found] == [(HOUR, Decimal(4))]
 
 
 def test_an_hour_is_published_and_announced(system: System) -> None:
