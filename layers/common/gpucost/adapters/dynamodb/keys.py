@@ -38,7 +38,7 @@ def hour(at: datetime) -> str:
 
 def read_hour(written: str) -> datetime:
     """Back from `hour`."""
-    return datetime.strptime(written, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    return datetime.fromisoformat(f"{written}+00:00").replace(tzinfo=UTC)
 
 
 def seconds(moment: datetime) -> int:
