@@ -13,6 +13,7 @@
 Delivery is at least once and in any order; every message carries all that its reader needs to act twice the same way.
 """
 
+import re
 from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
@@ -20,6 +21,7 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -155,6 +157,14 @@ class Tick(Message):
     correlation_id: str = Field(min_length=1)
 
 
+def _as_go_writes(moment: object) -> object:
+    """Go writes `2026-11-19 11:07:12.345678901 +0000 UTC` where it is not told otherwise, as in AMP's templates."""
+    if not isinstance(moment, str):
+        return moment
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d{1,6})?\d* \+0000 UTC", moment)
+    return f"{found[1]}T{found[2]}{found[3] or ''}Z" if found else moment
+
+
 class ExternalAlert(BaseModel):
     """One alert of AMP's alert manager; fields that are of no use here are left."""
 
@@ -163,7 +173,7 @@ class ExternalAlert(BaseModel):
     status: Literal["firing", "resolved"]
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
-    starts_at: AwareDatetime = Field(alias="startsAt")
+    starts_at: Annotated[AwareDatetime, BeforeValidator(_as_go_writes)] = Field(alias="startsAt")
 
 
 class ExternalAlerts(BaseModel):
