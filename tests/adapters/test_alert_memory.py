@@ -71,7 +71,7 @@ OLD_NEWS = {
 
 def old(table: DynamoTable, sk: str, **state: object) -> None:
     """An item as the version before wrote it."""
-    known = {"rule": "waste", "cluster": "demo", "business_unit": "research", "phase": "inactive", "since": None,
+    known: dict[str, object] = {"rule": "waste", "cluster": "demo", "business_unit": "research", "phase": "inactive", "since": None,
              "breaches": 0, "decided_through": None, "outbox": [], "version": 3, "sending_until": None}  # fmt: skip
     table.client.put_item(
         TableName=table.name,
