@@ -37,6 +37,7 @@ bench: ## benchmarks, as ratios to a floor measured in the same run
 	$(BIN)/python -m benchmarks.hour
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.restatement
+	$(BIN)/python -m benchmarks.alerts
 
 faults: ## plant faults in the metering one at a time; each must be caught
 	@scripts/setup.sh demo

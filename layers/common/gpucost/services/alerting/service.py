@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import TypeVar
 
-from gpucost.alert_ports import AlertHistory, AlertMemory, AlertSources, Notifier, Notifiers, Silences
+from gpucost.alert_ports import AlertHistory, AlertMemory, AlertSources, Memory, Notifier, Notifiers, Silences
 from gpucost.domain.alerting.model import FLEET, Alert, Book, Notification
 from gpucost.domain.alerting.telling import Hold
 from gpucost.domain.hours import HOUR, floor_hour
@@ -90,13 +89,20 @@ class AlertService:
         settings, at = stored.settings, floor_hour(message.scheduled_time)
         _persistently(lambda: self._hours.decide_across(settings, at - 2 * HOUR))
         _persistently(lambda: self._ticks.decide(stored, message))
-        hold = self._hold(settings, self._clock())
-        books: dict[str, tuple[Book, ...]] = {}
-        for scope in scopes_of(settings):
-            books[scope] = _persistently(partial(self._ticks.repeat, settings, scope, at, hold))
+        known = {scope: self._memory.load(scope) for scope in scopes_of(settings)}
+        hold = hold_of(settings, self._silences.all(), known[FLEET].books, self._clock())
+        books = {scope: self._repeated(settings, memory, at, hold) for scope, memory in known.items()}
         failures = self._deliveries(settings, books, hold)
         failures |= self._keep_alive(settings, books, hold)
         _refuse(failures)
+
+    def _repeated(self, settings: Settings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
+        """A scope's books, with what is to be said again."""
+        try:
+            return self._ticks.repeat(settings, memory, at, hold)
+        except ConflictError:
+            logger.info("others decided meanwhile; what is to be said again is said on the next tick")
+            return self._memory.load(memory.cursor.scope).books
 
     def external(self, message: ExternalAlerts) -> None:
         """Pass on what AMP's alerting rules say.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.alert_ports import AlertMemory, AlertSources
+from gpucost.alert_ports import AlertMemory, AlertSources, Memory
 from gpucost.domain.alerting.machine import Policy
 from gpucost.domain.alerting.model import FLEET, Book, Cursor, Subject
 from gpucost.domain.alerting.telling import Hold, next_repeat
@@ -61,17 +61,17 @@ class TickDecisions:
         decisions.save(self._memory, at, marks)
         self._memory.save_cursor(_moved(decisions, at))
 
-    def repeat(self, settings: Settings, scope: str, at: datetime, hold: Hold) -> tuple[Book, ...]:
+    def repeat(self, settings: Settings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
         """Say again what has been firing for long, unless somebody acknowledged it or it has to wait anyway.
 
         Returns:
             The scope's books as they are stored now.
 
         Raises:
-            ConflictError: others wrote first; repeating again is safe.
+            ConflictError: others wrote first; the next tick repeats.
         """
+        scope = memory.cursor.scope
         rules = rules_of(settings, scope)
-        memory = self._memory.load(scope)
         decisions = Decisions(memory, settings.alerts, rules)
         for alert in decisions.all_alerts():
             hours = rules[alert.rule].repeat_hours
