@@ -73,8 +73,8 @@ class Nobody:
 
 
 def document() -> str:
-    """Twenty rules of all kinds, with budgets of their own for nine units in ten: the tenth passes its own."""
-    overrides = [{"business_unit": unit_name(i), "monthly_usd": 10**8} for i in range(UNITS) if i % 10]
+    """Twenty rules of all kinds, with budgets that one unit in fifty passes."""
+    overrides = [{"business_unit": unit_name(i), "monthly_usd": 10**8} for i in range(UNITS) if i % 50]
     rules: list[dict[str, Any]] = [
         {"rule": "budget", "monthly_usd": 20_000 * (one + 1), "overrides": overrides} for one in range(5)
     ]
@@ -115,21 +115,30 @@ def fill(client: Any, table: str, days: int) -> None:
 
     Only what is read is written: 500 units in each day's item, and the manifests of its hours.
     """
-    chance, ledger, days_only = random.Random(1), Table(client, table), _Days(client, table)
+    ledger = Table(client, table)
     end = START + days * DAY
     for day in (START + DAY * number for number in range(days + 1)):
         hours = [day + HOUR * hour for hour in range(24 if day < end else 12)]
         manifests = [_manifest(hour) for hour in hours]
         ledger.put_all([write_manifest(one, one.hour + 1000 * DAY) for one in manifests])
-        groups = {(unit_name(i), f"team-{i:03d}-prod"): large_ledger.costs(chance, 24 * 20) for i in range(UNITS)}
-        totals = Totals(Costs.total(groups.values()), Capacity())
-        whole = HourSummary(CLUSTER, hours[0], "complete", 1, Coverage(Decimal(1), None), totals, groups)
-        days_only.write_day(CLUSTER, day, manifests, [whole])
+        groups = write_day(client, table, day, manifests)
     spend, words = DynamoSpendMemory(client, table), pricing_words(parse_settings(document()))
     for weeks in range(1, 5):
-        for hour in range(9, 13):
-            units = {unit_name(i): SoFar(*_money(chance)) for i in range(UNITS)}
+        for hour in range(10, 15):
+            units = {
+                unit: _usual(costs, is_odd=place % 50 == 0) for place, ((unit, _), costs) in enumerate(groups.items())
+            }
             spend.put_so_far(CLUSTER, end + HOUR * hour - 7 * DAY * weeks, DaySoFar(units, words))
+
+
+def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manifest]) -> dict[tuple[str, str], Costs]:
+    """A day's sums, as if its hours had come to them."""
+    chance = random.Random(str(day))
+    groups = {(unit_name(i), f"team-{i:03d}-prod"): large_ledger.costs(chance, 24 * 20) for i in range(UNITS)}
+    totals = Totals(Costs.total(groups.values()), Capacity())
+    whole = HourSummary(CLUSTER, day, "complete", 1, Coverage(Decimal(1), None), totals, groups)
+    _Days(client, table).write_day(CLUSTER, day, manifests, [whole])
+    return groups
 
 
 class _Days(DynamoRollups):
@@ -147,9 +156,10 @@ def _manifest(hour: datetime) -> Manifest:
     )
 
 
-def _money(chance: random.Random) -> tuple[Decimal, Decimal]:
-    costs = large_ledger.costs(chance, 240)
-    return costs.allocated_usd, costs.allocated_gpu_hours
+def _usual(today: Costs, *, is_odd: bool) -> SoFar:
+    """What a unit had by now in other weeks: what it has today, or a third of that."""
+    usd, gpu_hours = today.allocated_usd, today.allocated_gpu_hours
+    return SoFar(usd / 3, gpu_hours / 3) if is_odd else SoFar(usd, gpu_hours)
 
 
 class Fleet:
@@ -173,6 +183,7 @@ class Fleet:
         record = large_ledger.record(CLUSTER, hour, own)
         before = ledger.manifest(CLUSTER, hour)
         ledger.publish(record, replacing=before, settings_version=1, now=hour + HOUR)
+        write_day(self.client, self.table, self.end, ledger.manifests(CLUSTER, self.end, hour + HOUR))
 
     def closed(self, number: int) -> Spent:
         """Announce an hour."""
@@ -215,13 +226,13 @@ def main() -> None:
         client = local_client("dynamodb", url)
         create_table(client, "ledger")
         fleet, own = Fleet(client, "ledger"), lines()
-        for number in (9, 10):
-            fleet.publish(number, own)
-        fleet.tick(11)
         fleet.tick(12)
-        burst, tick, hour = fleet.tick(13), fleet.tick(14), fleet.closed(10)
+        fleet.publish(12, own)
+        fleet.tick(13)
+        fleet.publish(13, own)
+        burst, tick, hour = fleet.tick(14), fleet.tick(15), fleet.closed(13)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for what, spent in (("a tenth fires", burst), ("the tick after", tick), ("one closed hour", hour)):
+    for what, spent in (("the third tick", burst), ("the tick after", tick), ("one closed hour", hour)):
         print(f"{what:<18}{spent.read_units:8.1f} read units{spent.seconds:8.2f} s{spent.told:8} notifications")
     print(f"{'memory, all of it':<18}{megabytes:8.0f} MB")
     sys.exit(0 if tick.read_units <= MOST_UNITS and megabytes <= MOST_MEGABYTES else 1)

@@ -71,8 +71,8 @@ OLD_NEWS = {
 
 def old(table: DynamoTable, sk: str, **state: object) -> None:
     """An item as the version before wrote it."""
-    known: dict[str, object] = {"rule": "waste", "cluster": "demo", "business_unit": "research", "phase": "inactive", "since": None,
-             "breaches": 0, "decided_through": None, "outbox": [], "version": 3, "sending_until": None}  # fmt: skip
+    known: dict[str, object] = {"rule": "waste", "cluster": "demo", "business_unit": "research", "phase": "inactive"}
+    known |= {"since": None, "breaches": 0, "decided_through": None, "outbox": [], "version": 3, "sending_until": None}
     table.client.put_item(
         TableName=table.name,
         Item={"pk": {"S": "C#demo#alerts"}, "sk": {"S": sk}, "v": {"N": "1"}, "n": {"N": "3"},

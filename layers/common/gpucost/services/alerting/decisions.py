@@ -184,8 +184,8 @@ class Decisions:
             self.tell(news, muted=is_muted)
             if alert is not None and step.change == "firing":
                 told_at = None if is_muted else finding.hour + HOUR
-                alert = replace(alert, told_at=told_at, news=news)
-        elif alert is not None and alert.phase == "firing" and alert is not before and finding.breaches:
+                alert = replace(alert, told_at=told_at, news=None if is_muted else news)
+        elif alert is not None and alert.told_at is not None and alert is not before and finding.breaches:
             fresh = self._news(name, finding, "firing", alert.since)
             alert = replace(alert, news=replace(fresh, workloads=alert.news.workloads if alert.news else ()))
         own = self._alerts.setdefault(owner, {})
