@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup demo test check faults chaos mutate build deploy lock openapi bench clean
+.PHONY: help setup demo test check faults chaos contract mutate build deploy lock openapi bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,10 @@ faults: ## plant faults in the metering one at a time; each must be caught
 chaos: ## kill the pipeline at every outside call of a day, and try the fault table
 	@scripts/setup.sh test
 	$(BIN)/python -m tests.chaos
+
+contract: ## some 20,000 requests made up from the OpenAPI document, on a month of data
+	@scripts/setup.sh test
+	$(BIN)/python -m tests.contract
 
 mutate: ## mutation testing of the metering core; prints the score
 	@scripts/setup.sh mutate

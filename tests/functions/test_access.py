@@ -11,12 +11,13 @@ from aws_lambda_powertools.event_handler import Response
 from functions.api import app as function
 from gpucost import bootstrap
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.api.access import need_of
+from gpucost.api.access import caller_of, need_of
 from gpucost.api.app import build_app
-from gpucost.domain.access import EVERYTHING, Scope, principal_of, scope_of
+from gpucost.domain.access import EVERYTHING, IamCaller, Scope, TokenCaller, principal_of, scope_of
 from gpucost.errors import SettingsError
 from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
+from local.identity import authorizer_of
 from tests.conftest import DynamoTable
 from tests.functions.asking import Answer, Caller, ask_as, by_iam, by_role, by_token
 from tests.records import line, record
@@ -288,3 +289,20 @@ def test_a_section_that_cannot_be_meant_is_refused(access: str, says: str) -> No
     with pytest.raises(SettingsError, match=None) as refused:
         parse_settings(f"{PLAIN}\naccess: {access}\n")
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "caller"),
+    [
+        ({}, IamCaller("arn:aws:iam::000000000000:user/local")),
+        ({"x-act-as": "arn:aws:sts::000000000000:assumed-role/x/me"}, IamCaller("arn:aws:iam::000000000000:role/x")),
+        (
+            {"authorization": by_token({"groups": ["a b", "c"], "sub": "x", "exp": 5}).authorization},
+            TokenCaller({"groups": ("a b", "c"), "sub": ("x",), "exp": ("5",)}),
+        ),
+        ({"authorization": "Bearer nonsense"}, None),
+    ],
+)
+def test_the_one_machine_stack_says_who_asks_as_api_gateway_does(headers: dict[str, str], caller: object) -> None:
+    event = {"headers": headers, "requestContext": {"authorizer": authorizer_of("/v1/costs", headers)}}
+    assert caller_of(event) == caller

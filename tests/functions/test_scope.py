@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from gpucost import bootstrap
+from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.ports import StoredSettings
@@ -95,6 +96,8 @@ def fleets(dynamodb_url: str) -> Iterator[list[Published]]:
                 first = ledger.publish(one, replacing=None, settings_version=1, now=NOW)
                 if one is fleet.records[0]:  # restated by itself: the version before is another one's secret, too
                     ledger.publish(one, replacing=first, settings_version=1, now=NOW, why=fleet.units["c"])
+            for news in fleet.news():
+                DynamoAlertHistory(client, table).add(news.subject.cluster, [news])
             for cluster in fleet.clusters:
                 DynamoRollups(client, table).roll_up(cluster, day, NOW)
             secrets = {role: frozenset(fleet.secrets(*letters)) for role, letters in SEEN.items()}
@@ -194,5 +197,5 @@ def test_a_leak_would_be_seen_and_what_is_theirs_is_there(fleets: list[Published
                {fleet.units[letter] for letter in SEEN[role]}]  # fmt: skip
         if sums is not None:
             assert sums == sum(held.allocated_usd or 0 for held in own) == part.json["totals"]["allocated_usd"]
-    for path in ("/v1/hours", "/v1/nodes", "/v1/restatements"):
+    for path in ("/v1/hours", "/v1/nodes", "/v1/restatements", "/v1/alerts"):
         assert leaked(fleets[0].ask("admins", path, {"start": start, "end": end}), secrets, ""), path
