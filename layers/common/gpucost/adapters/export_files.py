@@ -13,6 +13,8 @@ from gpucost.export_ports import WrittenFiles
 
 MEMORY_LIMIT = "1GB"
 """Of DuckDB, in a function of 2 GB; what is more goes to disk."""
+PARQUET = "FORMAT parquet, PARQUET_VERSION v1, COMPRESSION zstd, ROW_GROUP_SIZE 100000"
+"""Version 1 has the encodings that every engine reads."""
 _TYPES: dict[ColumnType, str] = {
     "text": "VARCHAR",
     "amount": "DECIMAL(38,12)",
@@ -43,7 +45,7 @@ class DuckDbFiles:
             connection.execute(f"CREATE TABLE rows ({declared})")
             for rows in hours:
                 _insert(connection, row_values(rows))
-            connection.execute(f"COPY rows TO '{files[0]}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 100000)")
+            connection.execute(f"COPY rows TO '{files[0]}' ({PARQUET})")
             guarded = ", ".join(f'{_cell(name, kind)} AS "{name}"' for name, kind in COLUMNS.items())
             selected = f"SELECT {guarded} FROM rows"  # noqa: S608 - nothing in it is from outside
             connection.execute(f"COPY ({selected}) TO '{files[1]}' (FORMAT csv, HEADER, COMPRESSION gzip)")
