@@ -36,6 +36,7 @@ bench: ## benchmarks, as ratios to a floor measured in the same run
 	@scripts/setup.sh test
 	$(BIN)/python -m benchmarks.hour
 	$(BIN)/python -m benchmarks.ledger
+	$(BIN)/python -m benchmarks.reports
 	$(BIN)/python -m benchmarks.restatement
 
 faults: ## plant faults in the metering one at a time; each must be caught

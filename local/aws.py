@@ -90,7 +90,8 @@ def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> 
         environments[name][variable] = str(resolved.pop(key))
     conditions = {name: resolved.pop(f"Condition{name}") == "true" for name in template["Conditions"]}
     resources = client.describe_stack_resources(StackName=STACK)["StackResources"]
-    physical = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in resources}
+    # What a condition leaves out, moto lists without a name.
+    physical = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in resources if "LogicalResourceId" in one}
     return Deployed(template, resolved, environments, physical, conditions)
 
 

@@ -17,7 +17,7 @@ from gpucost.services.prices import RATING_BEGINS
 from local.template import REPOSITORY
 
 Template = dict[str, Any]
-PUBLIC = {"GET /openapi.json", "GET /health"}
+PUBLIC = {"GET /openapi.json", "GET /docs", "GET /health"}
 WILDCARD_REASONS = {
     "QueryMetrics": "workspaces are named by settings, after deployment",
     "AssumeQueryRoles": "roles of member accounts, by their fixed prefix",
@@ -209,7 +209,8 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
         "dynamodb:PutItem", "s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage",
     }  # fmt: skip
     assert actions(template, "AlertFunctionRole") == read | {
-        "dynamodb:PutItem", "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue",
+        "dynamodb:BatchWriteItem", "dynamodb:PutItem", "sns:Publish", "sqs:GetQueueAttributes", "sqs:SendMessage",
+        "secretsmanager:GetSecretValue",
     }  # fmt: skip
     assert actions(template, "AttributeFunctionRole") == read | {
         "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
@@ -232,7 +233,7 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     assert template["Resources"]["HttpPermission"]["Properties"]["FunctionName"] == {"Ref": "ApiFunction"}
     documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
     asked = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
-    assert asked | {"GET /openapi.json"} == routes.keys()
+    assert asked | {"GET /openapi.json", "GET /docs"} == routes.keys()
 
 
 def test_alarms_reach_operations_and_are_silent_without_data(template: Template) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import boto3
 import duckdb
 import pytest
 import requests
@@ -85,6 +86,7 @@ def clear() -> None:
             made.cache_clear()
     aws.client.cache_clear()
     aws.s3_client.cache_clear()
+    boto3.DEFAULT_SESSION = None  # it would go on using the credentials of an earlier test
 
 
 @pytest.fixture(scope="module")

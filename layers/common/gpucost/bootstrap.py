@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from collections.abc import Mapping
+
+    from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
+    from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
     from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
     from gpucost.adapters.dynamodb.exports import DynamoExports
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
@@ -17,9 +20,11 @@ if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
     from gpucost.adapters.export_bucket import S3Bucket
     from gpucost.adapters.messaging import AwsBus
-    from gpucost.ports import Notifier
+    from gpucost.alert_ports import Notifier
+    from gpucost.api.app import Services
     from gpucost.services.access import AccessPolicy
-    from gpucost.services.alert import AlertService
+    from gpucost.services.alerting.managing import AlertDesk
+    from gpucost.services.alerting.service import AlertService
     from gpucost.services.allocations import AllocationService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
@@ -130,12 +135,30 @@ def bill_store() -> "DynamoBillStore":
 
 
 @cache
-def alert_states() -> "DynamoAlertStates":
-    """The memory of alert rules."""
+def alert_memory() -> "DynamoAlertMemory":
+    """What alerting remembers."""
     from gpucost.adapters import aws
-    from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
 
-    return DynamoAlertStates(aws.client("dynamodb"), environment().table)
+    return DynamoAlertMemory(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def alert_history() -> "DynamoAlertHistory":
+    """What people were told."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory
+
+    return DynamoAlertHistory(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def silences() -> "DynamoSilences":
+    """Who wants to hear nothing of what."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.alert_history import DynamoSilences
+
+    return DynamoSilences(aws.client("dynamodb"), environment().table)
 
 
 @cache
@@ -222,15 +245,37 @@ def bill_service() -> "BillService":
 @cache
 def alert_service() -> "AlertService":
     """For `functions/alert`."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.spend_memory import DynamoSpendMemory
+    from gpucost.adapters.messaging import waiting_messages
     from gpucost.adapters.notifiers import notifiers
-    from gpucost.services.alert import AlertService
+    from gpucost.alert_ports import AlertSources
+    from gpucost.services.alerting.service import AlertService
+    from gpucost.services.price_age import newest_price
 
     env = environment()
 
-    def receivers(settings: "Settings") -> "dict[str, Notifier]":
+    def receivers(settings: "Settings") -> "Mapping[str, Notifier]":
         return notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
 
-    return AlertService(settings_store(), ledger(), alert_states(), receivers, clock=utc_now)
+    sources = AlertSources(
+        ledger(),
+        rollups(),
+        DynamoSpendMemory(aws.client("dynamodb"), env.table),
+        newest_price=lambda: newest_price(price_book()),
+        dead_letters=lambda: waiting_messages(env.dead_letter_queue_url),
+    )
+    return AlertService(
+        settings_store(), sources, alert_memory(), alert_history(), silences(), receivers, clock=utc_now
+    )
+
+
+@cache
+def alert_desk() -> "AlertDesk":
+    """For `functions/api`, which only lists."""
+    from gpucost.services.alerting.managing import AlertDesk
+
+    return AlertDesk(settings_store(), alert_memory(), alert_history(), silences(), clock=utc_now)
 
 
 @cache
@@ -309,3 +354,18 @@ def export_listing() -> "ExportListing":
     from gpucost.services.export_listing import ExportListing
 
     return ExportListing(settings_store(), ledger(), exports(), export_bucket(), clock=utc_now)
+
+
+@cache
+def api_services() -> "Services":
+    """What the routes of `functions/api` ask, each made when it is first asked."""
+    from gpucost.api.app import Services
+
+    return Services(
+        reports=report_service,
+        prices=price_listing,
+        allocations=allocation_service,
+        exports=export_listing,
+        alerts=alert_desk,
+        access=access_policy,
+    )

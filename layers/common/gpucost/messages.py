@@ -9,6 +9,7 @@
 | `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
 | `Tick` | dispatch → alert | SNS `hour closed`, too, told apart by `kind` |
+| `ExternalAlerts` | AMP's alert manager → alert | SNS `hour closed`, too |
 
 Delivery is at least once and in any order; every message carries all that its reader needs to act twice the same way.
 """
@@ -176,6 +177,31 @@ class Tick(Message):
     correlation_id: str = Field(min_length=1)
 
 
+class ExternalAlert(BaseModel):
+    """One alert of AMP's alert manager; fields that are of no use here are left."""
+
+    model_config = ConfigDict(frozen=True)
+
+    status: Literal["firing", "resolved"]
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    starts_at: AwareDatetime = Field(alias="startsAt")
+
+
+class ExternalAlerts(BaseModel):
+    """What AMP's alert manager sends: as Alertmanager's own webhook does, with a kind."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["amp-alerts"] = "amp-alerts"
+    alerts: tuple[ExternalAlert, ...]
+
+    @property
+    def correlation_id(self) -> str:
+        """Which alerts they are."""
+        return "amp-" + "-".join(sorted({alert.labels.get("alertname", "alert") for alert in self.alerts}))[:100]
+
+
 class Work(BaseModel):
     """What the attribute function is sent: either message, told apart by `kind`."""
 
@@ -184,10 +210,10 @@ class Work(BaseModel):
 
 
 class AlertInput(BaseModel):
-    """What the alert function is sent: either message, told apart by `kind`."""
+    """What the alert function is sent, told apart by `kind`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    message: Annotated[HourClosed | Tick, Field(discriminator="kind")]
+    message: Annotated[HourClosed | Tick | ExternalAlerts, Field(discriminator="kind")]
 
 
 def read_message(model: type[M], body: str | bytes) -> M:
@@ -211,7 +237,7 @@ def read_work(body: str) -> HoursDue | HoursToRestate:
     return read_message(Work, f'{{"message": {body}}}').message
 
 
-def read_alert_input(body: str) -> HourClosed | Tick:
+def read_alert_input(body: str) -> HourClosed | Tick | ExternalAlerts:
     """Parse what arrives on the `hour closed` topic.
 
     Raises:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
@@ -10,15 +11,19 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.access import guard, need_of, open_to
+from gpucost.api.alerts import add_alert_routes
 from gpucost.api.cost_routes import add_cost_routes
+from gpucost.api.documentation import HTML, PAGE_SECURITY, page
 from gpucost.api.exports import add_export_routes
 from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
+from gpucost.collector import collector_paused
 from gpucost.domain.reporting.filters import check_text
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
+from gpucost.services.alerting.managing import AlertDesk
 from gpucost.services.allocations import AllocationService
 from gpucost.services.export_listing import ExportListing
 from gpucost.services.price_listing import PriceListing
@@ -35,22 +40,29 @@ DESCRIPTION = (
 )
 
 
-def build_app(
-    service: Callable[[], ReportService],
-    prices: Callable[[], PriceListing],
-    allocations: Callable[[], AllocationService],
-    exports: Callable[[], ExportListing],
-    access: Callable[[], AccessPolicy],
-) -> APIGatewayHttpResolver:
-    """The API on top of its services, which are made when they are first asked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What routes ask, each made when it is first asked."""
+
+    reports: Callable[[], ReportService]
+    prices: Callable[[], PriceListing]
+    allocations: Callable[[], AllocationService]
+    exports: Callable[[], ExportListing]
+    alerts: Callable[[], AlertDesk]
+    access: Callable[[], AccessPolicy]
+
+
+def build_app(services: Services) -> APIGatewayHttpResolver:
+    """The API on top of its services."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
-    app.use(middlewares=[guard(access), only_known_parameters])
+    app.use(middlewares=[guard(services.access), only_known_parameters, without_collector])
     add_problems(app)
-    add_cost_routes(app, service)
-    add_routes(app, service)
-    add_price_routes(app, prices)
-    add_opencost_routes(app, allocations)
-    add_export_routes(app, exports)
+    add_cost_routes(app, services.reports)
+    add_routes(app, services.reports)
+    add_price_routes(app, services.prices)
+    add_opencost_routes(app, services.allocations)
+    add_export_routes(app, services.exports)
+    add_alert_routes(app, services.alerts)
 
     @cache
     def document() -> str:
@@ -60,6 +72,16 @@ def build_app(
     @open_to("public")
     def openapi() -> Response[str]:
         return Response(200, JSON, document(), headers=dict(SECURITY_HEADERS))
+
+    @cache
+    def documentation() -> str:
+        return page(openapi_document(app))
+
+    @app.get("/docs", include_in_schema=False)
+    @open_to("public")
+    def docs() -> Response[str]:
+        headers = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_SECURITY}
+        return Response(200, HTML, documentation(), headers=headers)
 
     return app
 
@@ -76,6 +98,12 @@ def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMidd
             raise ParameterError(name[:_NAME_SHOWN], f"is not a parameter; {takes}")
         check_text(name, value)
     return next_middleware(app)
+
+
+def without_collector(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Answer without looking for reference cycles: there are none in rows and amounts, but a great many of those."""
+    with collector_paused():
+        return next_middleware(app)
 
 
 def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:

@@ -4,13 +4,12 @@
 and its next attempt, and the message counts as handled.
 """
 
-import gc
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gpucost.collector import collector_paused
 from gpucost.domain.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.ledger import Manifest, Retention
@@ -229,7 +228,7 @@ def rate_hours(
         slices_per_gpu=cluster.slices_per_gpu,
     )
     own = pricing_of(settings)
-    with _collector_paused():
+    with collector_paused():
         metered = [meter(observation, metering) for observation in reader.observe(hours)]
         return [
             RatedHour(attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own))), usage)
@@ -264,18 +263,6 @@ def check_retention(hour: datetime, cluster: ClusterSettings, reader: MetricsRea
             f"hour {format_instant(hour)} is past the retention of cluster {cluster.name}'s metrics, which are kept "
             f"for {kept.total_seconds() / 86400:g} days"
         )
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Look for no reference cycles: an hour makes a million objects without any, and looking costs a sixth of it."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:

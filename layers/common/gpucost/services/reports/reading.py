@@ -184,6 +184,7 @@ class _Reading:
         self._dimensions = question.dimensions()
         self._cells: dict[Cell, list[Costs]] = {}
         self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
+        self._begins: dict[datetime, datetime] = {}
         self._parts = 0
         self._lines = 0
         self.known = Known(planned.units)
@@ -312,15 +313,20 @@ class _Reading:
                 self._add(summary.hour, cluster, key, costs)
 
     def _add(self, moment: datetime, cluster: str, key: Key, costs: Costs) -> None:
-        cell = Cell(begin_of(moment, self._question.granularity, self._question.period), cluster, key)
+        cell = Cell(self._begin(moment), cluster, key)
         self._cells.setdefault(cell, []).append(costs)
         self._parts += 1
         if self._seen is not None:
             self._seen(moment, cell, costs)
 
+    def _begin(self, moment: datetime) -> datetime:
+        found = self._begins.get(moment)
+        if found is None:
+            found = self._begins[moment] = begin_of(moment, self._question.granularity, self._question.period)
+        return found
+
     def _capacity(self, cluster: str, moment: datetime, capacity: Capacity | None) -> None:
-        begin = begin_of(moment, self._question.granularity, self._question.period)
-        self._capacities.setdefault((begin, cluster), []).append(capacity)
+        self._capacities.setdefault((self._begin(moment), cluster), []).append(capacity)
 
     def _fold(self) -> None:
         if len(self._cells) > MOST_CELLS:
