@@ -13,6 +13,7 @@ import pytest
 from gpucost.adapters.export_files import DuckDbFiles
 from gpucost.domain.focus import Row
 from gpucost.encoding import csv_cell
+from gpucost.errors import SourceError
 
 TEXTS = [
     "=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "＝x", "＋x", "－x", "＠x", "a=1", "'=1", "a\nb", 'x,"y"',
@@ -54,6 +55,11 @@ def test_amounts_are_exact(written: Written) -> None:
     amounts = [row["EffectiveCost"] for row in parquet if row["x_Namespace"] == "two"]
     assert amounts == [Decimal(amount) for amount in AMOUNTS]
     assert [Decimal(row["EffectiveCost"]) for row in table if row["x_Namespace"] == "two"] == amounts
+
+
+def test_an_amount_that_does_not_fit_is_refused_and_never_cut(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="could not be written: ConversionException"):
+        DuckDbFiles()([[{"EffectiveCost": Decimal(10) ** 26}, {"EffectiveCost": Decimal(1)}]], tmp_path)
 
 
 def test_another_engine_reads_the_same(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from gpucost.domain.focus import Row, Value, row_values
 from gpucost.domain.focus_columns import COLUMNS, ColumnType
 from gpucost.encoding import FORMULA_STARTS
+from gpucost.errors import SourceError
 from gpucost.export_ports import WrittenFiles
 
 MEMORY_LIMIT = "1GB"
@@ -29,7 +30,19 @@ class DuckDbFiles:
     """Fulfils `export_ports.ExportWriter`."""
 
     def __call__(self, hours: Iterable[Iterable[Row]], folder: Path) -> WrittenFiles:
-        """Write a day: columns in the order of `COLUMNS`, amounts exact, nulls as nulls."""
+        """Write a day: columns in the order of `COLUMNS`, amounts exact, nulls as nulls.
+
+        Raises:
+            SourceError: DuckDB refuses: the disk is full, or an amount has more digits than fit.
+        """
+        import duckdb
+
+        try:
+            return self._write(hours, folder)
+        except duckdb.Error as error:
+            raise SourceError(f"the files could not be written: {type(error).__name__}: {error}") from error
+
+    def _write(self, hours: Iterable[Iterable[Row]], folder: Path) -> WrittenFiles:
         import duckdb
 
         files = folder / "rows.parquet", folder / "rows.csv.gz"
