@@ -7,11 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet
 import pytest
 
 from gpucost.adapters.export_files import DuckDbFiles
 from gpucost.domain.focus import Row
 from gpucost.encoding import csv_cell
+from gpucost.errors import SourceError
 
 TEXTS = [
     "=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "＝x", "＋x", "－x", "＠x", "a=1", "'=1", "a\nb", 'x,"y"',
@@ -53,6 +55,24 @@ def test_amounts_are_exact(written: Written) -> None:
     amounts = [row["EffectiveCost"] for row in parquet if row["x_Namespace"] == "two"]
     assert amounts == [Decimal(amount) for amount in AMOUNTS]
     assert [Decimal(row["EffectiveCost"]) for row in table if row["x_Namespace"] == "two"] == amounts
+
+
+def test_an_amount_that_does_not_fit_is_refused_and_never_cut(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="could not be written: ConversionException"):
+        DuckDbFiles()([[{"EffectiveCost": Decimal(10) ** 26}, {"EffectiveCost": Decimal(1)}]], tmp_path)
+
+
+def test_another_engine_reads_the_same(tmp_path: Path) -> None:
+    texts = TEXTS[: len(AMOUNTS)]
+    rows: list[Row] = [{"EffectiveCost": Decimal(one), "x_Pod": text} for one, text in zip(AMOUNTS, texts, strict=True)]
+    files = DuckDbFiles()([rows], tmp_path)
+    table = pyarrow.parquet.read_table(files.parquet)
+    assert table.column("EffectiveCost").to_pylist() == [Decimal(amount) for amount in AMOUNTS]
+    assert table.column("x_Pod").to_pylist() == texts
+    assert str(table.schema.field("EffectiveCost").type) == "decimal128(38, 12)"
+    assert str(table.schema.field("ChargePeriodStart").type) == "timestamp[us]"
+    column = pyarrow.parquet.ParquetFile(files.parquet).metadata.row_group(0).column(0)
+    assert set(column.encodings) <= {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY", "BIT_PACKED"}
 
 
 def test_what_is_unknown_is_null(written: Written) -> None:
