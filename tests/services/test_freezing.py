@@ -197,6 +197,22 @@ def test_the_very_last_moment_is_closed_by_the_transaction(system: System) -> No
     assert system.month() == 3 * 10 + 17
 
 
+def test_frozen_for_a_moment_what_was_recorded_beside_is_not_passed_over(system: System) -> None:
+    """A publication reads that nothing stands beside; a version comes there, and the month is opened again."""
+
+    def frozen_for_a_moment() -> None:
+        system.freeze()
+        system.publish(FIRST, "13", "newer")
+        system.ledger.versions.unfreeze(MONTH)
+
+    opened = Before(system.table.client, "transact_write_items", frozen_for_a_moment)
+    with pytest.raises(ConflictError):
+        system.publish(FIRST, "11", "older", opened)
+    assert system.freezing.unfreeze(MONTH) == 1
+    assert system.month() == 30 + 13
+    assert [one.why for one in system.restatements()] == ["newer"]
+
+
 def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
     gap, never = record(hour=FIRST - HOUR, status="incomplete"), FIRST - 2 * HOUR
     system.put(system.ledger, gap)
@@ -296,6 +312,21 @@ def test_a_month_that_may_still_move_is_refused(system: System) -> None:
     with pytest.raises(ConflictError, match="frozen already"):
         system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
     assert [one.month for one in system.ledger.versions.frozen_months()] == [MONTH]
+
+
+def test_hours_missing_at_a_months_beginning_are_missing_if_the_cluster_was_there(system: System) -> None:
+    ended = END + 40 * DAY
+    freezing = Freezing(
+        system.freezing._settings_store, system.ledger, system.ledger.versions, system.rollups, lambda: ended
+    )
+    for hour in (END, END + HOUR):
+        manifest = {"pk": {"S": "C#demo#hours"}, "sk": {"S": f"{hour:%Y-%m-%dT%H}"}}
+        system.table.client.delete_item(TableName=system.table.name, Key=manifest)
+    with pytest.raises(InvalidInputError, match="720 are missing"):
+        freezing.freeze("2026-11", author="me", reason="x")
+    system.publish(END + 5 * HOUR, "10")
+    assert freezing.open_hours(END, END + 6 * HOUR).missing == 5
+    assert freezing.open_hours(START, END).missing == 0, "it was not there before October's last hours"
 
 
 def moved(found: Adjustments) -> list[Decimal]:

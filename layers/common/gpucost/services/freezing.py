@@ -11,6 +11,7 @@ from gpucost.domain.rollups import by_unit
 from gpucost.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.ports import AdjustableHours, Clock, FreezableMonths, Rollups, SettingsStore
 from gpucost.services.attribute import roll_up
+from gpucost.services.dispatch import LONGEST_SILENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,14 @@ class Freezing:
     def open_hours(self, start: datetime, end: datetime) -> OpenHours:
         """Hours of a period whose figures may still move, of the clusters in the settings.
 
-        Hours before a cluster's first one are not missing: it was not there.
+        Hours before a cluster's first one are not missing: it was not there. Nor are those after a silence so long that
+        the dispatcher begins anew.
         """
         missing = waiting = provisional = 0
         for cluster in self._settings_store.current().settings.clusters:
             known = self._ledger.manifests(cluster.name, start, end)
-            first = min((manifest.hour for manifest in known), default=end)
+            was_there = self._ledger.manifests(cluster.name, start - LONGEST_SILENCE, start)
+            first = start if was_there else min((manifest.hour for manifest in known), default=end)
             missing += len(hours_between(first, end)) - len(known)
             waiting += sum(one.status == "incomplete" and not one.is_given_up() for one in known)
             provisional += sum(one.status == "provisional" for one in known)

@@ -64,8 +64,8 @@ class Versions:
         if manifest.beside:
             if replacing is not None and replacing.beside:
                 condition = _stands_beside(replacing, base)
-            else:  # one that stands beside another run is left over from before its month was opened
-                condition = "attribute_not_exists(pk) OR b4 <> :base", {":base": {"S": _run(base)}}
+            else:
+                condition = _nothing_beside(base)
             checks = [(month, "attribute_exists(pk)", None), (_key(own), *_is(base))]
             self._table.transact([({**item, "b4": {"S": _run(base)}}, *condition)], checks=checks)
             return
@@ -73,6 +73,8 @@ class Versions:
         if replacing is not None and replacing.beside:
             # Its month was opened: it comes into force itself, or what follows it does.
             checks.append((_key(replacing), *_stands_beside(replacing, base)))
+        else:  # nor was one recorded beside while the month was frozen for a moment
+            checks.append((_key(replace(manifest, beside=True)), *_nothing_beside(base)))
         self._table.transact([(item, *_is(base))], checks=checks)
 
     def frozen(self, month: str) -> FrozenMonth | None:
@@ -134,6 +136,11 @@ def _is(manifest: Manifest | None) -> Condition:
 
 def _stands_beside(manifest: Manifest, base: Manifest | None) -> Condition:
     return "r = :run AND b4 = :base", {":run": {"S": manifest.run_id}, ":base": {"S": _run(base)}}
+
+
+def _nothing_beside(base: Manifest | None) -> Condition:
+    """One that stands beside another run is left over from before its month was opened."""
+    return "attribute_not_exists(pk) OR b4 <> :base", {":base": {"S": _run(base)}}
 
 
 def _read_month(item: Item) -> FrozenMonth:
