@@ -43,7 +43,11 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
         client = PrometheusClient(
-            prometheus.url, cluster=cluster.name, auth=authenticator(prometheus), timeout=prometheus.timeout_seconds
+            prometheus.url,
+            cluster=cluster.name,
+            auth=authenticator(prometheus),
+            timeout=prometheus.timeout_seconds,
+            most_samples=prometheus.most_samples(),
         )
         facts = Asking(client, cluster.selector, need, ranks).facts(now)
     except (ValueError, ArithmeticError) as error:

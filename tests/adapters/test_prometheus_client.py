@@ -13,8 +13,10 @@ import pytest
 
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import ATTEMPTS, PrometheusClient, parse_duration
+from gpucost.adapters.prometheus.limits import limits_reader
 from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError, SettingsError
 from gpucost.settings import parse_settings
+from local.doctor import examine
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 GOOD = json.dumps(
@@ -225,7 +227,12 @@ def test_only_amp_is_asked_to_refuse_dear_queries(
         settings = parse_settings(json.dumps(document))
         with suppress(MetricsAnswerError):
             metrics_reader(settings.clusters[0], settings).observe([HOUR])
-    assert server.asked
+        observed = len(server.asked)
+        with suppress(MetricsAnswerError):
+            limits_reader(settings.clusters[0]).at_ends([HOUR])
+        asked_of_limits = len(server.asked)
+        examine(settings.clusters[0], settings, HOUR)
+    assert 0 < observed < asked_of_limits < len(server.asked)
     for path, headers, form in server.asked:
         told = parse_qs(urlsplit(path).query)
         assert told == ({"max_samples_processed_error_threshold": [limit]} if limit else {})

@@ -13,7 +13,7 @@ from gpucost.adapters.dynamodb.rollups import BUCKETS, DynamoRollups
 from gpucost.domain.hours import HOUR
 from gpucost.domain.model import Costs, HourRecord, Line
 from gpucost.domain.rollups import DAY
-from gpucost.errors import SourceError
+from gpucost.errors import NotKeptError
 from tests.conftest import DynamoTable
 from tests.records import line, record
 from tests.watched import Watched
@@ -261,7 +261,7 @@ def test_a_day_whose_figures_are_gone_is_not_summed_to_less(day: Day) -> None:
     for item in items(day):
         if "#summaries" in item["pk"]["S"]:
             day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
-    with pytest.raises(SourceError, match="are gone"):
+    with pytest.raises(NotKeptError, match="are gone"):
         day.rollups.roll_up("demo", DAY_1, OVER)
 
 

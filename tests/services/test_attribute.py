@@ -130,6 +130,43 @@ def test_limits_are_kept_of_hours_that_were_published(table: DynamoTable, promet
     assert [(one.hour, one.quotas[0].hard) for one in found] == [(HOUR, Decimal(4))]
 
 
+def test_limits_are_kept_though_the_first_delivery_was_killed_before(
+    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
+                 resource="requests.nvidia.com/gpu")  # fmt: skip
+    system = System(table, prometheus(timeline.text()))
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr(LimitsKeeper, "keep", kill)
+        system.attribute()
+    assert [status for status, _, _ in system.figures()] == ["complete"]
+    system.attribute()
+    assert [one.hour for one in system.limits.limits("demo", HOUR, HOUR + timedelta(hours=1))] == [HOUR]
+    monkeypatch.setattr("gpucost.adapters.prometheus.limits.PrometheusLimits.at_ends", kill)
+    system.attribute()  # nothing is asked for twice
+
+
+def test_hours_of_a_day_that_has_partly_expired_are_published_all_the_same(table: DynamoTable, system: System) -> None:
+    """Kept for a shorter time than days: the day cannot be summed anew, whatever is tried."""
+    system.attribute(start=HOUR - timedelta(hours=1))
+    for item in table.client.scan(TableName=table.name)["Items"]:
+        if "#summaries" in item["pk"]["S"]:
+            expired = {**item, "expires_at": {"N": "1"}}
+            table.client.put_item(TableName=table.name, Item=expired)
+    system.attribute()
+    assert system.heard.closed[-1].hour == HOUR
+    assert system.figures()[-1] == ("complete", "12", 1)
+
+
 def test_an_hour_is_published_and_announced(system: System) -> None:
     system.attribute()
     assert system.figures() == [("complete", "12", 1)]

@@ -1,5 +1,6 @@
 """Limits of node pools and quotas, from a real Prometheus into the real table; hours never depend on them."""
 
+import hashlib
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -11,6 +12,7 @@ from gpucost.adapters.dynamodb.limit_items import DynamoLimits
 from gpucost.adapters.prometheus.limits import limits_reader
 from gpucost.domain.hours import HOUR as ONE
 from gpucost.domain.limits import Limits, PoolLimit, Quota
+from gpucost.errors import SourceError
 from gpucost.services.limits import LimitsKeeper
 from gpucost.settings import Settings, parse_settings
 from tests.conftest import DynamoTable
@@ -73,3 +75,12 @@ def test_a_cluster_without_limits_keeps_nothing(table: DynamoTable, prometheus: 
 def test_hours_do_not_wait_for_limits(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.adapters.prometheus.client.BACKOFF_SECONDS", 0.0)
     assert keep(table, document("http://127.0.0.1:9")) == []
+
+
+def test_more_than_an_item_holds_is_left_out_and_never_halved(table: DynamoTable) -> None:
+    store = DynamoLimits(table.client, table.name)
+    names = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(10_000)]
+    quotas = tuple(Quota(name, "gpus", GPU, Decimal(4), None) for name in names)
+    with pytest.raises(SourceError, match="0 pools and 10000 quotas"):
+        store.put(Limits("demo", HOUR, quotas=quotas), NOW + timedelta(days=400))
+    assert store.limits("demo", HOUR, HOUR + ONE) == []

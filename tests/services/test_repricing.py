@@ -108,6 +108,17 @@ def test_hours_are_sent_again_until_nobody_can_have_read_the_old_price(repriced:
     assert repriced.service.reprice(NOW + 2 * SETTLES_AFTER, "c") == 0
 
 
+def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
+    repriced: Repriced, table: DynamoTable
+) -> None:
+    repriced.publish("blue", 24 * 500)
+    repriced.set(None)
+    store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    store.push(SETTINGS + "retention: {lines_days: 600}", author="me", now=NOW)
+    service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
+    assert service.reprice(NOW, "c") == 1
+
+
 def test_what_the_queue_did_not_take_is_not_settled(repriced: Repriced) -> None:
     repriced.publish("blue", 0)
     repriced.set(None)

@@ -10,6 +10,7 @@ GpuCostError
 ├── SettingsMissingError     no settings have been pushed yet
 ├── ConflictError            somebody else wrote first                                      (HTTP 409)
 └── SourceError              a source of data did not answer as it should                   (exit 1, HTTP 502)
+    ├── NotKeptError               it has expired: trying again does not help
     ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
     └── MetricsAnswerError         an answer that cannot be used: refused query, not JSON, truncated, warnings
         └── MetricsTooLargeError   asking for less at a time may help
@@ -59,6 +60,10 @@ class ConflictError(GpuCostError):
 
 class SourceError(GpuCostError):
     """A source of data did not answer as it should."""
+
+
+class NotKeptError(SourceError):
+    """What was asked for has expired; trying again does not help."""
 
 
 class MetricsUnavailableError(SourceError):

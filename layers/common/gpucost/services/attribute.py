@@ -18,7 +18,7 @@ from gpucost.domain.model import HourRecord
 from gpucost.domain.pricing import Pricing
 from gpucost.domain.rollups import DAY, days_of
 from gpucost.domain.usage import Usage
-from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableError, SourceError
+from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableError, NotKeptError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.observability import logger, tally
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
@@ -99,8 +99,8 @@ class AttributeService:
             announce(self._bus, result.manifest, message.origin, message.correlation_id)
             results.append(result)
         if self._limits is not None:
-            new = [one.manifest.hour for one in results if one.was_published and one.manifest.status != "incomplete"]
-            self._limits.keep(cluster, settings, new, now)
+            with_figures = [one.manifest.hour for one in results if one.manifest.status != "incomplete"]
+            self._limits.keep(cluster, settings, with_figures, now)
         roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
         return results
 
@@ -179,13 +179,18 @@ class AttributeService:
 def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime, retention: Retention) -> None:
     """Sum the days of published hours anew, and the one before, in case that its last run ended too early.
 
+    A day of which some hours have expired is left as it was: it could only be summed to less, however often tried.
+
     Raises:
         SourceError: the table failed; readers sum from the hours until it is done again.
     """
     days = days_of(hours)
     with tally.timed("PublishSeconds"):
         for day in [days[0] - DAY, *days]:
-            rollups.roll_up(cluster, day, now, retention)
+            try:
+                rollups.roll_up(cluster, day, now, retention)
+            except NotKeptError as error:
+                logger.warning("a day was not summed anew", cluster=cluster, day=day, reason=str(error))
 
 
 def attribute_hours(

@@ -38,15 +38,20 @@ class LimitsKeeper:
     def keep(self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime) -> None:
         """Keep the limits of hours. An hour's figures do not wait for them: what cannot be had is logged and left out.
 
+        Hours that have some are not asked for again; those of a delivery that was killed after publishing are.
+
         Args:
             cluster: whose hours.
             settings: say how long they are kept.
             hours: any, in order.
             now: the time.
         """
+        if not hours:
+            return
         expires_at = now + settings.retention.periods().lines
         try:
-            for run in _runs(hours):
+            known = {one.hour for one in self._store.limits(cluster.name, hours[0], hours[-1] + HOUR)}
+            for run in _runs([hour for hour in hours if hour not in known]):
                 for one in self._readers(cluster).at_ends(run):
                     if one.pools or one.quotas:
                         self._store.put(one, expires_at)

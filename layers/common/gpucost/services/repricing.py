@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from gpucost.bill_ports import BillStore
 from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.ledger import DEFAULT_RETENTION
 from gpucost.domain.price_changes import PriceChange
 from gpucost.errors import SettingsMissingError
 from gpucost.messages import MAX_HOURS_PER_MESSAGE, HoursToRestate
@@ -15,8 +16,9 @@ from gpucost.price_ports import PriceStore
 SETTLES_AFTER = timedelta(minutes=20)
 """An attribution under way when a change was made may have read the book before it, and publish after: its hours are
 sent once more when it must have ended (Lambda ends it after 15 minutes at the latest)."""
-USAGE_KEPT = timedelta(days=400)
-"""Older hours have no stored usage to be rated from."""
+USAGE_KEPT = DEFAULT_RETENTION.lines
+"""Older hours have no stored usage to be rated from, unless the settings keep it longer; where they keep it for less
+time, it may be there still from before they did."""
 
 
 class RepricingService:
@@ -46,7 +48,7 @@ class RepricingService:
             return 0
         clusters = [cluster.name for cluster in settings.clusters]
         sent = 0
-        oldest = now - USAGE_KEPT
+        oldest = now - max(USAGE_KEPT, settings.retention.periods().lines)
         for change in changes:
             start = floor_hour(max(change.start, oldest) if change.start else oldest)
             for cluster in _concerned(change, clusters):

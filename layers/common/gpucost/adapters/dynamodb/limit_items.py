@@ -15,6 +15,7 @@ from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text
 from gpucost.domain.hours import HOUR
 from gpucost.domain.limits import Limits, PoolLimit, Quota
+from gpucost.errors import SourceError
 
 
 class DynamoLimits:
@@ -29,11 +30,18 @@ class DynamoLimits:
         self._table = Table(client, table)
 
     def put(self, limits: Limits, expires_at: datetime) -> None:
-        """Keep what was in force at the end of an hour."""
-        (piece, *_) = blobs.pack({
+        """Keep what was in force at the end of an hour.
+
+        Raises:
+            SourceError: the table failed, or it is more than an item holds.
+        """
+        piece, *others = blobs.pack({
             "pools": [[one.node_pool, one.resource, one.used, one.limit] for one in limits.pools],
             "quotas": [[one.namespace, one.name, one.resource, one.hard, one.used] for one in limits.quotas],
         })  # fmt: skip
+        if others:
+            what = f"{len(limits.pools)} pools and {len(limits.quotas)} quotas"
+            raise SourceError(f"limits of {limits.cluster} {limits.hour} do not fit an item: {what}")
         item: Item = {
             **key(keys.partition(limits.cluster, "limits"), keys.hour(limits.hour)),
             "v": {"N": str(FORMAT)},

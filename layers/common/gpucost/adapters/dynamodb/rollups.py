@@ -38,7 +38,7 @@ from gpucost.domain.rollups import (
     sum_day,
     sum_facts,
 )
-from gpucost.errors import ConflictError, SourceError
+from gpucost.errors import ConflictError, NotKeptError
 
 BUCKETS = 16
 """Facts of a sixteenth of all units are read together: one unit's month is one query, and items stay few."""
@@ -134,7 +134,8 @@ class DynamoRollups:
         """Bring a UTC day's sums up to its hours, its facts only once the day is over; False where they were.
 
         Raises:
-            SourceError: the table failed, or an hour's figures are gone; rolling up again is safe.
+            NotKeptError: an hour's figures have expired, so that the day cannot be summed; it stays as it was.
+            SourceError: the table failed; rolling up again is safe.
         """
         manifests = self._ledger.manifests(cluster, day, day + DAY)
         if not manifests:
@@ -163,7 +164,7 @@ class DynamoRollups:
         """Write a day's sums and every unit's hours."""
         for summary in summaries:
             if not _is_kept(summary):
-                raise SourceError(f"the figures of {cluster} {summary.hour} are gone; its day cannot be summed")
+                raise NotKeptError(f"the figures of {cluster} {summary.hour} are gone; its day cannot be summed")
         self._put_if_newer(_day_item(sum_day(cluster, day, manifests, summaries), retention))
         units: dict[str, list[tuple[tuple[str], Costs]]] = {}
         for summary in summaries:

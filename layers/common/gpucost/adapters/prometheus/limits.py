@@ -97,6 +97,10 @@ def limits_reader(cluster: ClusterSettings) -> PrometheusLimits:
     """A reader for one cluster, as its settings say; fulfils `ports.LimitsReaders`."""
     prometheus = cluster.prometheus
     client = PrometheusClient(
-        prometheus.url, cluster=cluster.name, auth=authenticator(prometheus), timeout=prometheus.timeout_seconds
+        prometheus.url,
+        cluster=cluster.name,
+        auth=authenticator(prometheus),
+        timeout=prometheus.timeout_seconds,
+        most_samples=prometheus.most_samples(),
     )
     return PrometheusLimits(client, Queries(cluster.selector, []), cluster.name)
