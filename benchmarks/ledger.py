@@ -55,6 +55,10 @@ class Metered:
         """From now on count no reads."""
         self._ignored = {"get_item", "query"}
 
+    def only_reads(self) -> None:
+        """From now on count no writes."""
+        self._ignored = {"put_item", "batch_write_item", "update_item", "transact_write_items"}
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(**arguments: Any) -> Any:
             answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")

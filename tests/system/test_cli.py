@@ -144,6 +144,9 @@ OK = "2026-11-19T10:00:00Z"
         (["attribute", "--settings", "/nowhere", "--hour", OK], "cannot be read: No such file"),
         (["nonsense"], "No such command 'nonsense'"),
         (["report"], "exactly one of --stack and --api is needed"),
+        (["report", "--stack", "x", "--days", "7", "--window", "7d"], "give --start and --end, or --window, or --days"),
+        (["report", "--stack", "x", "--filter", "team=a"], "is not DIMENSION=VALUES; dimensions: business_unit, "),
+        (["report", "--stack", "x", "--filter", "zone=a", "--filter", "zone=b"], "--filter zone is given twice"),
         (["backfill", "--stack", "local", "--from", OK, "--to", OK], "must be after"),
     ],
 )
@@ -188,7 +191,10 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
         (CLUSTERS.replace("//x", "//[::1") + PRICING, "not an address"),
         (CLUSTERS + PRICING + "utilization: {ladder: pod}", "utilization.ladder: must be a list"),
         (CLUSTERS + PRICING + "utilization: {ladder: [pod, pod]}", "names a rung twice"),
-        (CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}", "type is needed: slack or email"),
+        (
+            CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}",
+            "type is needed: slack, email or alertmanager",
+        ),
         ("just text", "settings must be a mapping with the keys clusters, pricing"),
         ("a: 1\na: 2", "key 'a' stands twice"),
     ],

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from gpucost.domain.alerting import AlertState, Notification
 from gpucost.domain.ledger import (
     DEFAULT_RETENTION,
     FrozenMonth,
@@ -14,6 +13,7 @@ from gpucost.domain.ledger import (
     Restatement,
     Retention,
 )
+from gpucost.domain.limits import Limits
 from gpucost.domain.model import ClusterCharge, Costs, HourRecord, Line, NodeHour
 from gpucost.domain.observations import Observation
 from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
@@ -205,19 +205,35 @@ class Ledger(ReportedHours, AdjustableHours, Protocol):
         ...
 
 
-class AlertStates(Protocol):
-    """The memory of alert rules."""
+class LimitsReader(Protocol):
+    """What a cluster's Prometheus says of node pools' limits and namespaces' quotas."""
 
-    def load(self, cluster: str) -> list[AlertState]:
-        """All states kept for a cluster (inactive ones are not kept)."""
-        ...
-
-    def save(self, state: AlertState) -> AlertState:
-        """Write a state on condition that its version is still the stored one; returns it with the next version.
+    def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
+        """What stood last in each of consecutive hours.
 
         Raises:
-            ConflictError: somebody else wrote first.
+            SourceError: the metrics could not be had.
         """
+        ...
+
+
+class LimitsReaders(Protocol):
+    """A reader for each cluster."""
+
+    def __call__(self, cluster: ClusterSettings) -> LimitsReader:
+        """The reader of one cluster."""
+        ...
+
+
+class LimitsStore(Protocol):
+    """Limits and quotas of hours."""
+
+    def put(self, limits: Limits, expires_at: datetime) -> None:
+        """Keep what was in force at the end of an hour."""
+        ...
+
+    def limits(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
+        """Those of hours in `[start, end)`, oldest first."""
         ...
 
 
@@ -280,20 +296,4 @@ class Bus(Protocol):
 
     def dead_letter(self, body: str, reason: str) -> None:
         """Put aside a message that can never be handled, with the reason."""
-        ...
-
-
-class Notifier(Protocol):
-    """One way to reach people."""
-
-    def send(self, notification: Notification) -> None:
-        """Deliver, or raise `SourceError`."""
-        ...
-
-
-class Notifiers(Protocol):
-    """The receivers that the settings name, by a name that is stable across pushes."""
-
-    def __call__(self, settings: Settings) -> dict[str, Notifier]:
-        """The receivers of a document."""
         ...

@@ -17,12 +17,12 @@ from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 from gpucost.settings.access import GrantSettings
+from gpucost.settings.alerts import RECEIVER_TYPES, RULE_KINDS, AlertSettings, SecretName
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
-from gpucost.settings.section import Name, Percent, Positive, QueryRole, Region, Section, as_instant
+from gpucost.settings.section import Name, Positive, QueryRole, Region, Section, as_instant
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
-SecretName = Annotated[str, StringConstraints(pattern=r"^gpucost/[A-Za-z0-9/_+=.@-]{1,400}$")]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Rung = Literal["pod", "shared", "node", "cluster"]
 
@@ -154,56 +154,6 @@ class BusinessUnitSettings(Section):
         return self
 
 
-class WasteOverride(Section):
-    """Other thresholds for one business unit."""
-
-    business_unit: Name
-    waste_usd_per_hour: Positive | None = None
-    waste_percent: Percent | None = None
-    for_hours: Annotated[int, Field(ge=1, le=168)] | None = None
-
-
-class WasteRule(Section):
-    """Fires when a unit wastes at least so much money, and so much of what it holds, for so many hours on end."""
-
-    rule: Literal["waste"]
-    waste_usd_per_hour: Positive
-    waste_percent: Percent
-    for_hours: Annotated[int, Field(ge=1, le=168)] = 1
-    overrides: tuple[WasteOverride, ...] = ()
-
-    def for_unit(self, business_unit: str) -> "WasteRule":
-        """The rule with one unit's thresholds."""
-        for override in self.overrides:
-            if override.business_unit == business_unit:
-                changes = override.model_dump(exclude_none=True, exclude={"business_unit"})
-                return self.model_copy(update=changes)
-        return self
-
-
-class SlackReceiver(Section):
-    """A Slack incoming webhook; its address is the secret's value."""
-
-    type: Literal["slack"]
-    secret: SecretName
-
-
-class EmailReceiver(Section):
-    """The deployment's SNS email topic."""
-
-    type: Literal["email"]
-
-
-Receiver = Annotated[SlackReceiver | EmailReceiver, Field(discriminator="type")]
-
-
-class AlertSettings(Section):
-    """When to speak up, and to whom."""
-
-    rules: tuple[WasteRule, ...] = ()
-    receivers: tuple[Receiver, ...] = ()
-
-
 class Settings(Section):
     """The whole document."""
 
@@ -290,13 +240,23 @@ def parse_settings(text: str) -> Settings:
         raise SettingsError(f"settings: {_finding(error)}") from error
 
 
+def check_new(settings: Settings) -> None:
+    """What is asked of a document that is pushed, beyond what older stored ones must fulfil to be read.
+
+    Raises:
+        SettingsError: rules that only their place tells apart, or a time zone that does not exist.
+    """
+    if sentence := settings.alerts.unstable_names():
+        raise SettingsError(sentence)
+    if unknown := settings.alerts.unknown_zones():
+        raise SettingsError(f"settings: alerts: time_zone {unknown[0]!r} is not known; one like Europe/Berlin is meant")
+
+
 _PLAIN = {
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
-    "union_tag_not_found": "type is needed: slack or email",
-    "union_tag_invalid": "type must be slack or email",
 }
 """What pydantic says in terms of Python, in terms of the document."""
 
@@ -305,31 +265,56 @@ def _finding(error: ValidationError) -> str:
     findings = error.errors(include_url=False)
     # A key that is misspelt is missing, too: the misspelling says more.
     finding = next((one for one in findings if one["type"] == "extra_forbidden"), findings[0])
-    path = [part for part in finding["loc"] if part not in {"slack", "email", "[key]", "named", "own"}]
+    path = [part for place, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], place)]
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
     if finding["type"] == "extra_forbidden":
-        allowed = ", ".join(_fields_at(path[:-1]))
+        allowed = ", ".join(_fields_at(finding["loc"][:-1]))
         return f"unknown key {where!r}; allowed there: {allowed}"
     if finding["type"] == "literal_error" and path == ["pricing", "split"]:
         expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
+    if finding["type"].startswith("union_tag"):
+        name = "rule" if "rules" in path else "type"
+        *most, last = RULE_KINDS if name == "rule" else RECEIVER_TYPES
+        verb = "must be" if finding["type"] == "union_tag_invalid" else "is needed:"
+        return f"{where}: {name} {verb} {', '.join(most)} or {last}"
     message = _PLAIN.get(finding["type"], finding["msg"].removeprefix("Value error, "))
     return f"{where}: {message}" if where else message
 
 
-def _fields_at(path: list[int | str]) -> list[str]:
+def _is_tag(path: tuple[int | str, ...], place: int) -> bool:
+    """Whether a part of a finding's place is pydantic's word for one of several models, and not of the document."""
+    part = path[place]
+    if part in {"[key]", "named", "own"}:
+        return True
+    return place > 0 and isinstance(path[place - 1], int) and part in {*RULE_KINDS, *RECEIVER_TYPES}
+
+
+def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     """The keys that the section at a path takes."""
-    section: Any = Settings
-    for part in path:
-        if isinstance(part, int):
+    found: list[Any] = [Settings]
+    for place, part in enumerate(path):
+        if isinstance(part, int) or part in {"[key]", "named", "own"}:
             continue
-        section = _section_of(section.model_fields[part].annotation)
-    return [field.alias or name for name, field in section.model_fields.items()]
+        if _is_tag(path, place):
+            found = [one for one in found if part in _tags(one)]
+        else:
+            found = _sections_of(found[0].model_fields[part].annotation)
+    return [field.alias or name for name, field in found[0].model_fields.items()]
 
 
-def _section_of(annotation: Any) -> Any:
-    """The model inside `X | None`, `tuple[X, ...]` or `Annotated[X, …]`."""
+def _tags(section: Any) -> tuple[Any, ...]:
+    """What tells a model from the others of its kind."""
+    return tuple(
+        value
+        for name in ("rule", "type")
+        if name in section.model_fields
+        for value in getattr(section.model_fields[name].annotation, "__args__", ())
+    )
+
+
+def _sections_of(annotation: Any) -> list[Any]:
+    """The models inside `X | None`, `tuple[X, ...]`, `Annotated[X, …]` or a union of several."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    inner = [_section_of(argument) for argument in getattr(annotation, "__args__", ())]
-    return next((found for found in inner if found is not None), None)
+        return [annotation]
+    return [found for argument in getattr(annotation, "__args__", ()) for found in _sections_of(argument)]
