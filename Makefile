@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup demo test check faults chaos mutate build deploy lock openapi bench clean
+.PHONY: help setup demo test check faults chaos contract mutate build deploy lock openapi bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,7 +36,10 @@ bench: ## benchmarks, as ratios to a floor measured in the same run
 	@scripts/setup.sh test
 	$(BIN)/python -m benchmarks.hour
 	$(BIN)/python -m benchmarks.ledger
+	$(BIN)/python -m benchmarks.reports
 	$(BIN)/python -m benchmarks.restatement
+	$(BIN)/python -m benchmarks.end_to_end
+	$(BIN)/python -m benchmarks.aws_cost
 	$(BIN)/python -m benchmarks.alerts
 
 faults: ## plant faults in the metering one at a time; each must be caught
@@ -46,6 +49,10 @@ faults: ## plant faults in the metering one at a time; each must be caught
 chaos: ## kill the pipeline at every outside call of a day, and try the fault table
 	@scripts/setup.sh test
 	$(BIN)/python -m tests.chaos
+
+contract: ## some 20,000 requests made up from the OpenAPI document, on a month of data
+	@scripts/setup.sh test
+	$(BIN)/python -m tests.contract
 
 mutate: ## mutation testing of the metering core; prints the score
 	@scripts/setup.sh mutate
@@ -62,8 +69,8 @@ deploy: build ## deploy: guided the first time, then from samconfig.toml (ENV=de
 lock: ## renew the locks
 	cd requirements && for name in dev mutate sam checkov; do \
 	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 --upgrade $$name.in -o $$name.txt; done
-	cd layers/deps && uv pip compile -q --generate-hashes --no-header --upgrade \
-	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt
+	for layer in deps duckdb; do cd $(CURDIR)/layers/$$layer && uv pip compile -q --generate-hashes --no-header --upgrade \
+	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt; done
 
 openapi: ## write docs/openapi.json
 	$(BIN)/python -m local.openapi

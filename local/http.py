@@ -15,12 +15,15 @@ from gpucost.errors import GpuCostError
 from local.identity import authorizer_of
 
 Invoke = Callable[[Mapping[str, Any]], Any]
+Identify = Callable[[str, Mapping[str, str]], dict[str, Any]]
+"""What an authorizer tells of a request, by its target and its headers (names in lower case)."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     invoke: Invoke
     routes: Sequence[re.Pattern[str]]
+    identify: Identify
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -30,7 +33,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
-    do_POST = do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815 - names that the base class looks up
+    do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_GET  # noqa: N815 - names that the base class looks up
 
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
@@ -41,8 +44,10 @@ class _Handler(BaseHTTPRequestHandler):
         ):  # API Gateway answers this itself, without calling the function
             self._send(404, {"content-type": "application/json"}, b'{"message":"Not Found"}')
             return
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        event = _event(self.command, self.path, headers, body, self.server.identify(self.path, headers))
         try:
-            answer = self.server.invoke(_event(self.command, self.path, dict(self.headers.items()), body))
+            answer = self.server.invoke(event)
         except GpuCostError:
             self._send(500, {"content-type": "application/json"}, b'{"message":"Internal Server Error"}')
             return
@@ -56,20 +61,22 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Keep the terminal for results."""
 
 
 @contextmanager
-def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
+def serving(invoke: Invoke, routes: Sequence[str], port: int, *, identify: Identify = authorizer_of) -> Iterator[None]:
     """Answer HTTP on the loopback address.
 
     Args:
         invoke: calls the function with an event.
         routes: route keys, `GET /v1/costs` or `GET /v1/business-units/{name}`; anything else is not found.
         port: where to listen.
+        identify: says who sends a request; without, `local.identity`.
 
     Raises:
         GpuCostError: somebody else listens there.
@@ -78,7 +85,7 @@ def serving(invoke: Invoke, routes: Sequence[str], port: int) -> Iterator[None]:
         server = _Server(("127.0.0.1", port), _Handler)
     except OSError as error:
         raise GpuCostError(f"port {port} is taken; choose another with --port") from error
-    server.invoke, server.routes = invoke, [_pattern(route) for route in routes]
+    server.invoke, server.routes, server.identify = invoke, [_pattern(route) for route in routes], identify
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -94,9 +101,10 @@ def _pattern(route: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(route)))
 
 
-def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+def _event(
+    method: str, target: str, headers: Mapping[str, str], body: bytes, authorizer: Mapping[str, Any]
+) -> dict[str, Any]:
     address = urlsplit(target)
-    headers = {name.lower(): value for name, value in headers.items()}
     query: dict[str, str] = {}
     for name, value in parse_qsl(address.query, keep_blank_values=True):
         # API Gateway joins repeated parameters with a comma.
@@ -111,7 +119,7 @@ def _event(method: str, target: str, headers: Mapping[str, str], body: bytes) ->
         "requestContext": {
             "accountId": "000000000000",
             "apiId": "local",
-            "authorizer": authorizer_of(headers),
+            "authorizer": authorizer,
             "domainName": "127.0.0.1",
             "domainPrefix": "local",
             "http": {

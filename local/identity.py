@@ -16,8 +16,8 @@ LOCAL_USER = "arn:aws:iam::000000000000:user/local"
 ACT_AS = "x-act-as"
 
 
-def authorizer_of(headers: Mapping[str, str]) -> dict[str, Any]:
-    """`requestContext.authorizer` of a request; headers by their names in lower case."""
+def authorizer_of(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """`requestContext.authorizer` of a request, whatever it asks for; headers by their names in lower case."""
     authorization = headers.get("authorization", "")
     if ACT_AS not in headers and authorization.lower().startswith("bearer "):
         return {"jwt": {"claims": _claims(authorization), "scopes": None}}

@@ -13,8 +13,10 @@ from local.template import REPOSITORY
 SOURCE = REPOSITORY / "cluster"
 SCRAPING = "collection/scrape-configs.yaml"
 """The block that every collector scrapes by, generated once."""
-INPUTS = ("README.md", "versions.yaml", "parameters.yaml", "settings.yaml")
-"""What stands in `cluster/` and is no file of the kit."""
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The same language, read by the C library where it is there."""
+FOLDERS = ("aws", "collection", "eksctl", "helm", "karpenter", "workloads")
+"""Of `cluster/`; beside them stand `env.sh`, what is read, and what other commands use."""
 
 
 def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple[str, str]]:
@@ -33,18 +35,19 @@ def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple
     )
     environment.filters["yaml"] = _as_yaml
     found = dict(values)
-    names = sorted(environment.list_templates(filter_func=lambda name: name not in INPUTS))
+    names = sorted(environment.list_templates(filter_func=_is_of_the_kit))
     names.sort(key=lambda name: name != SCRAPING)
     for name in names:
         try:
             text = environment.get_template(name).render(found)
-            if name.endswith((".yaml", ".json")):
-                documents = list(yaml.safe_load_all(text)) if "/aws/" not in f"/{name}" else []
+            if name.endswith(".yaml"):
+                documents = [] if name.startswith("aws/") else list(yaml.load_all(text, Loader=_LOADER))
                 if name == SCRAPING:
                     found["scrape_configs"] = documents[0]["scrape_configs"]
         except (TemplateError, yaml.YAMLError) as error:
             raise GpuCostError(f"cluster/{name} cannot be rendered: {error}") from error
-        yield name, text
+        if text.strip():  # a file that these settings have no use for is left out
+            yield name, text
 
 
 def write(values: Mapping[str, Any], out: Path) -> list[str]:
@@ -66,6 +69,10 @@ def write(values: Mapping[str, Any], out: Path) -> list[str]:
     except OSError as error:
         raise InvalidInputError(f"{str(out)!r} cannot be written to: {error.strerror}") from error
     return list(files)
+
+
+def _is_of_the_kit(name: str) -> bool:
+    return name == "env.sh" or name.partition("/")[0] in FOLDERS
 
 
 def _tops(files: Mapping[str, str]) -> set[str]:

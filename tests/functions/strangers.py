@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from gpucost.domain.alerting.model import Notification, Subject
 from gpucost.domain.model import Capacity, ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
 from gpucost.encoding import decimal_text
 from tests.records import line, record
@@ -45,6 +46,27 @@ class Strangers:
             names.update(node.node for node in one.nodes)
             names.update(charge.reference for charge in one.charges)
         return (names - own) | (set(self._amounts(mine)) - set(self._own(mine)))
+
+    def news(self) -> Iterator[Notification]:
+        """An alert on every unit's waste in every hour, and one on every cluster, which names the last unit's pod."""
+        for one in self.records:
+            for unit in {held.business_unit: None for held in one.lines}:
+                costs = Costs.total(held.costs() for held in one.lines if held.business_unit == unit)
+                told: dict[str, Decimal | None] = {"waste_usd": costs.waste_usd, "allocated_usd": costs.allocated_usd}
+                yield self._notification(one, Subject(one.cluster, unit), told, "")
+            assert one.totals is not None
+            assert one.totals.capacity is not None
+            told = {"unallocated_usd": one.totals.capacity.unallocated_usd}
+            yield self._notification(one, Subject(one.cluster, node_pool=one.lines[-1].node_pool), told, one.notes[0])
+
+    def _notification(
+        self, one: HourRecord, subject: Subject, figures: dict[str, Decimal | None], note: str
+    ) -> Notification:
+        return Notification(
+            id=self._tag(), event="firing", kind="waste", rule="waste", severity="warning", subject=subject,
+            since=one.hour, hour=one.hour, threshold="more than 1 an hour", figures=figures,
+            note=note if not subject.business_unit else "",
+        )  # fmt: skip
 
     def _own(self, mine: set[str]) -> Iterator[str]:
         for records in self._slices():

@@ -11,12 +11,13 @@ from aws_lambda_powertools.event_handler import Response
 from functions.api import app as function
 from gpucost import bootstrap
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.api.access import need_of
+from gpucost.api.access import caller_of, need_of
 from gpucost.api.app import build_app
-from gpucost.domain.access import EVERYTHING, Scope, principal_of, scope_of
+from gpucost.domain.access import EVERYTHING, IamCaller, Scope, TokenCaller, principal_of, scope_of
 from gpucost.errors import SettingsError
 from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
+from local.identity import authorizer_of
 from tests.conftest import DynamoTable
 from tests.functions.asking import Answer, Caller, ask_as, by_iam, by_role, by_token
 from tests.records import line, record
@@ -47,15 +48,19 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/business-units/{name}/workloads": ("bu", DAY),
     "/v1/business-units/{name}/trend": ("bu", DAY),
     "/v1/waste": ("bu", DAY),
+    "/v1/nodepools": ("viewer", DAY),
+    "/v1/quotas": ("viewer", DAY),
     "/v1/hours": ("viewer", DAY),
     "/v1/nodes": ("viewer", DAY),
     "/v1/restatements": ("viewer", DAY),
+    "/v1/exports": ("viewer", DAY),
     "/v1/prices": ("admin", DAY),
     "/v1/alerts": ("bu", DAY),
     "/v1/silences": ("viewer", {}),
     "/allocation/compute": ("bu", {"window": "2026-11-19T00:00:00Z,2026-11-20T00:00:00Z"}),
     "/health": ("public", {}),
     "/openapi.json": ("public", {}),
+    "/docs": ("public", {}),
 }
 """Every route, what it asks of its caller, and parameters that it takes. A route without a line here fails."""
 ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
@@ -167,10 +172,7 @@ def test_an_empty_section_lets_nobody_in(document: Document) -> None:
 
 
 def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = build_app(
-        bootstrap.report_service, bootstrap.price_listing, bootstrap.allocation_service, bootstrap.access_policy,
-        bootstrap.alert_desk,
-    )  # fmt: skip
+    app = build_app(bootstrap.api_services())
 
     @app.get("/v1/forgotten")
     def forgotten() -> Response[str]:
@@ -287,3 +289,20 @@ def test_a_section_that_cannot_be_meant_is_refused(access: str, says: str) -> No
     with pytest.raises(SettingsError, match=None) as refused:
         parse_settings(f"{PLAIN}\naccess: {access}\n")
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "caller"),
+    [
+        ({}, IamCaller("arn:aws:iam::000000000000:user/local")),
+        ({"x-act-as": "arn:aws:sts::000000000000:assumed-role/x/me"}, IamCaller("arn:aws:iam::000000000000:role/x")),
+        (
+            {"authorization": by_token({"groups": ["a b", "c"], "sub": "x", "exp": 5}).authorization},
+            TokenCaller({"groups": ("a b", "c"), "sub": ("x",), "exp": ("5",)}),
+        ),
+        ({"authorization": "Bearer nonsense"}, None),
+    ],
+)
+def test_the_one_machine_stack_says_who_asks_as_api_gateway_does(headers: dict[str, str], caller: object) -> None:
+    event = {"headers": headers, "requestContext": {"authorizer": authorizer_of("/v1/costs", headers)}}
+    assert caller_of(event) == caller

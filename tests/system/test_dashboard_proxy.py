@@ -11,14 +11,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from gpucost.errors import GpuCostError
 from local.signing_proxy import proxying, region_of, signer
-
-OWN = Credentials("AKIDEXAMPLE", "secret", "session-token")
+from tests.signatures import OWN, is_signed
 
 
 @dataclass
@@ -32,22 +29,6 @@ class Upstream:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
-
-
-def is_signed(method: str, url: str, headers: dict[str, str]) -> bool:
-    """Recomputed by botocore from what arrived, with the secret that the caller has."""
-    scheme, _, rest = headers.get("authorization", "").partition(" ")
-    if scheme != "AWS4-HMAC-SHA256":
-        return False
-    parts = dict(part.strip().split("=", 1) for part in rest.split(","))
-    signed = parts["SignedHeaders"].split(";")
-    if not {"host", "x-amz-date", "x-amz-security-token"} <= set(signed):
-        return False
-    request = AWSRequest(method, url, headers={name: headers[name] for name in signed})
-    request.context["timestamp"] = headers["x-amz-date"]
-    check = SigV4Auth(OWN, "execute-api", "eu-central-1")
-    text = check.string_to_sign(request, check.canonical_request(request))
-    return bool(check.signature(text, request) == parts["Signature"])
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The one composition root: joins services and adapters from the function's environment; clients are made lazily."""
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
     from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
     from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+    from gpucost.adapters.dynamodb.exports import DynamoExports
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
+    from gpucost.adapters.dynamodb.limit_items import DynamoLimits
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.adapters.dynamodb.rollups import DynamoRollups
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+    from gpucost.adapters.export_bucket import S3Bucket
     from gpucost.adapters.messaging import AwsBus
     from gpucost.alert_ports import Notifier
+    from gpucost.api.app import Services
     from gpucost.services.access import AccessPolicy
     from gpucost.services.alerting.managing import AlertDesk
     from gpucost.services.alerting.service import AlertService
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
+    from gpucost.services.export import ExportService
+    from gpucost.services.export_listing import ExportListing
+    from gpucost.services.limits import LimitReports
     from gpucost.services.price_listing import PriceListing
     from gpucost.services.prices import PricesService
     from gpucost.services.pricing import Pricer
@@ -48,6 +55,11 @@ class Environment(BaseModel):
     email_topic_arn: str = ""
     price_sources: str = ""
     """The sources that this deployment fetches prices from, with commas: `spot,on-demand,shapes`."""
+    export_bucket: str = ""
+    export_days: int = 2557
+    """How long the bucket keeps an export."""
+    billing_account: str = ""
+    """Id of the account that pays, as exports name it."""
     public_url: str = ""
     """Address of the API that people can open; links stand in messages only where it is set."""
 
@@ -176,11 +188,19 @@ def dispatch_service() -> "DispatchService":
 @cache
 def attribute_service() -> "AttributeService":
     """For `functions/attribute`."""
-    from gpucost.adapters.prometheus import metrics_reader
+    from gpucost.adapters.prometheus import limits, metrics_reader
     from gpucost.services.attribute import AttributeService
+    from gpucost.services.limits import LimitsKeeper
 
     return AttributeService(
-        settings_store(), ledger(), rollups(), metrics_reader, bus(), pricer=pricer(), clock=utc_now
+        settings_store(),
+        ledger(),
+        rollups(),
+        metrics_reader,
+        bus(),
+        pricer=pricer(),
+        clock=utc_now,
+        limits=LimitsKeeper(limits.limits_reader, limits_store()),
     )
 
 
@@ -277,6 +297,23 @@ def access_policy() -> "AccessPolicy":
 
 
 @cache
+def limits_store() -> "DynamoLimits":
+    """Limits of node pools and quotas of namespaces."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.limit_items import DynamoLimits
+
+    return DynamoLimits(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def limit_reports() -> "LimitReports":
+    """For `functions/api`."""
+    from gpucost.services.limits import LimitReports
+
+    return LimitReports(settings_store(), ledger(), limits_store(), clock=utc_now)
+
+
+@cache
 def report_service() -> "ReportService":
     """For `functions/api`."""
     from gpucost.services.reports import ReportService
@@ -298,3 +335,65 @@ def allocation_service() -> "AllocationService":
     from gpucost.services.allocations import AllocationService
 
     return AllocationService(settings_store(), ledger(), rollups(), clock=utc_now)
+
+
+@cache
+def exports() -> "DynamoExports":
+    """Which days are exported."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.exports import DynamoExports
+
+    env = environment()
+    return DynamoExports(aws.client("dynamodb"), env.table, timedelta(days=env.export_days))
+
+
+@cache
+def export_bucket() -> "S3Bucket":
+    """Where exports lie."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.export_bucket import S3Bucket
+
+    return S3Bucket(aws.s3_client(), environment().export_bucket)
+
+
+@cache
+def export_service() -> "ExportService":
+    """For `functions/export`."""
+    from gpucost.adapters.export_files import DuckDbFiles
+    from gpucost.services.export import ExportService
+
+    env = environment()
+    return ExportService(
+        settings_store(),
+        ledger(),
+        exports(),
+        export_bucket(),
+        DuckDbFiles(),
+        account=env.billing_account,
+        kept=timedelta(days=env.export_days),
+        clock=utc_now,
+    )
+
+
+@cache
+def export_listing() -> "ExportListing":
+    """For `functions/api`."""
+    from gpucost.services.export_listing import ExportListing
+
+    return ExportListing(settings_store(), ledger(), exports(), export_bucket(), clock=utc_now)
+
+
+@cache
+def api_services() -> "Services":
+    """What the routes of `functions/api` ask, each made when it is first asked."""
+    from gpucost.api.app import Services
+
+    return Services(
+        reports=report_service,
+        prices=price_listing,
+        allocations=allocation_service,
+        exports=export_listing,
+        limits=limit_reports,
+        alerts=alert_desk,
+        access=access_policy,
+    )

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import simplejson
 
 from gpucost.domain.hours import format_instant
 
-_FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
+FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """What makes a spreadsheet read a cell as a formula (OWASP, CSV injection)."""
 
 
@@ -26,18 +27,51 @@ def dumps(document: Any, *, indent: int | None = None) -> str:
     return simplejson.dumps(_plain(document), indent=indent, allow_nan=False)
 
 
+def dumps_row(row: Mapping[str, Any]) -> str:
+    """As `dumps`, for one flat row of many: texts, instants, amounts and objects of texts are written directly.
+
+    Raises:
+        As `dumps`.
+    """
+    return "{" + ", ".join([f"{_quoted(name)}: {_written(value)}" for name, value in row.items()]) + "}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return decimal_text(value)
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, datetime):
+        return f'"{_instant(value)}"'
+    return dumps_row(value) if isinstance(value, Mapping) else dumps(value)
+
+
+@lru_cache(maxsize=4096)
+def _quoted(text: str) -> str:
+    return simplejson.dumps(text)
+
+
+_instant = lru_cache(maxsize=4096)(format_instant)
+
+
 def decimal_text(value: Decimal) -> str:
     """An exact number without exponent and trailing zeros: `0E-12` is `0`, `1.500000000000` is `1.5`.
 
     Raises:
         ValueError: NaN or infinite.
     """
-    if not value.is_finite():
+    if not value:
+        return "0"
+    text = str(value)
+    if not text[-1].isdigit():
         raise ValueError(f"{value} is not a number that can be published")
-    text = format(value, "f")
+    if "E" in text:
+        text = format(value, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+    return text
 
 
 def csv_cell(value: object) -> str:
@@ -49,7 +83,7 @@ def csv_cell(value: object) -> str:
     if isinstance(value, datetime):
         return format_instant(value)
     text = str(value)
-    if isinstance(value, str) and text.startswith(_FORMULA_STARTS):
+    if isinstance(value, str) and text.startswith(FORMULA_STARTS):
         return "'" + text
     return text
 

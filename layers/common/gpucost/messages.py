@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | `ScheduledTick` | EventBridge Scheduler → dispatch | the schedule's input |
 | `PricesDue` | EventBridge Scheduler, `gpucost prices refresh` → prices | the schedules' input |
+| `ExportDue` | EventBridge Scheduler, `gpucost export` → export | the schedule's input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
@@ -14,7 +15,7 @@ Delivery is at least once and in any order; every message carries all that its r
 """
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
@@ -29,11 +30,12 @@ from pydantic import (
     ValidationError,
 )
 
-from gpucost.domain.hours import HOUR, floor_hour, format_instant
+from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant
 from gpucost.domain.model import Status
 from gpucost.errors import MessageError
 
 MAX_HOURS_PER_MESSAGE = 24
+MAX_DAYS_PER_EXPORT = 31
 M = TypeVar("M", bound=BaseModel)
 Origin = Literal["schedule", "backfill"]
 """Why an hour is worked on: only hours of origin `schedule` notify anybody."""
@@ -45,9 +47,16 @@ def _full_hour(moment: datetime) -> datetime:
     return moment
 
 
+def _full_day(moment: datetime) -> datetime:
+    if floor_day(moment) != moment or moment.utcoffset() != timedelta(0):
+        raise ValueError("must be the start of a UTC day")
+    return moment
+
+
 Instant = Annotated[AwareDatetime, PlainSerializer(format_instant, when_used="json")]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 Hour = Annotated[Instant, AfterValidator(_full_hour)]
+Day = Annotated[Instant, AfterValidator(_full_day)]
 
 
 class Message(BaseModel):
@@ -73,6 +82,19 @@ class PricesDue(Message):
     """On-demand prices and shapes of those instance types only that the book does not have yet; and not the bill."""
     months: tuple[Month, ...] = ()
     """Of the bill, as `2026-10`: read again though they are closed; none: those that may still move."""
+
+
+class ExportDue(Message):
+    """Export days: those that are due at a time, or those asked for."""
+
+    version: Literal[1] = 1
+    scheduled_time: Instant
+    cluster: str | None = None
+    """Only this one; None: all of the settings."""
+    first_day: Day | None = None
+    """Export this day whether it is due or not; None: all that are due."""
+    days: int = Field(default=1, ge=1, le=MAX_DAYS_PER_EXPORT)
+    """How many days from `first_day` on."""
 
 
 class HoursDue(Message):

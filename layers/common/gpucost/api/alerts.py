@@ -11,7 +11,7 @@ from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.routes import answers, instant_of, json_answer
 from gpucost.services.alerting.managing import AlertDesk
 
-Start = Annotated[str, Query(description="First moment of the history", examples=["2026-11-18T00:00:00Z"])]
+Start = Annotated[str, Query(description="First moment of the history, UTC", examples=["2026-11-18T00:00:00Z"])]
 End = Annotated[
     str,
     Query(description="End of it, itself not in it; at most 100 days later", examples=["2026-11-19T00:00:00Z"]),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
@@ -12,15 +13,21 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from gpucost.api.access import guard, need_of, open_to
 from gpucost.api.alerts import add_alert_routes
 from gpucost.api.cost_routes import add_cost_routes
+from gpucost.api.documentation import HTML, PAGE_SECURITY, page
+from gpucost.api.exports import add_export_routes
+from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
+from gpucost.collector import collector_paused
 from gpucost.domain.reporting.filters import check_text
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
 from gpucost.services.alerting.managing import AlertDesk
 from gpucost.services.allocations import AllocationService
+from gpucost.services.export_listing import ExportListing
+from gpucost.services.limits import LimitReports
 from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
 
@@ -33,24 +40,49 @@ DESCRIPTION = (
     "Times are UTC. Amounts are exact decimals written as JSON numbers with all their digits: parse them with a "
     "decimal type. Unknown is null, never zero. Errors are RFC 9457 problem documents."
 )
+SECURITY = {
+    "iam": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "AWS Signature Version 4, service execute-api. `gpucost dashboard` signs for tools that cannot",
+        "x-amazon-apigateway-authtype": "awsSigv4",
+    },
+    "jwt": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "Where the deployment has a JwtIssuer. What a caller may see: docs/access.md",
+    },
+}
+"""One of the two, as the deployment was made."""
 
 
-def build_app(
-    service: Callable[[], ReportService],
-    prices: Callable[[], PriceListing],
-    allocations: Callable[[], AllocationService],
-    access: Callable[[], AccessPolicy],
-    alerts: Callable[[], AlertDesk],
-) -> APIGatewayHttpResolver:
-    """The API on top of its services, which are made when they are first asked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What routes ask, each made when it is first asked."""
+
+    reports: Callable[[], ReportService]
+    prices: Callable[[], PriceListing]
+    allocations: Callable[[], AllocationService]
+    exports: Callable[[], ExportListing]
+    limits: Callable[[], LimitReports]
+    alerts: Callable[[], AlertDesk]
+    access: Callable[[], AccessPolicy]
+
+
+def build_app(services: Services) -> APIGatewayHttpResolver:
+    """The API on top of its services."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
-    app.use(middlewares=[guard(access), only_known_parameters])
+    app.use(middlewares=[guard(services.access), only_known_parameters, without_collector])
     add_problems(app)
-    add_cost_routes(app, service)
-    add_routes(app, service)
-    add_price_routes(app, prices)
-    add_opencost_routes(app, allocations)
-    add_alert_routes(app, alerts)
+    add_cost_routes(app, services.reports)
+    add_routes(app, services.reports)
+    add_limit_routes(app, services.limits)
+    add_price_routes(app, services.prices)
+    add_opencost_routes(app, services.allocations)
+    add_export_routes(app, services.exports)
+    add_alert_routes(app, services.alerts)
 
     @cache
     def document() -> str:
@@ -60,6 +92,16 @@ def build_app(
     @open_to("public")
     def openapi() -> Response[str]:
         return Response(200, JSON, document(), headers=dict(SECURITY_HEADERS))
+
+    @cache
+    def documentation() -> str:
+        return page(openapi_document(app))
+
+    @app.get("/docs", include_in_schema=False)
+    @open_to("public")
+    def docs() -> Response[str]:
+        headers = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_SECURITY}
+        return Response(200, HTML, documentation(), headers=headers)
 
     return app
 
@@ -78,6 +120,12 @@ def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMidd
     return next_middleware(app)
 
 
+def without_collector(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Answer without looking for reference cycles: there are none in rows and amounts, but a great many of those."""
+    with collector_paused():
+        return next_middleware(app)
+
+
 def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
     """The OpenAPI 3.1 document, without the validation answers that Powertools adds and that are never given."""
     document: dict[str, Any] = json.loads(
@@ -85,16 +133,19 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
             title="GPU cost attribution", version=API_VERSION, openapi_version="3.1.0", description=DESCRIPTION
         )
     )
-    roles = {
-        (route.openapi_path, route.method.lower()): need_of(route.func)
-        for route in app._static_routes + app._dynamic_routes
+    functions = {
+        (route.openapi_path, route.method.lower()): route.func for route in app._static_routes + app._dynamic_routes
     }
     bug = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            operation["x-required-role"] = roles[path, method]
+            needed = need_of(functions[path, method])
+            operation["operationId"] = functions[path, method].__name__  # what generated clients call it
+            operation["x-required-role"] = needed
+            operation["security"] = [] if needed == "public" else [{name: []} for name in SECURITY]
             operation["responses"].pop("422", None)
             operation["responses"]["500"] = bug
+    document["components"]["securitySchemes"] = SECURITY
     for name in ("HTTPValidationError", "ResponseValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     return document

@@ -77,14 +77,15 @@ Metadata = Annotated[
 ]
 Refused = Literal["false"]
 IdleByNode = Annotated[
-    Refused, Query(alias="idleByNode", description="Idle is kept by cluster: only false is answered")
+    Refused,
+    Query(alias="idleByNode", description="Idle is kept by cluster: only false is answered", examples=["false"]),
 ]
 ShareLoadBalancers = Annotated[
     Flag, Query(alias="sharelb", description="Taken and without effect: load balancers are not costed here")
 ]
 AssetCosts = Annotated[
     Refused,
-    Query(alias="includeProportionalAssetResourceCosts", description="Only false is answered"),
+    Query(alias="includeProportionalAssetResourceCosts", description="Only false is answered", examples=["false"]),
 ]
 
 
@@ -200,7 +201,7 @@ def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], Alloc
         responses=answers(AllocationAnswer),
     )
     @open_to("bu")
-    def compute(
+    def compute_allocation(
         window: Window,
         aggregate: Aggregate = "",
         step: Step = None,

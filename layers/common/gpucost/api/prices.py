@@ -15,7 +15,7 @@ from gpucost.domain.prices import PriceSource
 from gpucost.errors import ParameterError
 from gpucost.services.price_listing import PriceListing
 
-Start = Annotated[str, Query(description="First moment of the period", examples=["2026-11-18T00:00:00Z"])]
+Start = Annotated[str, Query(description="First moment of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
 End = Annotated[
     str,
     Query(description="End of the period, itself not in it; at most 35 days later", examples=["2026-11-19T00:00:00Z"]),
@@ -53,7 +53,7 @@ def _cursor(place: str | None) -> str | None:
 
 def _place(cursor: str | None) -> str:
     try:
-        place = urlsafe_b64decode(cursor.encode()).decode() if cursor else "[]"
+        place = "[]" if cursor is None else urlsafe_b64decode(cursor.encode()).decode()
         known = isinstance(json.loads(place), list)
     except ValueError:
         known = False

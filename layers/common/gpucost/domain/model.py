@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import repeat
 from operator import attrgetter
 from typing import ClassVar, Literal, Self
 
@@ -31,7 +32,7 @@ class Amounts:
     def total(cls, parts: Iterable[Self]) -> Self:
         """The sum of many."""
         rows = [*map(attrgetter(*cls.names()), parts)]
-        return cls(*(sum(column, ZERO) for column in zip(*rows, strict=True))) if rows else cls()
+        return cls(*map(sum, zip(*rows, strict=True), repeat(ZERO))) if rows else cls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,11 @@ class Capacity(Amounts):
 
 
 def _figures(amounts: Amounts, *, nobody_knows: bool) -> dict[str, Decimal | None]:
-    return {
-        name: None if nobody_knows and name.endswith("_usd") else getattr(amounts, name) for name in amounts.names()
-    }
+    names = amounts.names()
+    found: dict[str, Decimal | None] = dict(zip(names, attrgetter(*names)(amounts), strict=True))
+    if nobody_knows:
+        found |= dict.fromkeys(name for name in names if name.endswith("_usd"))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

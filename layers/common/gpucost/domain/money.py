@@ -8,6 +8,8 @@ from math import lcm
 QUANTUM = Decimal("1e-12")
 _SCALE = 10**12
 _WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
+_EXACT = 10**28
+"""Below it, a product has no more digits than decimals keep by default; a product takes a third of a shift's time."""
 ZERO = Decimal(0).quantize(QUANTUM)
 """Nothing, at the ledger's resolution."""
 
@@ -69,7 +71,9 @@ def _split(total: Decimal, shares: Sequence[int], whole: int) -> list[Decimal]:
 
 
 def _from_quanta(quanta: int) -> Decimal:
-    return Decimal(quanta).scaleb(-12, context=_WIDE) if quanta else ZERO
+    if -_EXACT < quanta < _EXACT:
+        return Decimal(quanta) * QUANTUM if quanta else ZERO
+    return Decimal(quanta).scaleb(-12, context=_WIDE)
 
 
 def to_quanta(amount: Decimal) -> int:

@@ -4,13 +4,12 @@
 and its next attempt, and the message counts as handled.
 """
 
-import gc
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gpucost.collector import collector_paused
 from gpucost.domain.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.ledger import Manifest, Retention
@@ -23,6 +22,7 @@ from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableE
 from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.observability import logger, tally
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
+from gpucost.services.limits import LimitsKeeper
 from gpucost.services.pricing import Pricer, pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
@@ -61,6 +61,7 @@ class AttributeService:
         *,
         pricer: Pricer,
         clock: Clock,
+        limits: LimitsKeeper | None = None,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
@@ -69,6 +70,7 @@ class AttributeService:
         self._bus = bus
         self._pricer = pricer
         self._clock = clock
+        self._limits = limits
 
     def attribute(self, message: HoursDue) -> list[Attributed]:
         """Attribute every hour that a message names, and announce each.
@@ -96,6 +98,9 @@ class AttributeService:
                 )
             announce(self._bus, result.manifest, message.origin, message.correlation_id)
             results.append(result)
+        if self._limits is not None:
+            new = [one.manifest.hour for one in results if one.was_published and one.manifest.status != "incomplete"]
+            self._limits.keep(cluster, settings, new, now)
         roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
         return results
 
@@ -229,7 +234,7 @@ def rate_hours(
         slices_per_gpu=cluster.slices_per_gpu,
     )
     own = pricing_of(settings)
-    with _collector_paused():
+    with collector_paused():
         metered = [meter(observation, metering) for observation in reader.observe(hours)]
         return [
             RatedHour(attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own))), usage)
@@ -264,18 +269,6 @@ def check_retention(hour: datetime, cluster: ClusterSettings, reader: MetricsRea
             f"hour {format_instant(hour)} is past the retention of cluster {cluster.name}'s metrics, which are kept "
             f"for {kept.total_seconds() / 86400:g} days"
         )
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Look for no reference cycles: an hour makes a million objects without any, and looking costs a sixth of it."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:

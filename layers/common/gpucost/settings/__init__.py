@@ -5,7 +5,7 @@ names of Secrets Manager secrets.
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -14,17 +14,21 @@ import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from gpucost.domain.hours import floor_hour
-from gpucost.domain.ledger import Retention
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 from gpucost.settings.access import GrantSettings
 from gpucost.settings.alerts import RECEIVER_TYPES, RULE_KINDS, AlertSettings, SecretName
 from gpucost.settings.pricing import PricingSettings
+from gpucost.settings.retention import RetentionSettings
 from gpucost.settings.section import Name, Positive, QueryRole, Region, Section, as_instant
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Rung = Literal["pod", "shared", "node", "cluster"]
+
+
+SAMPLES_PER_QUERY = 500_000_000
+"""A day of 10,000 pods takes 70 million, all its queries together; a query beyond this one lost its selector."""
 
 
 class PrometheusSettings(Section):
@@ -40,6 +44,8 @@ class PrometheusSettings(Section):
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long the metrics are kept; asked of the server where it tells (AMP does not: its default of 150 is taken)."""
+    max_samples_per_query: Annotated[int, Field(ge=1_000_000, le=10**12)] | None = None
+    """AMP refuses, unbilled, what would process more; 500 million ($0.05) where not given. With auth: sigv4 only."""
 
     @field_validator("url")
     @classmethod
@@ -61,11 +67,17 @@ class PrometheusSettings(Section):
             raise ValueError("region is needed with auth: sigv4")
         if self.auth != "sigv4" and (self.region or self.role_arn or self.external_id):
             raise ValueError("region, role_arn and external_id go with auth: sigv4 only")
+        if self.auth != "sigv4" and self.max_samples_per_query is not None:
+            raise ValueError("max_samples_per_query goes with auth: sigv4 only; no other server knows it")
         if self.external_id and not self.role_arn:
             raise ValueError("external_id goes with role_arn only")
         if (self.auth == "bearer") != (self.secret is not None):
             raise ValueError("secret goes with auth: bearer, and is needed there")
         return self
+
+    def most_samples(self) -> int | None:
+        """What one query may process; None where the server has no such limit."""
+        return (self.max_samples_per_query or SAMPLES_PER_QUERY) if self.auth == "sigv4" else None
 
 
 class ClusterSettings(Section):
@@ -142,30 +154,6 @@ class BusinessUnitSettings(Section):
         return self
 
 
-Days = Annotated[int, Field(ge=35, le=3660)]
-
-
-class RetentionSettings(Section):
-    """How long records are kept, in days from when they are written; what is there already keeps its end."""
-
-    lines_days: Days = 400
-    """Pods, nodes, and the usage that hours are rated again from."""
-    hours_days: Days = 1830
-    """An hour's sums by business unit and namespace."""
-    days_days: Days = 1830
-    """Sums of days, and what was restated."""
-
-    @model_validator(mode="after")
-    def _sums_outlive_what_they_sum(self) -> "RetentionSettings":
-        if not self.lines_days <= self.hours_days <= self.days_days:
-            raise ValueError("lines_days must not be more than hours_days, nor hours_days more than days_days")
-        return self
-
-    def periods(self) -> Retention:
-        """The same, as the ledger takes it."""
-        return Retention(*(timedelta(days=days) for days in (self.lines_days, self.hours_days, self.days_days)))
-
-
 class Settings(Section):
     """The whole document."""
 
@@ -178,6 +166,7 @@ class Settings(Section):
     """Pod labels carried on every line."""
     lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
     alerts: AlertSettings = AlertSettings()
+    retention: RetentionSettings = RetentionSettings()
     access: tuple[GrantSettings, ...] | None = None
     """Who may see what. Not there: all whom IAM lets in see everything. There: whom no grant names sees nothing."""
 
@@ -187,8 +176,6 @@ class Settings(Section):
         if access is None:  # a section left empty was hardly meant to let everybody in
             raise ValueError("must be a list of grants; leave the key out to let in all whom IAM lets in")
         return access
-
-    retention: RetentionSettings = RetentionSettings()
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Settings":

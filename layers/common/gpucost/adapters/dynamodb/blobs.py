@@ -2,9 +2,10 @@
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from gpucost.domain.ledger import HourSummary, Restatement
@@ -50,9 +51,32 @@ def read_totals(document: dict[str, Any]) -> Totals | None:
     )
 
 
-def read_groups(document: dict[str, Any]) -> dict[tuple[str, str], Costs]:
+def read_groups(document: dict[str, Any]) -> Mapping[tuple[str, str], Costs]:
     """Back from `summary_document`."""
-    return {(unit, namespace): Costs(*map(Decimal, row)) for unit, namespace, row in document["groups"]}
+    return _Groups(document["groups"])
+
+
+class _Groups(Mapping[tuple[str, str], Costs]):
+    """Groups that become amounts when somebody looks at them: who wants an hour's totals alone does not."""
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], Costs]:
+        return {(unit, namespace): Costs(*map(Decimal, row)) for unit, namespace, row in self._rows}
+
+    def __getitem__(self, key: tuple[str, str]) -> Costs:
+        return self._known[key]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def items(self) -> ItemsView[tuple[str, str], Costs]:
+        return self._known.items()
 
 
 def nodes_document(record: HourRecord) -> dict[str, Any]:

@@ -6,13 +6,18 @@ allocated, and money is near hours × the row's own price. Nothing is rounded; a
 """
 
 import json
+import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import accumulate
 
 from gpucost.domain.model import Costs
 from gpucost.domain.money import from_quanta, to_quanta
 
+_WORD = 8
+_SIGNS = bytes([0] * 128 + [255] * 128)
+"""What stands before a number's first byte when it is made longer."""
 Row = tuple[Sequence[str], Costs]
 
 
@@ -46,15 +51,12 @@ def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
     columns = _columns(content[4 + size :], head["rows"])
     texts = []
     for dictionary in head["texts"]:
-        place, column = 0, []
-        for step in next(columns):
-            place += step
-            column.append(dictionary[place])
-        texts.append(column)
+        places = accumulate(next(columns))
+        texts.append([dictionary[place] for place in places])
     names = Costs.names()[: head["amounts"]]  # further ones are only ever added at the end
-    amounts = [next(columns) for _ in names]
+    amounts = _amounts({name: next(columns) for name in names}, head["rows"])
     keys = zip(*texts, strict=True) if texts else iter([()] * head["rows"])
-    return [(key, _costs(names, told)) for key, told in zip(keys, zip(*amounts, strict=True), strict=True)]
+    return [(key, Costs(*own)) for key, own in zip(keys, zip(*amounts, strict=True), strict=True)]
 
 
 def _told(costs: Costs) -> list[int]:
@@ -63,13 +65,17 @@ def _told(costs: Costs) -> list[int]:
     return [own[name] - _expected(name, own) for name in own]
 
 
-def _costs(names: Sequence[str], told: Iterable[int]) -> Costs:
-    own: dict[str, int] = {}
-    left = dict(zip(names, told, strict=True))
-    # Waste is told by amounts that stand after it.
-    for name in sorted(left, key=lambda name: (name == "waste_usd", name == "unmeasured_usd")):
-        own[name] = left[name] + _expected(name, own)
-    return Costs(**{name: _decimal(own.get(name, 0)) for name in Costs.names()})
+def _amounts(told: Mapping[str, Sequence[int]], rows: int) -> list[list[Decimal]]:
+    """The amounts of `Costs`, column by column, each with what the others lead to expect."""
+    own = {name: told.get(name) or [0] * rows for name in Costs.names()}
+    for name in ("effective_usd", "unmeasured_usd"):
+        hours = own[name.replace("_usd", "_gpu_hours")]
+        columns = zip(own[name], hours, own["allocated_usd"], own["allocated_gpu_hours"], strict=True)
+        own[name] = [more + (held * usd // whole if whole else 0) for more, held, usd, whole in columns]
+    parts = ("waste_usd", "allocated_usd", "effective_usd", "unmeasured_usd")
+    columns = zip(*(own[name] for name in parts), strict=True)
+    own["waste_usd"] = [more + usd - used - unseen for more, usd, used, unseen in columns]
+    return [[*map(from_quanta, own[name])] for name in Costs.names()]
 
 
 def _expected(name: str, own: dict[str, int]) -> int:
@@ -79,10 +85,6 @@ def _expected(name: str, own: dict[str, int]) -> int:
         hours = own[name.replace("_usd", "_gpu_hours")]
         return hours * own["allocated_usd"] // own["allocated_gpu_hours"]
     return 0
-
-
-def _decimal(quanta: int) -> Decimal:
-    return from_quanta(quanta)
 
 
 def _pack(column: Sequence[int]) -> bytes:
@@ -97,5 +99,18 @@ def _columns(data: bytes, rows: int) -> Iterator[list[int]]:
     while at < len(data):
         width = data[at]
         planes = data[at + 1 : at + 1 + rows * width]
-        yield [int.from_bytes(planes[row::rows], "big", signed=True) for row in range(rows)]
+        if width <= _WORD:
+            yield _words(planes, rows, width)
+        else:
+            yield [int.from_bytes(planes[row::rows], "big", signed=True) for row in range(rows)]
         at += 1 + rows * width
+
+
+def _words(planes: bytes, rows: int, width: int) -> list[int]:
+    """Numbers of at most eight bytes, all at once."""
+    words = bytearray(rows * _WORD)
+    sign = planes[:rows].translate(_SIGNS)
+    for place in range(_WORD):
+        plane = place - (_WORD - width)
+        words[place::_WORD] = sign if plane < 0 else planes[plane * rows : (plane + 1) * rows]
+    return list(struct.unpack(f">{rows}q", words))

@@ -1,9 +1,9 @@
 r"""Filters of reports, one parameter per dimension.
 
 `namespace=bu-a,bu-b` is either of the two, `namespace=team-*` what begins so, `namespace=!kube-*` all but that,
-`namespace=team-*,!team-x` what begins so but that one. `*` alone is any name, so that `!*` is what has none. A
-backslash takes the meaning off a character: `\,` `\!` `\*` `\\`. Names are compared in Unicode's form NFC, so that two
-ways to write one name are one name. Labels are in one parameter, `label=team:search,env:!dev`.
+`namespace=team-*,!team-x` what begins so but that one. `*` alone is any name, and `!*` is what has none: `gpu,!*` is
+`gpu` or none. A backslash takes the meaning off a character: `\,` `\!` `\*` `\\`. Names are compared in Unicode's form
+NFC, so that two ways to write one name are one name. Labels are in one parameter, `label=team:search,env:!dev`.
 """
 
 import unicodedata
@@ -153,6 +153,8 @@ def _pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
             text += one
     if not text and not is_prefix:
         raise ParameterError(parameter, f"{_shown(part)} is no name; !* is: without a name")
+    if is_refused and is_prefix and not text:
+        return False, Pattern("")  # not any name is: none, and can stand beside names
     return is_refused, Pattern(_normal(text), is_prefix)
 
 

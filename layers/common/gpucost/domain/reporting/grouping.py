@@ -94,13 +94,14 @@ def group(question: Question, read: Read) -> Grouped:
             holders.setdefault((cell.begin, cell.cluster), {}).setdefault(own, []).append(figures)
     idles = {} if question.idle == "hidden" else _idle(question, read, holders)
     rows, left = [], _Left()
+    begins = {one.begin for one in (*costs, *idles)}
+    ends = {begin: end_of(begin, question.granularity, question.period) for begin in begins}
     for own in costs.keys() | idles.keys():
         total = _total(costs.get(own, []))
         idle = None if question.idle == "hidden" else _total_idle(idles.get(own, []))
         if own.is_kept:
             named = dict(zip(question.group_by, own.group, strict=True))
-            end = end_of(own.begin, question.granularity, question.period)
-            rows.append(Row(own.begin, end, named, total, own.kind, idle))
+            rows.append(Row(own.begin, ends[own.begin], named, total, own.kind, idle))
         else:
             left.costs.append(total)
             left.idles.append(idle)

@@ -1,0 +1,202 @@
+"""The five commonest reports beside the bare DynamoDB calls that fetch the same items (make bench).
+
+200 business units, 35 days, 3 clusters on Amazon's DynamoDB Local. A report is the function's whole answer to an API
+Gateway event: parsing, reading, sums, JSON. The floor is the very requests that it made, made again with the same
+client. Prints p50 and p95 of both, their ratio, units and the answer's size, and fails where a ratio of the p50 is
+above 2, or a budget of the design is broken.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import large_ledger
+from gpucost.domain.hours import format_instant
+from gpucost.domain.rollups import DAY
+from local.aws import local_client
+from local.dynamodb_local import create_table, running_dynamodb
+
+RATIO = 2.0
+TABLE = "ledger"
+UNIT = large_ledger.unit_name(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A question, and what one cluster's part of it may cost by the design."""
+
+    name: str
+    path: str
+    query: dict[str, str]
+    most_units: float | None
+    """Read units per cluster of a month (design §5)."""
+    is_judged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What answering took."""
+
+    report: Report
+    seconds: list[float]
+    floor: list[float]
+    units: float
+    requests: int
+    size: int
+
+    def ratio(self) -> float:
+        """Of the medians."""
+        return statistics.median(self.seconds) / statistics.median(self.floor)
+
+
+class Recording:
+    """The real client, keeping what it was asked and what that cost."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.units = 0.0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(**arguments: Any) -> Any:
+            self.calls.append((name, dict(arguments)))
+            answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
+            self.units += answer["ConsumedCapacity"]["CapacityUnits"]
+            return answer
+
+        return call
+
+
+def reports(start: datetime, days: int) -> list[Report]:
+    """The five, and a large one beside: of 4,800 rows, writing them takes longer than fetching what they sum."""
+    month = {"start": format_instant(start), "end": format_instant(start + days * DAY)}
+    last = {"start": format_instant(start + (days - 1) * DAY), "end": month["end"]}
+    by_unit = {"group_by": "business_unit"}
+    scale = days / 31
+    return [
+        Report("all units by day", "/v1/costs", {**month, **by_unit, "granularity": "day"}, 100 * scale),
+        Report("all units, sums", "/v1/business-units", month, 100 * scale),
+        Report("one unit by hour", f"/v1/business-units/{UNIT}", {**month, "granularity": "hour"}, 60 * scale),
+        Report("one unit's workloads", f"/v1/business-units/{UNIT}/workloads", month, 100 * scale),
+        Report("the fleet by hour, one day", "/v1/costs", last, None),
+        Report("all units by hour, one day", "/v1/costs", {**last, **by_unit}, None, is_judged=False),
+    ]
+
+
+def measure(client: Any, report: Report, runs: int) -> Measured:
+    """A report and its floor in turns, so that both see the same machine."""
+    from functions.api.app import handler
+    from gpucost import bootstrap
+    from gpucost.adapters import aws
+
+    event = _event(report)
+
+    def through(one: Any) -> str:
+        aws.client = lambda _service: one  # type: ignore[assignment]  # what the function would make by itself
+        answer = handler(event, _Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+        if answer["statusCode"] != 200:
+            raise SystemExit(f"{report.path} answered {answer['statusCode']}: {answer['body'][:500]}")
+        return str(answer["body"])
+
+    def forget() -> None:
+        for name in ("ledger", "rollups", "report_service"):
+            getattr(bootstrap, name).cache_clear()
+
+    recording = Recording(client)
+    forget()
+    body = through(recording)
+    forget()
+    through(client)
+    seconds, floor = [], []
+    for _ in range(runs):
+        began = time.perf_counter()
+        through(client)
+        seconds.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        for name, arguments in recording.calls:
+            getattr(client, name)(**arguments)
+        floor.append(time.perf_counter() - began)
+    return Measured(report, seconds, floor, recording.units, len(recording.calls), len(body.encode()))
+
+
+class _Context:
+    function_name = "api"
+    memory_limit_in_mb = 512
+    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:api"
+    aws_request_id = "1"
+
+
+def _event(report: Report) -> dict[str, Any]:
+    http = {"method": "GET", "path": report.path, "protocol": "HTTP/1.1"}
+    caller = {"iam": {"userArn": "arn:aws:iam::123456789012:user/bench"}}
+    return {
+        "version": "2.0", "routeKey": f"GET {report.path}", "rawPath": report.path, "headers": {"host": "bench"},
+        "rawQueryString": urlencode(report.query), "queryStringParameters": report.query, "isBase64Encoded": False,
+        "requestContext": {"http": http, "requestId": "1", "stage": "$default", "authorizer": caller},
+    }  # fmt: skip
+
+
+def push_settings(client: Any, clusters: int) -> None:
+    """A document with the clusters."""
+    from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+
+    document = {
+        "clusters": [{"name": f"cluster-{n}", "prometheus": {"url": "http://127.0.0.1:9"}} for n in range(clusters)],
+        "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+        "cost_labels": ["app", "team"],
+    }
+    store = DynamoSettingsStore(client, TABLE, clock=lambda: datetime.now(UTC))
+    store.push(json.dumps(document), author="bench", now=datetime.now(UTC))
+
+
+def _ms(seconds: list[float], percent: int) -> str:
+    ordered = sorted(seconds)
+    return f"{1000 * ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]:.0f}"
+
+
+def main() -> None:
+    """Fill, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--days", type=int, default=35)
+    parser.add_argument("--clusters", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=20)
+    options = parser.parse_args()
+    console = Console(width=120)
+    os.environ["GPUCOST_TABLE"] = TABLE
+    os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"
+    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (options.days + 1) * DAY
+    with running_dynamodb() as url:
+        client = local_client("dynamodb", url)
+        create_table(client, TABLE)
+        push_settings(client, options.clusters)
+        for number in range(options.clusters):
+            with console.status(f"filling cluster {number + 1} of {options.clusters}"):
+                large_ledger.fill(client, TABLE, f"cluster-{number}", start, options.days, seed=number)
+        found = [measure(client, report, options.runs) for report in reports(start, options.days)]
+    table = Table("report", "p50 ms", "p95 ms", "floor p50", "floor p95", "ratio", "requests", "units", "budget", "KB")
+    is_kept = True
+    for one in found:
+        most = None if one.report.most_units is None else one.report.most_units * options.clusters
+        is_kept &= not one.report.is_judged or (one.ratio() <= RATIO and (most is None or one.units <= most))
+        table.add_row(
+            one.report.name, _ms(one.seconds, 50), _ms(one.seconds, 95), _ms(one.floor, 50), _ms(one.floor, 95),
+            f"{one.ratio():.2f}", str(one.requests), f"{one.units:.0f}", "" if most is None else f"{most:.0f}",
+            f"{one.size / 1000:.0f}",
+        )  # fmt: skip
+    console.print(table)
+    sys.exit(0 if is_kept else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The api function's real handler behind the HTTP adapter, over a month in the real database engine."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from functions.api import app as function
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.hours import HOUR
+from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
+from gpucost.domain.prices import Price
+from local.aws import credentials, local_client
+from local.dynamodb_local import create_table
+from local.http import Identify, serving
+from local.prometheus import free_port
+from local.template import transform
+from tests.functions.asking import Context
+from tests.records import line, record
+
+NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
+DAYS = 31
+ADMIN = "contract-admin"
+RESEARCH = "contract-research"
+SETTINGS = """
+clusters:
+  - {name: demo, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: prod-eu, prometheus: {url: "http://127.0.0.1:9090"}}
+pricing: {source: constant, gpu_hourly_usd: 12}
+business_units: [{name: research, namespaces: [bu-a]}, {name: assistant, namespaces: [bu-b]}]
+cost_labels: [team]
+access:
+  - {principal: "arn:aws:iam::000000000000:user/contract-admin", roles: [admin]}
+  - {principal: "arn:aws:iam::000000000000:user/contract-research", roles: ["bu:research"]}
+"""
+
+
+def lines_of(hour: datetime) -> list[Line]:
+    """Three units, of which one comes and goes, with a pod that has no controller and one that nobody priced."""
+    held = [
+        replace(line("research", "bu-a", f"train-{hour.day % 3}", "3.5"), labels={"team": "x"}),
+        replace(line("research", "bu-a", "web-0", "1.25"), workload="web", labels={}),
+        replace(
+            line("assistant", "bu-b", "serve-0", "6.000000000001"), workload_kind="StatefulSet", labels={"team": "y"}
+        ),
+    ]
+    if hour.hour % 5 == 0:
+        held.append(replace(line("kube-system", "kube-system", "bare"), workload_kind="", workload=""))
+    if hour.day % 9 == 0:
+        nobody_knows = dict.fromkeys(
+            ("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd", "gpu_hourly_usd")
+        )
+        held.append(replace(line("research", "bu-a", "unpriced"), price_source="", **nobody_knows))  # type: ignore[arg-type]
+    return held
+
+
+def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
+    """Complete, but for one in fifty, with a node that has a price."""
+    if hour.toordinal() % 10 == 0 and hour.hour == 3:
+        return record(hour=hour, cluster=cluster, status="incomplete")
+    made = record(
+        [*lines_of(hour), *more],
+        hour=hour,
+        cluster=cluster,
+        notes=("a pod was seen by nobody",) if hour.hour == 7 else (),
+    )
+    assert made.totals is not None
+    spent = made.totals.costs.allocated_usd
+    capacity = Capacity(
+        capacity_gpu_hours=Decimal(8),
+        unallocated_gpu_hours=Decimal(7),
+        node_cost_usd=spent + 7,
+        unallocated_usd=Decimal(7),
+    )
+    node = NodeHour(
+        "n1", "aws:///a/i-1", "pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None, spent, capacity
+    )
+    return replace(made, totals=Totals(made.totals.costs, capacity), nodes=(node,))
+
+
+def fill(client: Any, table: str, *, days: int = DAYS) -> None:
+    """A month of one cluster and two days of another, a restated hour, a price, and the settings."""
+    ledger, rollups = DynamoLedger(client, table), DynamoRollups(client, table)
+    DynamoSettingsStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
+    midnight = NOW.replace(hour=0, minute=0)
+    for cluster, length in (("prod-eu", days), ("demo", 2)):
+        first = midnight - timedelta(days=length)
+        for number in range(24 * length):
+            hour = first + HOUR * number
+            published = ledger.publish(hour_of(cluster, hour), replacing=None, settings_version=1, now=NOW)
+        dearer = hour_of(cluster, hour, line("assistant", "bu-b", "late", "2"))
+        ledger.publish(dearer, replacing=published, settings_version=1, now=NOW, why="a price came late")
+        for number in range(length):
+            rollups.roll_up(cluster, first + timedelta(days=number), NOW)
+    listed = Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}, "USD",
+                   midnight - timedelta(9), None, NOW)  # fmt: skip
+    DynamoPriceBook(client, table).replace("on-demand", [listed], rated_until=midnight, now=NOW)
+
+
+def who(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """An authorizer that knows two tokens: what API Gateway would do with signatures."""
+    token = headers.get("authorization", "").removeprefix("Bearer ")
+    if token in (ADMIN, RESEARCH):
+        return {"iam": {"userArn": f"arn:aws:iam::000000000000:user/{token}"}}
+    return {}
+
+
+@contextmanager
+def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = who) -> Iterator[str]:
+    """Serve a filled ledger; yields the API's address."""
+    client, table, lock = local_client("dynamodb", dynamodb_url), f"contract-{uuid4()}", Lock()
+    create_table(client, table)
+    fill(client, table, days=days)
+    routes = [
+        body["Properties"]["RouteKey"]
+        for body in transform()["Resources"].values()
+        if body["Type"] == "AWS::ApiGatewayV2::Route"
+    ]
+
+    def invoke(event: Mapping[str, Any]) -> Any:
+        with lock:  # a function's instance answers one request at a time
+            return function.handler(dict(event), Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+
+    port = free_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**credentials(dynamodb_url), "GPUCOST_TABLE": table}.items():
+            patch.setenv(name, value)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+        patch.setattr(bootstrap, "utc_now", lambda: NOW)
+        forget()
+        with serving(invoke, routes, port, identify=identify):
+            yield f"http://127.0.0.1:{port}"
+    forget()
+
+
+def forget() -> None:
+    """Make the function's services anew when they are next asked."""
+    for made in vars(bootstrap).values():
+        if hasattr(made, "cache_clear"):
+            made.cache_clear()
+
+
+if __name__ == "__main__":  # to look around in: python -m tests.contract.running
+    from local.dynamodb_local import running_dynamodb
+
+    with running_dynamodb() as url, running_api(url, days=int(os.environ.get("DAYS", "2"))) as address:
+        input(f"{address}\n")

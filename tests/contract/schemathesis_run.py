@@ -1,0 +1,47 @@
+"""schemathesis against a running API, in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run: what was printed, how many cases were sent, and schemathesis's exit status."""
+
+    output: str
+    cases: int
+    status: int
+
+
+def run(
+    address: str, token: str, *, examples: int, phases: str = "examples,coverage,fuzzing,stateful", seed: int = 1
+) -> Done:
+    """All checks, as the caller that a token stands for; `examples` for each operation."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = _run(Path(folder), address, token, examples, phases, seed)
+    found = re.search(r"([\d,]+) generated", done.stdout)
+    cases = int(found[1].replace(",", "")) if found else 0
+    return Done(done.stdout + done.stderr, cases, done.returncode)
+
+
+def _run(
+    folder: Path, address: str, token: str, examples: int, phases: str, seed: int
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [
+            Path(sys.executable).with_name("schemathesis"),
+            *("--config-file", HERE / "schemathesis.toml"),
+            *("run", f"{address}/openapi.json", "--checks", "all", "--phases", phases),
+            *("--max-examples", str(examples), "--seed", str(seed), "--continue-on-failure"),
+            *("--header", f"Authorization: Bearer {token}", "--no-color", "--warnings", "off"),
+        ],
+        capture_output=True, text=True, check=False, cwd=folder,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.contract.hooks", "PYTHONPATH": str(HERE.parents[1])},
+    )  # fmt: skip

@@ -1,0 +1,163 @@
+"""The API keeps to its OpenAPI document, and the documentation's examples run as they are written there.
+
+Schemathesis runs small here (`python -m tests.contract` runs large, over a month); curl, awscurl and a client that was
+generated ask what the examples ask. What they ask is the real handler behind the HTTP adapter, which checks signatures as API Gateway does.
+"""
+
+import importlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from local.signing_proxy import proxying, signer
+from local.template import REPOSITORY
+from tests.contract.running import ADMIN, running_api
+from tests.contract.schemathesis_run import run
+from tests.signatures import OWN, REGION, is_signed
+
+DEPLOYED = "https://a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"
+LOCAL = ("http://127.0.0.1:8080", "http://127.0.0.1:8081")
+BIN = Path(sys.executable).parent
+OPENAPI = REPOSITORY / "docs" / "openapi.json"
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+
+
+def examples() -> list[str]:
+    """Every command of the documentation that asks the API."""
+    return [
+        line.split("    #")[0].strip()
+        for page in PAGES
+        for line in page.read_text().splitlines()
+        if re.match(r"(curl|awscurl) ", line.strip()) and any(host in line for host in (DEPLOYED, *LOCAL))
+    ]
+
+
+EXAMPLES = sorted(set(examples()))
+
+
+def who(target: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """The administrator, for whoever signs with the right secret or sends the token."""
+    url = f"http://{headers['host']}{target}"
+    if headers.get("authorization") == f"Bearer {ADMIN}" or is_signed("GET", url, headers):
+        return {"iam": {"userArn": f"arn:aws:iam::000000000000:user/{ADMIN}"}}
+    return {}
+
+
+@pytest.fixture(scope="module")
+def api(dynamodb_url: str) -> Iterator[str]:
+    with running_api(dynamodb_url, days=2, identify=who) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def proxy(api: str) -> Iterator[str]:
+    with proxying(api, signer(OWN, REGION), 0) as address:
+        yield address
+
+
+def test_schemathesis_finds_nothing(api: str) -> None:
+    done = run(api, ADMIN, examples=4, phases="examples,fuzzing")
+    assert done.status == 0, done.output
+    assert done.cases >= 60, done.output
+
+
+def test_the_documentation_has_examples_of_every_kind() -> None:
+    text = "\n".join(EXAMPLES)
+    assert len(EXAMPLES) >= 8
+    for kind in ("awscurl ", "--aws-sigv4", "Bearer", "/allocation/compute", "/v1/costs", "X-Act-As"):
+        assert kind in text
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
+    command = example.replace(DEPLOYED, api)
+    for host in LOCAL:
+        command = command.replace(host, proxy)
+    frozen = OWN.get_frozen_credentials()
+    known = {
+        "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "TOKEN": ADMIN, "LANG": "C.UTF-8",
+        "AWS_ACCESS_KEY_ID": str(frozen.access_key), "AWS_SECRET_ACCESS_KEY": str(frozen.secret_key),
+        "AWS_SESSION_TOKEN": str(frozen.token),
+    }  # fmt: skip
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=known, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert "rows" in found or found.get("code") == 200, done.stdout
+
+
+@pytest.mark.parametrize("signed", [["awscurl", "--service", "execute-api", "--region", "us-east-1"], ["curl", "-s"]])
+def test_what_is_not_signed_rightly_is_refused(signed: list[str], api: str) -> None:
+    known = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "x",
+             "AWS_SECRET_ACCESS_KEY": "y", "AWS_SESSION_TOKEN": "z", "LANG": "C.UTF-8"}  # fmt: skip
+    done = subprocess.run(
+        [*signed, f"{api}/v1/hours?window=24h"], capture_output=True, text=True, check=False, env=known, timeout=60
+    )
+    assert "the request says nothing of who sent it" in done.stdout
+
+
+def asked_of(example: str) -> tuple[str, dict[str, str]]:
+    """Path and parameters of an example."""
+    expanded = subprocess.run(["bash", "-c", f"printf '%s\\n' {example}"], capture_output=True, text=True, check=True)
+    words = expanded.stdout.splitlines() if "$(" in example else shlex.split(example)
+    address = urlsplit(next(word for word in words if word.startswith("http")))
+    data = [words[place + 1] for place, word in enumerate(words) if word in ("-d", "--data-urlencode")]
+    return address.path, dict(parse_qsl("&".join([address.query, *data])))
+
+
+@pytest.fixture(scope="module")
+def client(api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("generated")
+    config = folder / "config.yaml"
+    config.write_text("post_hooks: []\n")
+    done = subprocess.run(
+        [BIN / "openapi-python-client", "generate", "--path", OPENAPI, "--config", config, "--meta", "none",
+         "--output-path", folder / "gpucost_client", "--fail-on-warning"],
+        capture_output=True, text=True, check=False, cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        made = importlib.import_module("gpucost_client").AuthenticatedClient(base_url=api, token=ADMIN)
+        with made:
+            yield made
+    for name in [name for name in sys.modules if name.partition(".")[0] == "gpucost_client"]:
+        del sys.modules[name]
+
+
+def operation_of(path: str) -> tuple[str, str, dict[str, str]]:
+    """Tag, name and path parameters of the operation that answers a path."""
+    for pattern, methods in json.loads(OPENAPI.read_text())["paths"].items():
+        match = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern), path)
+        if match:
+            return methods["get"]["tags"][0], methods["get"]["operationId"], match.groupdict()
+    raise AssertionError(f"no operation answers {path}")
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_a_generated_client_asks_what_the_examples_ask(example: str, client: Any) -> None:
+    path, query = asked_of(example)
+    tag, name, parts = operation_of(path)
+    module = importlib.import_module(f"gpucost_client.api.{tag}.{name}")
+    snake = {re.sub(r"(?<=[a-z])([A-Z])", r"_\1", key).lower(): value for key, value in query.items()}
+    enums = {
+        key: next(
+            (kind(value) for kind in vars(module).values()
+             if isinstance(kind, type) and kind.__name__.lower().endswith(key.replace("_", "")) and issubclass(kind, str)),
+            int(value) if key == "limit" else value,
+        )
+        for key, value in snake.items()
+    }  # fmt: skip
+    answer = module.sync_detailed(**parts, **enums, client=client)
+    assert answer.status_code == 200, answer.content
+    plain = json.loads(answer.content)
+    assert json.loads(json.dumps(answer.parsed.to_dict()).replace('+00:00"', 'Z"')) == plain
+    assert plain.get("rows") != [] or "window" not in query

@@ -1,0 +1,427 @@
+"""The richer reports through the real handler, on hours in the real ledger; truth by hand, or from the raw lines."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import jsonschema
+import pytest
+
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.limit_items import DynamoLimits
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.api import pages
+from gpucost.domain.hours import HOUR
+from gpucost.domain.limits import Limits, PoolLimit, Quota
+from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
+from gpucost.domain.rollups import DAY
+from gpucost.ports import StoredSettings
+from gpucost.services.reports import reading
+from gpucost.settings import parse_settings
+from local.aws import local_client
+from local.dynamodb_local import create_table
+from tests.functions.asking import Answer, ask_as, by_iam
+from tests.records import line, record
+
+FIRST = datetime(2026, 11, 16, tzinfo=UTC)
+NOW = FIRST + 3 * DAY + timedelta(hours=2, minutes=5)
+"""Three whole days and two hours of a fourth."""
+PERIOD = {"start": "2026-11-16", "end": "2026-11-19T02:00:00Z"}
+DOCUMENT = """
+clusters:
+  - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
+pricing: {source: constant, gpu_hourly_usd: 12}
+cost_labels: [team]
+business_units: [{name: research, namespaces: ["bu-a"]}, {name: nobody, namespaces: ["none"]}]
+"""
+SCHEMAS = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+
+
+class Store:
+    """A settings store of one document."""
+
+    def current(self) -> StoredSettings:
+        return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
+
+
+def held(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
+    """A line of that cost and waste; the rest was used."""
+    found = replace(
+        line(unit, f"ns-{unit}", f"{workload}-{hour}", usd), workload=workload, uid=f"{workload}{hour}",
+        waste_usd=Decimal(waste), effective_usd=Decimal(usd) - Decimal(waste),
+    )  # fmt: skip
+    return replace(found, **more)
+
+
+def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:
+    """An hour on node n1 (and n2, that nobody holds), 5 USD of which nobody held."""
+    made = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
+    assert made.totals is not None
+    usd = made.totals.costs.allocated_usd
+    free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=Decimal(3), residual_usd=Decimal(2))
+    rest = Capacity.total([free, Capacity(node_cost_usd=usd + 5)])
+    facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
+    second = "n1" if twins else "n2"
+    nodes = (
+        NodeHour("n1", "aws:///a/i-1", *facts, usd, Capacity(node_cost_usd=usd)),
+        NodeHour(
+            second, "aws:///a/i-2", *facts, Decimal(0), Capacity.total([free, Capacity(node_cost_usd=Decimal(5))])
+        ),
+    )
+    return replace(made, totals=Totals(made.totals.costs, rest), nodes=nodes)
+
+
+def hours() -> list[HourRecord]:
+    """Every fourth hour. East: research trains, wasting from the second day on; a job runs on the first day only."""
+    found = []
+    for hour in (*range(0, 3 * 24, 4), 72, 73):
+        lines = [held(hour, "research", "train", "10", "0" if hour < 24 else "4", labels={"team": "x"})]
+        if hour < 24:
+            lines.append(held(hour, "=w", "job", "1", "1", labels={}))
+        found.append(published("east", hour, lines, twins=hour == 72))
+    west = [published("west", hour, [held(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
+    return [*found, *west]
+
+
+@pytest.fixture(scope="module")
+def ledger(dynamodb_url: str) -> Iterator[None]:
+    client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
+    create_table(client, table)
+    for one in hours():
+        DynamoLedger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
+    for number in range(3):
+        DynamoRollups(client, table).roll_up("east", FIRST + number * DAY, NOW)
+    pools = (
+        PoolLimit("gpu", "nvidia.com/gpu", Decimal(6), Decimal(8)),
+        PoolLimit("free", "nvidia.com/gpu", Decimal(2), None),
+    )
+    quotas = (
+        Quota("ns-research", "gpus", "nvidia.com/gpu", Decimal(4), Decimal(3)),
+        Quota("ns-empty", "gpus", "nvidia.com/gpu", Decimal(4), None),
+        Quota("ns-research", "mig", "nvidia.com/mig-1g.5gb", Decimal(7), Decimal(0)),
+    )
+    DynamoLimits(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUCOST_TABLE", table)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+        patch.setattr(bootstrap, "settings_store", Store)
+        patch.setattr(bootstrap, "utc_now", lambda: NOW)
+        forget()
+        yield
+        forget()
+
+
+def forget() -> None:
+    for made in vars(bootstrap).values():
+        if hasattr(made, "cache_clear"):
+            made.cache_clear()
+
+
+pytestmark = pytest.mark.usefixtures("ledger")
+
+
+def ask(path: str, query: dict[str, str] | str | None = None, *, route: str | None = None) -> Answer:
+    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, query)
+    responses = SCHEMAS["paths"][route or path]["get"]["responses"]
+    content = responses[str(int(answer.status))]["content"]
+    if "json" in answer.headers["Content-Type"] and "jsonl" not in answer.headers["Content-Type"]:
+        schema = content[answer.headers["Content-Type"]]["schema"]
+        whole = {**schema, "components": SCHEMAS["components"]}
+        jsonschema.validate(json.loads(answer.body), whole, cls=jsonschema.Draft202012Validator)
+    else:
+        assert answer.headers["Content-Type"].partition(";")[0] in content
+    return answer
+
+
+def test_costs_by_workload_and_day_come_from_facts_and_from_lines_at_the_edges() -> None:
+    answer = ask(
+        "/v1/costs", {**PERIOD, "granularity": "day", "group_by": "workload,label:team", "cluster": "east"}
+    ).json
+    assert [
+        (row["start"][8:10], row["end"][8:13], *row["group"].values(), row["allocated_usd"])
+        for row in answer["rows"]
+    ] == [
+        ("16", "17T00", "job", "", 6), ("16", "17T00", "train", "x", 60), ("17", "18T00", "train", "x", 60),
+        ("18", "19T00", "train", "x", 60), ("19", "19T02", "train", "x", 20),
+    ]  # fmt: skip
+    assert (answer["totals"]["allocated_usd"], answer["totals"]["node_cost_usd"]) == (206, 206 + 20 * 5)
+    assert (answer["row_count"], answer["cursor"], answer["filtered_out"]) == (5, None, None)
+
+
+def test_what_filters_leave_out_is_said_and_totals_stay() -> None:
+    query = {**PERIOD, "granularity": "total", "group_by": "cluster"}
+    plain = ask("/v1/costs", query).json
+    answer = ask("/v1/costs", {**query, "workload": "!train", "label": "team:!*,team:x"}).json
+    assert {row["group"]["cluster"]: row["allocated_usd"] for row in answer["rows"]} == {"east": 6, "west": 6}
+    assert answer["filtered_out"]["allocated_usd"] == 200
+    assert answer["totals"] == plain["totals"]
+    nothing = ask("/v1/costs", {**query, "business_unit": "nowhere"}).json
+    assert (nothing["rows"], nothing["filtered_out"]["allocated_usd"]) == ([], 212)
+    hourly = ask("/v1/costs", {**PERIOD, "business_unit": "=w"}).json
+    assert (len(hourly["rows"]), hourly["filtered_out"]["allocated_usd"]) == (6, 206)
+    assert hourly["totals"] == plain["totals"]
+
+
+@pytest.mark.parametrize(
+    ("idle", "research", "other", "nobody"),
+    [
+        ("separate", (60, 0), (6, 0), (0, 30)),
+        ("shared-by-allocation", (60, Decimal("27.272727272727")), (6, Decimal("2.727272727273")), None),
+        ("shared-evenly", (60, 15), (6, 15), None),
+    ],
+)
+def test_idle(idle: str, research: Any, other: Any, nobody: Any) -> None:
+    day = {"start": "2026-11-16", "end": "2026-11-17", "granularity": "day", "group_by": "business_unit"}
+    answer = ask("/v1/costs", {**day, "cluster": "east", "idle": idle}).json
+    found = {
+        row["group"]["business_unit"] or row["kind"]: (row["allocated_usd"], row["idle_usd"]) for row in answer["rows"]
+    }
+    assert found == {"research": research, "=w": other, **({"idle": nobody} if nobody else {})}
+    assert sum(row["cost_usd"] for row in answer["rows"]) == answer["totals"]["node_cost_usd"] == 96
+    assert sum(row["idle_gpu_hours"] for row in answer["rows"]) == 12
+
+
+def test_pages_are_the_whole_in_order_and_totals_are_the_wholes() -> None:
+    query = {**PERIOD, "group_by": "business_unit", "sort": "-waste_usd,start", "limit": "8"}
+    rows, cursor, answers = [], None, []
+    while cursor != "":
+        answer = ask("/v1/costs", query | ({"cursor": cursor} if cursor else {})).json
+        answers.append((answer["totals"], answer["coverage"], answer["row_count"]))
+        rows += answer["rows"]
+        cursor = answer["cursor"] or ""
+    whole = ask("/v1/costs", {**query, "limit": "10000"}).json
+    assert (len(answers), len(rows)) == (4, 26)
+    assert rows == whole["rows"]
+    assert all(one == (whole["totals"], whole["coverage"], 26) for one in answers)
+    wastes = [row["waste_usd"] for row in rows]
+    assert wastes == sorted(wastes, reverse=True)
+    assert wastes[0] == Decimal("4.5")
+
+
+def test_json_lines_and_csv_say_the_same_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = {**PERIOD, "granularity": "day", "group_by": "business_unit", "idle": "separate"}
+    plain = ask("/v1/costs", query).json
+    lines = ask("/v1/costs", {**query, "format": "jsonl"})
+    head, *rows = [json.loads(one, parse_float=Decimal, parse_int=Decimal) for one in lines.body.splitlines()]
+    assert rows == plain["rows"]
+    assert head == {name: value for name, value in plain.items() if name != "rows"}
+    table = list(csv.DictReader(io.StringIO(ask("/v1/costs", {**query, "format": "csv"}).body, newline="")))
+    assert [Decimal(row["cost_usd"]) for row in table] == [row["cost_usd"] for row in plain["rows"]]
+    assert {row["business_unit"] for row in table} == {"", "research", "'=w"}
+
+    monkeypatch.setattr(pages, "LARGEST_PAGE_BODY", 1_000)
+    for form in ("json", "jsonl", "csv"):
+        seen, cursor = 0, None
+        while cursor != "":
+            answer = ask("/v1/costs", {**query, "format": form} | ({"cursor": cursor} if cursor else {}))
+            cursor = answer.json["cursor"] or "" if form == "json" else answer.headers.get("X-Next-Cursor", "")
+            seen += len(answer.json["rows"]) if form == "json" else answer.body.count("\n") - 1
+        assert seen == len(plain["rows"]), form
+
+
+def test_one_business_unit_its_workloads_and_its_trend() -> None:
+    path = "/v1/business-units/research"
+    unit = ask(path, PERIOD, route="/v1/business-units/{name}").json
+    assert [(row["start"][8:10], row["allocated_usd"], row["waste_usd"]) for row in unit["rows"]] == [
+        ("16", 62, Decimal("0.5")), ("17", 62, Decimal("24.5")), ("18", 60, 24), ("19", 22, Decimal("8.5")),
+    ]  # fmt: skip
+    assert unit["totals"]["allocated_usd"] == 206 == sum(row["allocated_usd"] for row in unit["rows"])
+    assert unit["coverage"]["hours_complete"] == 23
+    hourly = ask(path, {**PERIOD, "granularity": "hour"}, route="/v1/business-units/{name}").json
+    assert (len(hourly["rows"]), hourly["totals"]) == (20, unit["totals"])
+
+    workloads = ask(f"{path}/workloads", PERIOD, route="/v1/business-units/{name}/workloads").json
+    assert [(row["cluster"], row["workload"], row["allocated_usd"]) for row in workloads["rows"]] == [
+        ("east", "train", 200), ("west", "serve", 6),
+    ]  # fmt: skip
+    assert workloads["totals"] == unit["totals"]
+
+    route = "/v1/business-units/{name}/trend"
+    trend = ask(f"{path}/trend", {"start": "2026-11-17", "end": "2026-11-18"}, route=route).json
+    assert (trend["current"]["costs"]["waste_usd"], trend["before"]["costs"]["waste_usd"]) == (
+        Decimal("24.5"),
+        Decimal("0.5"),
+    )
+    assert (trend["change"]["waste_usd"], trend["percent"]["waste_usd"]) == (24, 4800)
+    assert (trend["change"]["allocated_usd"], trend["percent"]["allocated_usd"]) == (0, 0)
+    first = ask(f"{path}/trend", {"start": "2026-11-16", "end": "2026-11-17"}, route=route).json
+    assert set(first["before"]["costs"].values()) == {None} == set(first["percent"].values())
+    other = ask("/v1/business-units/=w/trend", {"start": "2026-11-17", "end": "2026-11-18"}, route=route).json
+    assert (other["current"]["costs"]["waste_usd"], other["percent"]["waste_usd"]) == (0, -100)
+    zero = ask("/v1/business-units/nobody/trend", {"start": "2026-11-18", "end": "2026-11-19"}, route=route).json
+    assert (zero["change"]["waste_usd"], zero["percent"]["waste_usd"]) == (0, None)
+
+
+@pytest.mark.parametrize("more", ["", "/workloads", "/trend"])
+def test_a_unit_that_nobody_knows_is_not_found_and_one_of_the_settings_is_empty(more: str) -> None:
+    route = "/v1/business-units/{name}" + more
+    missing = ask(f"/v1/business-units/nowhere{more}", PERIOD, route=route)
+    assert missing.status == 404
+    assert "neither the settings nor hours of the period name it" in missing.json["detail"]
+    assert ask(f"/v1/business-units/nobody{more}", PERIOD, route=route).status == 200
+
+
+def test_waste_names_the_worst_since_when_and_which_pods() -> None:
+    answer = ask("/v1/waste", PERIOD).json
+    assert [(row["cluster"], row["workload"], row["waste_usd"], row["since"]) for row in answer["rows"]] == [
+        ("east", "train", 56, "2026-11-17T00:00:00Z"),
+        ("east", "job", 6, "2026-11-16T00:00:00Z"),
+        ("west", "serve", Decimal("1.5"), "2026-11-19T00:00:00Z"),
+    ]
+    train, job, serve = answer["rows"]
+    assert (train["hour"], [pod["pod"] for pod in train["pods"]]) == ("2026-11-19T01:00:00Z", ["train-73"])
+    assert train["pods"][0]["waste_usd"] == 4
+    assert job["pods"] == []
+    assert [pod["pod"] for pod in serve["pods"]] == ["serve-73"]
+    first = ask("/v1/waste", {**PERIOD, "limit": "1"}).json
+    assert (len(first["rows"]), first["row_count"]) == (1, 3)
+    rest = ask("/v1/waste", {**PERIOD, "limit": "1", "cursor": first["cursor"]}).json
+    assert [row["workload"] for row in rest["rows"]] == ["job"]
+    only = ask("/v1/waste", {**PERIOD, "namespace": "ns-=w"}).json
+    assert [row["workload"] for row in only["rows"]] == ["job"]
+
+
+def test_nodes_say_who_held_them_and_close_on_their_cost() -> None:
+    query = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-16T08:00:00Z", "cluster": "east"}
+    answer = ask("/v1/nodes", query).json
+    assert [(row["hour"][11:13], row["node"], len(row["holders"])) for row in answer["rows"]] == [
+        ("00", "n1", 2), ("00", "n2", 0), ("04", "n1", 2), ("04", "n2", 0),
+    ]  # fmt: skip
+    for row in answer["rows"]:
+        parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
+        assert sum(row[f"{name}_usd"] for name in parts) == row["node_cost_usd"]
+        assert sum(one["allocated_usd"] for one in row["holders"]) == row["allocated_usd"]
+    seen, cursor = [], None
+    while cursor != "":
+        page = ask("/v1/nodes", {**query, "limit": "3"} | ({"cursor": cursor} if cursor else {})).json
+        seen += page["rows"]
+        cursor = page["cursor"] or ""
+    assert seen == answer["rows"]
+
+
+def test_holders_of_two_nodes_of_one_name_are_not_guessed() -> None:
+    query = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-19T01:00:00Z", "cluster": "east"}
+    rows = ask("/v1/nodes", query).json["rows"]
+    assert [(row["provider_id"], row["holders"], row["waste_usd"]) for row in rows] == [
+        ("aws:///a/i-1", None, None), ("aws:///a/i-2", None, None),
+    ]  # fmt: skip
+
+
+def test_node_pools_and_quotas_stand_against_what_was_held() -> None:
+    day = {"start": "2026-11-16", "end": "2026-11-17"}
+    pools = ask("/v1/nodepools", day).json["rows"]
+    assert [(row["node_pool"], row["used"], row["limit"], row["percent"]) for row in pools] == [
+        ("gpu", 6, 8, 75), ("free", 2, None, None),
+    ]  # fmt: skip
+    quotas = ask("/v1/quotas", day).json["rows"]
+    # Research holds one unit, a seventh of a GPU, for the whole hour, and used a quarter of it.
+    names = ("namespace", "quota", "hard", "requested", "held", "used")
+    assert [tuple(row[name] for name in names) for row in quotas] == [
+        ("ns-research", "gpus", 4, 3, 1, Decimal("0.249999999998")),
+        ("ns-empty", "gpus", 4, None, 0, 0),
+        ("ns-research", "mig", 7, 0, 0, 0),
+    ]  # fmt: skip
+    assert ask("/v1/quotas", {**day, "cluster": "west"}).json["rows"] == []
+    for path in ("/v1/nodepools", "/v1/quotas"):
+        assert "at most 48 hours" in ask(path, PERIOD).json["detail"]
+
+
+HUGE = "x" * 10_240
+ODD = [
+    "a\0b",
+    "\u202ea",
+    "a\u200f",
+    "a\x1b[2J",
+    "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace") + "\0",
+]
+
+
+@pytest.mark.parametrize("route", sorted(path for path in SCHEMAS["paths"] if path.startswith("/v1/")))
+def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
+    path = route.replace("{name}", "research")
+    base = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-17T00:00:00Z"}
+    for parameter in SCHEMAS["paths"][route]["get"].get("parameters", []):
+        if parameter["in"] != "query":
+            continue
+        name = parameter["name"]
+        for wrong in (HUGE, "", *ODD):
+            given = {name: wrong} if name == "window" else {**base, name: wrong}
+            answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, given)
+            if wrong == "" and name in {"group_by", "sort", "source", "instance_type"}:
+                continue  # nothing is a value of these
+            assert answer.status == 400, (name, wrong[:10], answer.body[:300])
+            assert answer.json["errors"][0]["parameter"] == name, (name, answer.body[:300])
+            assert len(answer.body) < 2_000
+        twice = "&".join(f"{one}={value}" for one, value in base.items()) + f"&{name}=a&{name}=b"
+        answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, twice)
+        assert answer.status == 400, name
+        assert name in {one["parameter"] for one in answer.json["errors"]}, (name, answer.body)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter", "says"),
+    [
+        ({"start": "2026-11-17", "end": "2026-11-16"}, "end", "must be after start"),
+        ({"start": "2020-01-01", "end": "2026-11-16"}, "end", "at most 35 days of this kind; granularity=day"),
+        ({"start": "2020-01-01", "end": "2026-11-16", "granularity": "month"}, "end", "at most 731 days"),
+        ({"window": "fortnight"}, "window", "allowed: 24h, 7d"),
+        ({**PERIOD, "group_by": "label:app"}, "group_by", "label:team"),
+        ({**PERIOD, "group_by": "pod"}, "group_by", "at most 48 hours at once; shorten the period, or"),
+        ({**PERIOD, "node": "n1"}, "node", "GET /v1/exports"),
+        ({**PERIOD, "label": "app:x"}, "label", "allowed: team"),
+        ({**PERIOD, "cluster": "north,east"}, "cluster", "'north' is not in the settings; allowed: east, west"),
+        ({**PERIOD, "cluster": "!east,!west"}, "cluster", "no cluster of the settings is meant"),
+        ({**PERIOD, "sort": "cost_usd"}, "sort", "cannot be sorted by; allowed, with a - to turn: start, allocated"),
+        ({**PERIOD, "limit": "0"}, "limit", "greater than or equal to 1"),
+        ({**PERIOD, "limit": "10001"}, "limit", "less than or equal to 10000"),
+        ({**PERIOD, "limit": "many"}, "limit", "valid integer"),
+        ({**PERIOD, "idle": "shared"}, "idle", "must be 'hidden', 'separate', 'shared-by-allocation' or"),
+        ({**PERIOD, "cursor": "x"}, "cursor", "is not one that an answer gave"),
+        ({**PERIOD, HUGE: "x"}, "x" * 60, "is not a parameter"),
+    ],
+)  # fmt: skip
+def test_a_question_that_cannot_be_answered_says_what_can(query: dict[str, str], parameter: str, says: str) -> None:
+    answer = ask("/v1/costs", query)
+    assert answer.status == 400
+    (error,) = answer.json["errors"]
+    assert error["parameter"] == parameter
+    assert says in error["detail"]
+    for secret in ("reports-", "arn:", "Traceback", "C#", "DynamoDB"):
+        assert secret not in answer.body
+
+
+def test_a_cursor_fits_no_other_question_and_no_other_route() -> None:
+    query = {**PERIOD, "group_by": "business_unit", "limit": "10"}
+    cursor = ask("/v1/costs", query).json["cursor"]
+    assert ask("/v1/costs", {**query, "cursor": cursor}).status == 200
+    for other in ({"limit": "11"}, {"group_by": "namespace"}, {"cluster": "east"}, {"sort": "-waste_usd"},
+                  {"business_unit": "!x"}, {"end": "2026-11-19T01:00:00Z"}, {"idle": "separate"}):  # fmt: skip
+        answer = ask("/v1/costs", {**query, **other, "cursor": cursor})
+        assert answer.status == 400, other
+        assert "is of another question" in answer.json["detail"]
+    assert ask("/v1/waste", {**PERIOD, "limit": "10", "cursor": cursor}).status == 400
+
+
+def test_a_question_that_reads_too_much_says_what_to_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    def detail(query: dict[str, str]) -> str:
+        answer = ask("/v1/costs", query)
+        assert answer.status == 400
+        return str(answer.json["detail"])
+
+    assert "at most 48 hours at once; ask for granularity=day" in detail({**PERIOD, "group_by": "workload"})
+    monkeypatch.setattr(reading, "DAYS_OF_FACTS", 5)
+    by_day = {**PERIOD, "group_by": "workload", "granularity": "day"}
+    assert "summed from 6 days of clusters, at most 5 are; shorten" in detail(by_day)
+    assert ask("/v1/costs", {**by_day, "business_unit": "research"}).status == 200
+    assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
+    monkeypatch.setattr(reading, "MOST_LINES", 1)
+    assert "more than 1 pods' hours" in detail({**by_day, "cluster": "east"})
