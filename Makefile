@@ -38,6 +38,9 @@ bench: ## benchmarks, as ratios to a floor measured in the same run
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.reports
 	$(BIN)/python -m benchmarks.restatement
+	$(BIN)/python -m benchmarks.end_to_end
+	$(BIN)/python -m benchmarks.aws_cost
+	$(BIN)/python -m benchmarks.alerts
 
 faults: ## plant faults in the metering one at a time; each must be caught
 	@scripts/setup.sh demo

@@ -10,9 +10,9 @@ PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 KSM = 'job="kube-state-metrics",instance="10.0.0.1:8080"'
 
 
-def write(path: Path, pods: int, start: int, end: int) -> None:
-    """Write every series with a sample each `STEP` seconds in `[start, end)` (seconds since the epoch)."""
-    times = range(start, end, STEP)
+def write(path: Path, pods: int, start: int, end: int, step: int = STEP) -> None:
+    """Write every series with a sample each `step` seconds in `[start, end)` (seconds since the epoch)."""
+    times = range(start, end, step)
     with path.open("w") as file:
         for metric, series in _families(pods):
             file.write(f"# TYPE {metric} gauge\n")

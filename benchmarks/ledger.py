@@ -47,20 +47,26 @@ class Metered:
         self._client = client
         self.requests = 0
         self.units = 0.0
+        self.reads = 0.0
+        """Units of reads alone, whether counted among `units` or not."""
         self._ignored: set[str] = set()
 
     def only_writes(self) -> None:
         """From now on count no reads."""
         self._ignored = {"get_item", "query"}
 
+    def only_reads(self) -> None:
+        """From now on count no writes."""
+        self._ignored = {"put_item", "batch_write_item", "update_item", "transact_write_items"}
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(**arguments: Any) -> Any:
             answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
             spent = answer.get("ConsumedCapacity", [])
             self.requests += 1
-            if name in self._ignored:
-                return answer
-            self.units += sum(one["CapacityUnits"] for one in (spent if isinstance(spent, list) else [spent]))
+            units = sum(one["CapacityUnits"] for one in (spent if isinstance(spent, list) else [spent]))
+            self.reads += units if name in {"get_item", "query"} else 0.0
+            self.units += 0.0 if name in self._ignored else units
             return answer
 
         return call

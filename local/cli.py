@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -13,12 +13,14 @@ from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
 from local.alert_commands import ack, alerts, silence
 from local.backfilling import backfill
 from local.dashboard import dashboard
+from local.exporting import export
 from local.freezing import adjustments, freeze, unfreeze
 from local.kit.command import kit
 from local.migrating import migrate
 from local.options import HourType, author, settings_store, stack_option
 from local.price_commands import prices
 from local.redriving import redrive
+from local.report_command import report
 from local.restating import compare_splits, restate
 
 FAILURE, BAD_INPUT = 1, 2
@@ -134,25 +136,6 @@ def rollback(stack: str, version: int) -> None:
 
 
 @cli.command()
-@click.option("--stack", help="CloudFormation stack; local is the running demo")
-@click.option("--api", help="address of an API that asks for no signature, as the demo's")
-@click.option("--start", type=HourType(), help="start of the period; a day ago where not given")
-@click.option("--end", type=HourType(), help="end of the period; the last full hour where not given")
-@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json"]))
-def report(stack: str | None, api: str | None, start: datetime | None, end: datetime | None, form: str) -> None:
-    """What each business unit cost, as the API of a deployment answers it."""
-    from local import report as reports
-
-    if (stack is None) == (api is None):
-        raise InvalidInputError("exactly one of --stack and --api is needed")
-    if api is not None and not api.startswith(("http://", "https://")):
-        raise InvalidInputError(f"--api {api!r} is not an address like http://127.0.0.1:8080")
-    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    last = end or now
-    reports.show(stack=stack, api=api, start=start or last - timedelta(days=1), end=last, form=form)
-
-
-@cli.command()
 @click.option("--once", is_flag=True, help="end after printing, without serving the API")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="of the API; 0 for any")
 def demo(*, once: bool, port: int) -> None:
@@ -166,9 +149,11 @@ cli.add_command(ack)
 cli.add_command(alerts)
 cli.add_command(silence)
 cli.add_command(backfill)
+cli.add_command(export)
 cli.add_command(dashboard)
 cli.add_command(kit)
 cli.add_command(redrive)
+cli.add_command(report)
 cli.add_command(freeze)
 cli.add_command(unfreeze)
 cli.add_command(adjustments)

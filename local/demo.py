@@ -134,7 +134,8 @@ def settings_text(prometheus_url: str) -> str:
 
 
 def _print(console: Console, stack: LocalStack, slack: Slack, start: datetime, end: datetime) -> None:
-    answer = report.ask(stack.outputs["ApiUrl"], start, end, signed=False)
+    period = {"start": format_instant(start), "end": format_instant(end)}
+    answer = report.ask(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
     console.print()
     for part in report.tables(report.decode(answer.text)):
         console.print(part)

@@ -32,6 +32,8 @@ class Deployment:
     prices_function: str
     price_sources: tuple[str, ...]
     """What the price book is fetched from."""
+    export_function: str = ""
+    export_bucket: str = ""
 
     def bus(self) -> "AwsBus":
         """Its queues and topic."""
@@ -80,9 +82,11 @@ def find(stack: str) -> Deployment:
     return Deployment(
         **{name: outputs[output] for name, output in names.items()},
         email_topic_arn=outputs.get("EmailTopicArn", ""),
-        # Deployments of earlier versions have no price book.
+        # Deployments of earlier versions have no price book and no exports.
         prices_function=outputs.get("PricesFunctionName", ""),
         price_sources=tuple(filter(None, outputs.get("PriceSources", "").split(","))),
+        export_function=outputs.get("ExportFunctionName", ""),
+        export_bucket=outputs.get("ExportBucketName", ""),
     )
 
 

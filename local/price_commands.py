@@ -1,6 +1,5 @@
 """`gpucost prices`: the price book of a deployment, listed, refreshed and corrected under the caller's own IAM."""
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ import click
 from gpucost.domain.hours import HOUR, floor_hour, format_instant, parse_instant
 from gpucost.domain.prices import FACTS, PRICE_SOURCES, Price, PriceUnit
 from gpucost.encoding import csv_text, decimal_text, dumps
-from gpucost.errors import GpuCostError, InvalidInputError
+from gpucost.errors import InvalidInputError
 from gpucost.settings.section import as_instant
 from local.options import author, stack_option
 
@@ -139,15 +138,17 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
     """Fetch prices from AWS now, by the deployment's own function."""
     from local import deployment
     from local.aws import STACK
+    from local.invoking import invoke, run_here
 
     found = deployment.find(stack)
     if months and source not in (None, "cur"):
         raise InvalidInputError("--month goes with --source cur")
     event = {"version": 1, "source": "cur" if months else source, "months": list(months)}
     if stack == STACK:
-        refreshed = _run_here(found, event)
+        variables = {"GPUCOST_TABLE": found.table, "GPUCOST_PRICE_SOURCES": ",".join(found.price_sources)}
+        refreshed = run_here("PricesFunction", "prices", variables, event)["refreshed"]
     elif found.prices_function:
-        refreshed = _invoke(found.prices_function, event)
+        refreshed = invoke(found.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
     else:
         raise InvalidInputError(f"stack {stack!r} has no price book yet; deploy this version first")
     if not refreshed:
@@ -283,41 +284,3 @@ def _book(stack: str) -> Any:
 
     table = deployment.find(stack).table
     return DynamoPriceBook(aws.client("dynamodb"), table)
-
-
-def _invoke(function: str, event: dict[str, Any]) -> dict[str, int]:
-    """Run the deployed function and wait for it."""
-    import boto3
-    from botocore.config import Config
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    config = Config(read_timeout=INVOCATION_SECONDS, retries={"total_max_attempts": 1})
-    try:
-        answer = boto3.client("lambda", config=config).invoke(FunctionName=function, Payload=json.dumps(event))
-        payload = json.loads(answer["Payload"].read())
-    except (BotoCoreError, ClientError, ValueError) as error:
-        raise GpuCostError(f"function {function} could not be run: {error}") from error
-    if "FunctionError" in answer:
-        kind = InvalidInputError if payload.get("errorType") == InvalidInputError.__name__ else GpuCostError
-        raise kind(str(payload.get("errorMessage")))
-    return dict(payload["refreshed"])
-
-
-def _run_here(found: Any, event: dict[str, Any]) -> dict[str, int]:
-    """The demo's functions belong to its own process: this one runs the same code on its table."""
-    from local import deployment
-    from local.functions import LocalFunction
-    from local.stack import LAYER
-    from local.template import REPOSITORY
-
-    variables = {
-        "GPUCOST_TABLE": found.table,
-        "GPUCOST_PRICE_SOURCES": ",".join(found.price_sources),
-        "POWERTOOLS_SERVICE_NAME": "prices",
-        **deployment.local_credentials(),
-    }
-    function = LocalFunction("PricesFunction", "app.handler", [REPOSITORY / "functions" / "prices", LAYER], variables)
-    try:
-        return dict(function.invoke(event)["refreshed"])
-    finally:
-        function.stop()

@@ -67,9 +67,9 @@ def costs_table(
     for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
         table.add_column(name, justify="right", no_wrap=True)
     for unit, costs in sorted(units.items(), key=lambda item: -(item[1]["waste_usd"] or 0)):
-        table.add_row(printable(unit), *_figures(costs, currency))
+        table.add_row(printable(unit), *figures(costs, currency))
     table.add_section()
-    table.add_row("all", *_figures(totals, currency), style="bold")
+    table.add_row("all", *figures(totals, currency), style="bold")
     return table
 
 
@@ -108,7 +108,8 @@ def printable(name: str) -> str:
     return escape("".join(letter if letter.isprintable() else "�" for letter in name))
 
 
-def _figures(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
+def figures(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
+    """The cells of `Costs`, for people."""
     return (
         f"{costs['allocated_gpu_hours']:,.3f}",
         money(costs["allocated_usd"], currency),

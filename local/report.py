@@ -1,44 +1,85 @@
 """What the API of a deployment answers, in a terminal."""
 
 import sys
-from datetime import datetime
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import requests
 import simplejson
+from rich import box
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from gpucost.domain.hours import format_instant
+from gpucost.api.pages import NEXT_CURSOR
+from gpucost.encoding import dumps
 from gpucost.errors import GpuCostError, InvalidInputError
 from local import deployment, render
 from local.aws import STACK
 
 
-def show(*, stack: str | None, api: str | None, start: datetime, end: datetime, form: str) -> None:
+def show_units(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
     """Print the business units' sums of a period.
 
     Raises:
-        InvalidInputError: the API refuses the period; says why.
+        InvalidInputError: the API refuses the question; says why.
         GpuCostError: the API could not be asked.
     """
-    url = api or deployment.find(str(stack)).api_url
-    answer = ask(url, start, end, signed=api is None and stack != STACK)
+    url, signed = _address(stack, api)
+    answer = ask(url, "/v1/business-units", question, signed=signed)
     if form == "json":
         sys.stdout.write(answer.text + "\n")
         return
-    document = decode(answer.text)
     console = Console()
-    for part in tables(document):
+    for part in tables(decode(answer.text)):
         console.print(part)
 
 
-def ask(url: str, start: datetime, end: datetime, *, signed: bool) -> requests.Response:
-    """GET the business units of a period."""
-    period = {"start": format_instant(start), "end": format_instant(end)}
+def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
+    """Print what `/v1/costs` answers: all pages of it.
+
+    Raises:
+        As `show_units`.
+    """
+    (url, signed), cursor, rows = _address(stack, api), None, []
+    while True:
+        more = {"format": "csv"} if form == "csv" else {}
+        more |= {"cursor": cursor} if cursor is not None else {}
+        answer = ask(url, "/v1/costs", {**question, **more}, signed=signed)
+        if form == "csv":
+            # Every page has the header; one is enough.
+            sys.stdout.write(answer.text if cursor is None else answer.text.partition("\r\n")[2])
+            cursor = answer.headers.get(NEXT_CURSOR)
+        else:
+            document = decode(answer.text)
+            rows += document["rows"]
+            cursor = document["cursor"]
+        if cursor is None:
+            break
+    if form == "json":
+        sys.stdout.write(dumps({**document, "rows": rows}) + "\n")
+    elif form == "table":
+        console = Console()
+        for part in costs_tables({**document, "rows": rows}):
+            console.print(part)
+
+
+def _address(stack: str | None, api: str | None) -> tuple[str, bool]:
+    """Where to ask, and whether to sign."""
+    return api or deployment.find(str(stack)).api_url, api is None and stack != STACK
+
+
+def ask(url: str, path: str, question: Mapping[str, str], *, signed: bool) -> requests.Response:
+    """GET an answer.
+
+    Raises:
+        InvalidInputError: the API refuses the question; says why.
+        GpuCostError: the API could not be asked.
+    """
     try:
         answer = requests.get(
-            f"{url.rstrip('/')}/v1/business-units", params=period, timeout=60, auth=_signer() if signed else None
+            f"{url.rstrip('/')}{path}", params=question, timeout=60, auth=_signer() if signed else None
         )
     except requests.RequestException as error:
         raise GpuCostError(f"the API at {url} could not be reached ({type(error).__name__})") from error
@@ -79,6 +120,44 @@ def tables(document: dict[str, Any]) -> list[Any]:
     if totals.get("node_cost_usd") is not None:
         parts.append(render.identity_table(totals, document["currency"]))
     return parts
+
+
+def costs_tables(document: Mapping[str, Any]) -> list[Any]:
+    """An answer of `/v1/costs` as tables."""
+    coverage, totals, currency = document["coverage"], document["totals"], document["currency"]
+    hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
+    if totals.get("allocated_gpu_hours") is None:
+        return [f"no figures from {document['start']} to {document['end']}: {hours}"]
+    has_times, has_idle = document["granularity"] != "total", document["idle"] != "hidden"
+    title = f"{document['start']} to {document['end']}, {hours}"
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    for name in (*(["from"] if has_times else []), *document["group_by"]):
+        table.add_column(name.replace("_", " "), overflow="fold")
+    figures = ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %")
+    for name in (*figures, *(["idle", "cost"] if has_idle else [])):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in document["rows"]:
+        names = [*([row["start"]] if has_times else []), *map(render.printable, row["group"].values())]
+        if row.get("kind") == "idle" and document["group_by"]:
+            names[-1] = names[-1] or "(nobody)"
+        table.add_row(*names, *_shown(row, currency, has_idle=has_idle))
+    table.add_section()
+    blank = [""] * (has_times + len(document["group_by"]) - 1)
+    lead = 1 if has_times or document["group_by"] else 0
+    if document["filtered_out"] is not None:
+        left = _shown(document["filtered_out"], currency, has_idle=has_idle)
+        table.add_row(*["filtered out"] * lead, *blank, *left)
+    idle = {"idle_usd": None, "cost_usd": totals["node_cost_usd"]}
+    if totals["node_cost_usd"] is not None:
+        idle["idle_usd"] = totals["node_cost_usd"] - totals["allocated_usd"]
+    every = _shown({**totals, **idle}, currency, has_idle=has_idle)
+    table.add_row(*["all"] * lead, *blank, *every, style="bold")
+    return [table]
+
+
+def _shown(row: Mapping[str, Any], currency: str, *, has_idle: bool) -> list[str]:
+    more = [render.money(row[name], currency) for name in ("idle_usd", "cost_usd")] if has_idle else []
+    return [*render.figures(row, currency), *more]
 
 
 def _signer() -> Any:

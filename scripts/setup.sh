@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a target needs and is missing; does nothing, fast, when all is there.
 #   setup.sh demo    Python packages and Prometheus
-#   setup.sh test    the above, Java and DynamoDB Local, SAM, checkov
+#   setup.sh test    the above, Alertmanager, Java and DynamoDB Local, SAM, checkov
 #   setup.sh build   Python packages and SAM
 #   setup.sh mutate  Python packages, Prometheus and mutmut
 set -euo pipefail
@@ -81,6 +81,7 @@ if [ "$what" = mutate ]; then
   venv .tools/mutate requirements/mutate.txt
 fi
 if [ "$what" = test ]; then
+  command -v prometheus-alertmanager >/dev/null || command -v alertmanager >/dev/null || packages prometheus-alertmanager
   venv .tools/checkov requirements/checkov.txt
   java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || packages openjdk-17-jre-headless
   command -v npm >/dev/null || packages nodejs npm

@@ -7,7 +7,7 @@ from typing import Any
 from gpucost.domain.alerting.model import Event, Kind, Notification, Subject, Workload
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
-FIGURES: dict[str, dict[str, Decimal | None]] = {
+FIGURES: dict[Kind, dict[str, Decimal | None]] = {
     "waste": {
         "waste_usd_per_hour": Decimal("1234.565000000001"),
         "allocated_usd_per_hour": Decimal(1500),
@@ -48,7 +48,7 @@ FIGURES: dict[str, dict[str, Decimal | None]] = {
     "external": {},
     "sample": {},
 }
-SUBJECTS = {
+SUBJECTS: dict[Kind, Subject] = {
     "waste": Subject("demo", "research"),
     "idle-workload": Subject("demo", "research", "training", "Job", "llm-7b"),
     "unallocated": Subject("demo", node_pool="gpu-general"),

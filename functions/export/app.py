@@ -39,6 +39,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             rows=one.rows,
             bytes=one.parquet_bytes,
         )
+    for reason in result.gone:
+        logger.warning("a day is left as it was exported", reason=reason)
     for failure in result.failures:
         logger.error("a day could not be exported", reason=failure)
     metrics.add_metric("ExportDaysLeft", MetricUnit.Count, result.days_left)

@@ -71,6 +71,8 @@ class Parameters(Section):
     gpu_group: GpuGroupParameters = GpuGroupParameters()
     spot_instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=2)] = ("g5.12xlarge", "g6.12xlarge")
     """Of one shape: Cluster Autoscaler takes a group's first type for all of them."""
+    system_nodes: dict[LabelKey, LabelValue] = Field(default_factory=lambda: {"workload": "system"})
+    """Labels of the nodes for operators and collectors: eksctl gives them, workloads select them. Empty: any node."""
     tenants: Annotated[tuple[TenantParameters, ...], Field(min_length=1)]
 
     @field_validator("zones", "spot_instance_types")

@@ -15,8 +15,8 @@ SCRAPING = "collection/scrape-configs.yaml"
 """The block that every collector scrapes by, generated once."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The same language, read by the C library where it is there."""
-INPUTS = ("README.md", "versions.yaml", "parameters.yaml", "settings.yaml")
-"""What stands in `cluster/` and is no file of the kit."""
+FOLDERS = ("aws", "collection", "eksctl", "helm", "karpenter", "workloads")
+"""Of `cluster/`; beside them stand `env.sh`, what is read, and what other commands use."""
 
 
 def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple[str, str]]:
@@ -35,7 +35,7 @@ def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple
     )
     environment.filters["yaml"] = _as_yaml
     found = dict(values)
-    names = sorted(environment.list_templates(filter_func=lambda name: name not in INPUTS))
+    names = sorted(environment.list_templates(filter_func=_is_of_the_kit))
     names.sort(key=lambda name: name != SCRAPING)
     for name in names:
         try:
@@ -69,6 +69,10 @@ def write(values: Mapping[str, Any], out: Path) -> list[str]:
     except OSError as error:
         raise InvalidInputError(f"{str(out)!r} cannot be written to: {error.strerror}") from error
     return list(files)
+
+
+def _is_of_the_kit(name: str) -> bool:
+    return name == "env.sh" or name.partition("/")[0] in FOLDERS
 
 
 def _tops(files: Mapping[str, str]) -> set[str]:

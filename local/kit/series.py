@@ -29,16 +29,20 @@ _SHOWN_OF_GPUS = (
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
 )
 _SHOWN_OF_KARPENTER = (
+    "karpenter_cloudprovider_errors_total",
     "karpenter_cloudprovider_instance_launch_failures_total",
     "karpenter_nodeclaims_created_total",
     "karpenter_nodeclaims_disrupted_total",
     "karpenter_nodeclaims_terminated_total",
+    "karpenter_nodepool_limit",
+    "karpenter_nodepool_usage",
     "karpenter_nodepools_allowed_disruptions",
     "karpenter_nodepools_limit",
     "karpenter_nodepools_usage",
     "karpenter_scheduler_unschedulable_pods_count",
     "karpenter_voluntary_disruption_eligible_nodes",
 )
+"""The singular names are those of versions before 1.0."""
 _SHOWN_OF_NEURON = ("neuron_runtime_memory_used_bytes", "execution_errors_total")
 COUNTERS: Sequence[tuple[str, str, str]] = (
     ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active."),

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from gpucost.adapters.prometheus.queries import quote
 from gpucost.errors import InvalidInputError
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
 from local.doctor.labels import Needs, allow_list, needs
@@ -37,6 +38,10 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
     partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "gov" in region else "aws"
     account = parameters.account_id
     labels = dict(cluster.selector) or {"cluster": cluster.name}
+    if any("$" in value for value in labels.values()):
+        raise InvalidInputError(
+            f"cluster {cluster.name}: a selector with a dollar sign cannot be written by relabelling"
+        )
     return {
         "cluster": {
             "name": cluster.name,
@@ -46,7 +51,7 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
             "version": parameters.kubernetes_version,
             "zones": list(parameters.zones),
             "labels": labels,
-            "matchers": ",".join(f'{name}="{value}"' for name, value in sorted(labels.items())),
+            "matchers": ",".join(f"{name}={quote(value)}" for name, value in sorted(labels.items())),
         },
         "environment": parameters.environment,
         "workspace": {
@@ -69,6 +74,7 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
             "objects": _objects(need, dashboards=parameters.collection.dashboards),
         },
         "gpu_group": parameters.gpu_group.model_dump(),
+        "system_nodes": dict(parameters.system_nodes),
         "spot_instance_types": list(parameters.spot_instance_types),
         "tenants": [_tenant(settings, one) for one in parameters.tenants],
         "versions": yaml.safe_load(VERSIONS.read_text()),

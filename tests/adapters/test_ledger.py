@@ -1,5 +1,7 @@
 """The ledger on Amazon's own DynamoDB engine: atomic, idempotent, exact, cheap."""
 
+import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -201,6 +203,44 @@ def test_thousands_of_pods_in_one_unit_do_not_burst_an_item(table: DynamoTable) 
     assert len(ledger.lines("demo", HOUR, "one")) == 12_000
     sizes = [len(item["b"]["B"]) for item in table.client.scan(TableName=table.name)["Items"] if "b" in item]
     assert len(sizes) > 3
+
+
+def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: DynamoTable) -> None:
+    """200 units share a namespace, 1,000 pods in it each, by names that nothing compresses; here five of the units."""
+    chance = random.Random(1)
+
+    def noise(length: int) -> str:
+        return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=length))
+
+    lines = [
+        replace(
+            line(f"unit-{i % 5}", "shared", noise(63), f"{chance.randrange(100)}.{chance.randrange(10**12):012d}"),
+            uid=noise(36), workload=noise(63), node=noise(40), labels={noise(20): noise(63) for _ in range(3)},
+        )
+        for i in range(5_000)
+    ]  # fmt: skip
+    ledger = DynamoLedger(table.client, table.name)
+    what = record(lines, notes=tuple(noise(999) for _ in range(1_000)))
+    ledger.publish(what, replacing=None, settings_version=1, now=NOW)
+    pages = table.client.get_paginator("scan").paginate(TableName=table.name)
+    sizes = [_size(item) for page in pages for item in page["Items"]]
+    assert 290_000 < max(sizes) < 310_000
+    assert sorted(ledger.lines("demo", HOUR), key=lambda one: one.uid) == sorted(lines, key=lambda one: one.uid)
+    assert len(ledger.lines("demo", HOUR, "unit-3")) == 1_000
+    manifest = ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    *kept, last = manifest.notes
+    assert tuple(kept) == what.notes[: len(kept)]
+    assert (len(kept) >= 250, last) == (True, f"and {1_000 - len(kept)} more notes")
+
+
+def _size(item: dict[str, Any]) -> int:
+    """As DynamoDB counts: names and values (a number takes a byte for two digits, and one more)."""
+    total = 0
+    for name, value in item.items():
+        ((kind, told),) = value.items()
+        total += len(name) + (len(told) // 2 + 2 if kind == "N" else len(told))
+    return total
 
 
 def stubbed() -> tuple[Any, Stubber]:

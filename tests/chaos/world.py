@@ -20,6 +20,7 @@ from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.dynamodb.table import Table
 from gpucost.domain.alerting.model import Notification
 from gpucost.domain.hours import HOUR, floor_day, format_instant
+from gpucost.domain.limits import Limits
 from gpucost.domain.rollups import DAY
 from gpucost.messages import HourClosed, read_alert_input
 from gpucost.ports import MetricsReader
@@ -45,6 +46,13 @@ class Context:
     memory_limit_in_mb = 512
     invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:chaos"
     aws_request_id = "1"
+
+
+class NoLimits:
+    """Clusters without quotas and without Karpenter: nothing is kept beside their hours."""
+
+    def at_ends(self, _hours: Sequence[datetime]) -> list[Limits]:
+        return []
 
 
 @dataclass
@@ -286,6 +294,7 @@ class World:
             patch.dict(os.environ, variables),
             patch("gpucost.adapters.aws.client", lambda service: wrapped[service]),
             patch("gpucost.adapters.prometheus.metrics_reader", scripted),
+            patch("gpucost.adapters.prometheus.limits.limits_reader", lambda _cluster: NoLimits()),
             patch("gpucost.adapters.notifiers.notifiers", lambda *_, **__: {"email": Person(person)}),
             patch("gpucost.bootstrap.utc_now", lambda: self.now + self.skew),
         ):

@@ -5,13 +5,14 @@ import io
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.domain.model import Costs
-from gpucost.encoding import csv_cell, csv_text, dumps
+from gpucost.encoding import csv_cell, csv_text, dumps, dumps_row
 
 AMOUNTS = st.decimals(allow_nan=False, allow_infinity=False, places=12, min_value=-(10**20), max_value=10**20)
 
@@ -65,3 +66,21 @@ def test_a_negative_number_is_no_formula_but_the_same_text_is() -> None:
     assert csv_cell(Decimal("-1.50")) == "-1.5"
     assert csv_cell("-1.50") == "'-1.50"
     assert csv_cell(None) == ""
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.text(),
+    st.decimals(allow_nan=False, allow_infinity=False, places=12),
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.datetimes(timezones=st.just(UTC)),
+    st.booleans(),
+    st.integers(),
+    st.lists(st.text()),
+    st.dictionaries(st.text(), st.text()),
+)
+
+
+@given(st.dictionaries(st.text(), VALUES))
+def test_a_row_is_written_as_any_document_is(row: dict[str, Any]) -> None:
+    assert dumps_row(row) == dumps(row)

@@ -4,6 +4,12 @@ from typing import NamedTuple
 
 DOMAIN = "layers/common/gpucost/domain"
 ADAPTER = "layers/common/gpucost/adapters/prometheus"
+METERING = (
+    "tests/system/test_fleet.py",
+    "tests/system/test_documentation.py",
+    "tests/system/test_metering.py",
+    "tests/domain",
+)
 
 
 class Fault(NamedTuple):
@@ -13,6 +19,8 @@ class Fault(NamedTuple):
     file: str
     right: str
     wrong: str
+    tests: tuple[str, ...] = METERING
+    """Which tests must catch it."""
 
 
 FAULTS = (

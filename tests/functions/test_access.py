@@ -48,6 +48,8 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/business-units/{name}/workloads": ("bu", DAY),
     "/v1/business-units/{name}/trend": ("bu", DAY),
     "/v1/waste": ("bu", DAY),
+    "/v1/nodepools": ("viewer", DAY),
+    "/v1/quotas": ("viewer", DAY),
     "/v1/hours": ("viewer", DAY),
     "/v1/nodes": ("viewer", DAY),
     "/v1/restatements": ("viewer", DAY),

@@ -16,9 +16,11 @@ import pytest
 
 from gpucost import bootstrap
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.limit_items import DynamoLimits
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.api import pages
 from gpucost.domain.hours import HOUR
+from gpucost.domain.limits import Limits, PoolLimit, Quota
 from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.domain.rollups import DAY
 from gpucost.ports import StoredSettings
@@ -98,6 +100,16 @@ def ledger(dynamodb_url: str) -> Iterator[None]:
         DynamoLedger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
     for number in range(3):
         DynamoRollups(client, table).roll_up("east", FIRST + number * DAY, NOW)
+    pools = (
+        PoolLimit("gpu", "nvidia.com/gpu", Decimal(6), Decimal(8)),
+        PoolLimit("free", "nvidia.com/gpu", Decimal(2), None),
+    )
+    quotas = (
+        Quota("ns-research", "gpus", "nvidia.com/gpu", Decimal(4), Decimal(3)),
+        Quota("ns-empty", "gpus", "nvidia.com/gpu", Decimal(4), None),
+        Quota("ns-research", "mig", "nvidia.com/mig-1g.5gb", Decimal(7), Decimal(0)),
+    )
+    DynamoLimits(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", table)
         patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
@@ -302,6 +314,25 @@ def test_holders_of_two_nodes_of_one_name_are_not_guessed() -> None:
     assert [(row["provider_id"], row["holders"], row["waste_usd"]) for row in rows] == [
         ("aws:///a/i-1", None, None), ("aws:///a/i-2", None, None),
     ]  # fmt: skip
+
+
+def test_node_pools_and_quotas_stand_against_what_was_held() -> None:
+    day = {"start": "2026-11-16", "end": "2026-11-17"}
+    pools = ask("/v1/nodepools", day).json["rows"]
+    assert [(row["node_pool"], row["used"], row["limit"], row["percent"]) for row in pools] == [
+        ("gpu", 6, 8, 75), ("free", 2, None, None),
+    ]  # fmt: skip
+    quotas = ask("/v1/quotas", day).json["rows"]
+    # Research holds one unit, a seventh of a GPU, for the whole hour, and used a quarter of it.
+    names = ("namespace", "quota", "hard", "requested", "held", "used")
+    assert [tuple(row[name] for name in names) for row in quotas] == [
+        ("ns-research", "gpus", 4, 3, 1, Decimal("0.249999999998")),
+        ("ns-empty", "gpus", 4, None, 0, 0),
+        ("ns-research", "mig", 7, 0, 0, 0),
+    ]  # fmt: skip
+    assert ask("/v1/quotas", {**day, "cluster": "west"}).json["rows"] == []
+    for path in ("/v1/nodepools", "/v1/quotas"):
+        assert "at most 48 hours" in ask(path, PERIOD).json["detail"]
 
 
 HUGE = "x" * 10_240

@@ -91,6 +91,14 @@ def test_the_bills_statements_are_deployed(built: Path) -> None:
     assert statements(built / "CommonLayer" / "python" / "gpucost") == committed
 
 
+def test_the_workspaces_template_is_taken_along(built: Path) -> None:
+    nested = yaml_parse((built / "template.yaml").read_text())["Resources"]["Observability"]["Properties"][
+        "TemplateURL"
+    ]
+    resources = yaml_parse((built / nested).read_text())["Resources"]
+    assert resources.keys() == {"Workspace", "GrafanaRole", "GrafanaWorkspace"}
+
+
 def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"

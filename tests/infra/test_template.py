@@ -326,7 +326,7 @@ def test_recorded_work_is_read(name: str) -> None:
         assert message.origin == {"hours": "schedule", "backfill": "backfill"}[name]
 
 
-@pytest.mark.parametrize("name", ["hour-closed", "tick"])
+@pytest.mark.parametrize("name", ["hour-closed", "tick", "amp-alerts"])
 def test_recorded_news_are_read(name: str) -> None:
     for record in EVENTS[name]["Records"]:
         assert read_alert_input(record["Sns"]["Message"]).kind == name
@@ -344,4 +344,14 @@ def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
     assert {record["Sns"]["TopicArn"].split("-")[-2] for record in recorded if "Sns" in record} == topics
     routes = {body["RouteKey"] for _, body in of_type(template, "AWS::ApiGatewayV2::Route")}
     assert {event["routeKey"] for event in EVENTS.values() if "routeKey" in event} <= routes
-    assert set(EVENTS) == {"schedule", "hours", "backfill", "hour-closed", "tick", "api-costs", "prices", "export"}
+    assert set(EVENTS) == {
+        "schedule",
+        "hours",
+        "backfill",
+        "hour-closed",
+        "tick",
+        "api-costs",
+        "prices",
+        "export",
+        "amp-alerts",
+    }

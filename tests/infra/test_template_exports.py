@@ -3,8 +3,10 @@
 import json
 import re
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
+from gpucost.adapters.dynamodb import keys
 from gpucost.domain.exports import object_key
 from gpucost.domain.focus_columns import COLUMNS
 from gpucost.messages import ExportDue, read_message
@@ -74,6 +76,17 @@ def test_what_is_written_lies_where_the_functions_may_reach_it(template: Templat
         for file_format in ("parquet", "csv"):
             key = object_key("demo", DAY, file_format)
             assert any(key.startswith(folder.removesuffix("*")) for folder in folders)
+
+
+def test_export_writes_its_catalogue_and_nothing_else_of_the_ledger(template: Template) -> None:
+    statements = [
+        one for policy in properties(template, "ExportFunctionRole")["Policies"]
+        for one in policy["PolicyDocument"]["Statement"] if one.get("Action") == "dynamodb:PutItem"
+    ]  # fmt: skip
+    (pattern,) = statements[0]["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+    assert len(statements) == 1
+    assert fnmatchcase(keys.partition("demo", "exports"), pattern)
+    assert not any(fnmatchcase(keys.partition("demo", kind), pattern) for kind in ("hours", "days", "rollups"))
 
 
 def test_only_export_carries_duckdb(template: Template) -> None:

@@ -44,7 +44,8 @@ DCGM_COUNTERS = (
 )  # fmt: skip
 """The default counters beside DCGM_FI_DEV_GPU_UTIL and DCGM_FI_PROF_GR_ENGINE_ACTIVE, which the fleet tells."""
 KARPENTER = (
-    "karpenter_build_info", "karpenter_cluster_state_node_count", "karpenter_cluster_state_synced",
+    "karpenter_build_info", "karpenter_cloudprovider_errors_total",
+    "karpenter_cluster_state_node_count", "karpenter_cluster_state_synced",
     "karpenter_cluster_utilization_percent", "karpenter_nodeclaims_created_total",
     "karpenter_nodeclaims_disrupted_total",
     "karpenter_nodeclaims_terminated_total", "karpenter_nodepools_allowed_disruptions",

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from cfnlint.api import lint_file
 from cfnlint.decode import decode
+from samtranslator.yaml_helper import yaml_parse
 
+from local.template import REPOSITORY
 from tests.kit.rendered import CLUSTER, example
 from tests.kit.test_render import other
 
@@ -47,6 +49,18 @@ def test_parameter_files_name_the_templates_parameters() -> None:
     assert "aws/query-role.parameters.json" not in example()
     given = {one["ParameterKey"] for one in json.loads(other()["aws/query-role.parameters.json"])}
     assert given == set(template("query-role.yaml")["Parameters"])
+
+
+def test_the_deployments_template_nests_it() -> None:
+    """Off unless it is asked for, with parameters that the nested template has and all that it needs."""
+    deployment = yaml_parse((REPOSITORY / "template.yaml").read_text())
+    nested = deployment["Resources"]["Observability"]
+    assert deployment["Conditions"][nested["Condition"]] == {"Fn::Equals": [{"Ref": "CreateWorkspace"}, "true"]}
+    assert deployment["Parameters"]["CreateWorkspace"]["Default"] == "false"
+    parameters = template("observability.yaml")["Parameters"]
+    needed = {name for name, one in parameters.items() if "Default" not in one}
+    assert needed <= nested["Properties"]["Parameters"].keys() <= parameters.keys()
+    assert (REPOSITORY / nested["Properties"]["TemplateURL"]) == CLUSTER / "aws/observability.yaml"
 
 
 def test_what_is_created_is_kept_and_what_exists_is_taken() -> None:

@@ -180,10 +180,19 @@ def _scrape_history(stack: ExitStack) -> tuple[str, Callable[[], object]]:
                 by_instance.setdefault((exporter, one.labels["instance"]), []).append(one)
     answers = [(exporter, place.rpartition(":")[0], _once(some)) for (exporter, place), some in by_instance.items()]
     block = configuration(kit(dashboards=False), "collection/prometheus-agent.yaml")
-    changed = here(block, stack.enter_context(cluster(answers)), seconds=1)
+    changed = here(block, stack.enter_context(cluster(answers)), seconds=2)
+    _add_own_labels(changed)
     changed["storage"] = {"tsdb": {"out_of_order_time_window": "12h"}}
     url = stack.enter_context(prometheus(changed))
-    return url, lambda: ask(url, f"count(scrape_samples_scraped) == {len(answers)}")
+    return url, lambda: ask(url, f"count(max_over_time(scrape_samples_scraped[1m]) > 0) == {len(answers)}")
+
+
+def _add_own_labels(configuration: Any) -> None:
+    """What a Prometheus operator adds to every target, and what series' own labels must win over."""
+    (job,) = (one for one in configuration["scrape_configs"] if one["job_name"] == "kube-state-metrics")
+    for label in ("namespace", "pod"):
+        source = "__meta_kubernetes_namespace" if label == "namespace" else "__meta_kubernetes_pod_name"
+        job["relabel_configs"].append({"source_labels": [source], "target_label": label})
 
 
 def _once(series: Sequence[Series]) -> Callable[[str], bytes]:
@@ -218,15 +227,15 @@ def sent(history: str) -> Sent:
 
 
 def _scrape_live(stack: ExitStack, *, dashboards: bool) -> tuple[Run, Callable[[], object]]:
-    """The live cluster, scraped every second by the kit's agent, which writes to the workspace."""
+    """The live cluster, scraped every other second by the kit's agent, which writes to the workspace."""
     exposed = targets(articles.scenario(), 30, others=OTHER_PODS)
     scraped = [one for one in exposed if dashboards or one.exporter != "karpenter"]
     block = configuration(kit(dashboards=dashboards), "collection/prometheus-agent.yaml")
     receiver = stack.enter_context(prometheus({"global": {}}, "--web.enable-remote-write-receiver"))
     answers = [(one.exporter, one.node, _always(one.text().encode())) for one in exposed]
     discovery = stack.enter_context(cluster(answers))
-    agent = stack.enter_context(prometheus(here(block, discovery, seconds=1, receiver=receiver), agent=True))
-    enough = f"count(count_over_time(up[1m]) >= 2) == {len(scraped)}"
+    agent = stack.enter_context(prometheus(here(block, discovery, seconds=2, receiver=receiver), agent=True))
+    enough = f"count(sum_over_time(up[1m]) >= 2) == {len(scraped)}"
     return Run(exposed, scraped, receiver, agent), lambda: ask(receiver, enough)
 
 
@@ -249,7 +258,7 @@ def shown() -> re.Pattern[str]:
     return re.compile(
         r"DCGM_FI_DEV_(FB_FREE|FB_USED|GPU_TEMP|POWER_USAGE|XID_ERRORS)|DCGM_FI_PROF_(DRAM|PIPE_TENSOR)_ACTIVE|"
         r"karpenter_nodepools_(usage|limit|allowed_disruptions)|karpenter_nodeclaims_(created|disrupted|terminated)_total|"
-        r"karpenter_(scheduler_unschedulable_pods_count|voluntary_disruption_eligible_nodes)|"
+        r"karpenter_(cloudprovider_errors_total|scheduler_unschedulable_pods_count|voluntary_disruption_eligible_nodes)|"
         r"neuron_runtime_memory_used_bytes|execution_errors_total"
     )
 
@@ -291,6 +300,15 @@ def test_workloads_keep_their_own_labels(run: Run) -> None:
     requests_of = [labels for labels, _ in ask(run.receiver, "kube_pod_container_resource_requests")]
     assert {labels["namespace"] for labels in requests_of} >= {"bu-a", "bu-b", "bu-c", "ml-serving"}
     assert not ask(run.receiver, '{exported_pod!=""} or {exported_namespace!=""} or {exported_node!=""}')
+
+
+def test_labels_are_honoured(history: str) -> None:
+    """Where the collector adds a namespace and a pod of its own, as an operator's does, a series' own stay its own."""
+    assert ask(history, 'count_over_time(up{namespace="somewhere"}[1m])')
+    assert not ask(
+        history, 'count_over_time({exported_namespace!=""}[12h]) or count_over_time({exported_pod!=""}[12h])'
+    )
+    assert ask(history, 'count_over_time(kube_pod_container_resource_requests{namespace="bu-a"}[12h])')
 
 
 def test_the_doctor_finds_nothing_to_change(run: Run) -> None:

@@ -45,6 +45,7 @@ environment: staging
 collection: {scrape_interval_seconds: 30, dashboards: false}
 gpu_group: {instance_type: p5.48xlarge, nodes: 2, mig_geometry: all-1g.10gb}
 spot_instance_types: [g5.xlarge, g6.xlarge]
+system_nodes: {purpose: tools}
 tenants: [{namespace: seeing, business_unit: vision, pods: 4, gpu_quota: 9, labels: {project: eyes}}]
 """
 
@@ -85,9 +86,8 @@ def test_nothing_of_one_cluster_stays_in_another() -> None:
 
 
 def test_no_file_types_what_parameters_or_versions_say() -> None:
-    typed = {str(path.relative_to(CLUSTER)): path.read_text() for path in CLUSTER.rglob("*") if path.is_file()}
-    inputs = {name: typed.pop(name) for name in ("parameters.yaml", "settings.yaml", "versions.yaml")}
-    versions = yaml.safe_load(inputs["versions.yaml"])
+    typed = {name: (CLUSTER / name).read_text() for name in example()}
+    versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())
     said = ["us-west-2", "gpu-cost-poc", "111122223333", "p4d.24xlarge", "all-1g.5gb"]
     said += [chart["version"] for chart in versions["charts"].values()] + list(versions["images"].values())
     for name, text in typed.items():
@@ -102,8 +102,15 @@ def test_one_block_for_every_collector() -> None:
         block = yaml.safe_load(files["collection/scrape-configs.yaml"])["scrape_configs"]
         assert configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"] == block
         assert yaml.safe_load(files["collection/amp-scraper.yaml"])["scrape_configs"] == block
+        assert all(job["honor_labels"] for job in block), "a workload's labels win over the scrape's, whoever adds some"
         otel = configuration(files, "collection/otel-collector.yaml")
         assert otel["receivers"]["prometheus"]["config"]["scrape_configs"] == block
+        agent, scraper = configuration(files, "collection/prometheus-agent.yaml"), files["collection/amp-scraper.yaml"]
+        assert (
+            otel["receivers"]["prometheus"]["config"]["global"] == agent["global"] == yaml.safe_load(scraper)["global"]
+        )
+        assert otel["exporters"]["prometheusremotewrite"]["endpoint"] == agent["remote_write"][0]["url"]
+        assert otel["extensions"]["sigv4auth"]["region"] == agent["remote_write"][0]["sigv4"]["region"]
         assert "$" not in yaml.safe_dump(block), "the collector would take it for a variable"
         used = otel["service"]["pipelines"]["metrics"]
         assert all(one in otel[kind] for kind, some in used.items() for one in some)
@@ -140,6 +147,33 @@ def test_kit_and_settings_agree() -> None:
     }
     query = next(one for _, one in objects(files) if one["kind"] == "ScaledObject")["spec"]["triggers"][0]["metadata"]
     assert '{cluster="fra",stage="prod",namespace="ml-serving",' in query["query"]
+
+
+def test_labels_may_hold_anything() -> None:
+    odd = """it's: "a" #{% b & c"""
+    files = other(settings=OTHER_SETTINGS.replace("stage: prod", f"stage: {json.dumps(odd)}"))
+    block = yaml.safe_load(files["collection/scrape-configs.yaml"])["scrape_configs"]
+    for job in block:
+        assert [one["replacement"] for one in job["relabel_configs"] if one.get("target_label") == "stage"] == [odd]
+    scaled = next(one for _, one in objects(files) if one["kind"] == "ScaledObject")["spec"]["triggers"][0]["metadata"]
+    assert f"stage={json.dumps(odd)}," in scaled["query"]
+
+
+def test_operators_and_collectors_find_their_nodes() -> None:
+    """In both of eksctl's clusters; with labels of one's own; and anywhere, where there are none."""
+    for files, labels in ((example(), {"workload": "system"}), (other(), {"purpose": "tools"})):
+        for name in ("eksctl/proof-of-concept.yaml", "eksctl/spot.yaml"):
+            (cluster,) = documents(files[name])
+            assert any(labels.items() <= group["labels"].items() for group in cluster["managedNodeGroups"]), name
+        selectors = [
+            yaml.safe_load(files[f"helm/{chart}.yaml"])["nodeSelector"] for chart in ("kube-state-metrics", "keda")
+        ]
+        selectors.append(yaml.safe_load(files["helm/gpu-operator.yaml"])["operator"]["nodeSelector"])
+        collectors = [one for name, one in objects(files) if name in COLLECTORS and "template" in one.get("spec", {})]
+        selectors += [one["spec"]["template"]["spec"]["nodeSelector"] for one in collectors]
+        assert selectors == [labels] * 5
+    anywhere = other(parameters=OTHER_PARAMETERS.replace("{purpose: tools}", "{}"))
+    assert yaml.safe_load(anywhere["helm/keda.yaml"])["nodeSelector"] == {}
 
 
 def test_all_clusters_have_their_service_accounts_roles() -> None:
@@ -187,6 +221,7 @@ def test_what_does_not_fit_is_said(old: str, new: str, says: str) -> None:
     [
         ("workspaces/ws-abc", "workspaces", "is not the address of a workspace"),
         ("aps-workspaces.eu-central-1", "aps-workspaces.eu-west-1", "its workspace is in eu-west-1"),
+        ("stage: prod", "stage: $1", "a selector with a dollar sign"),
         ("name: frankfurt", "name: frank.furt", "EKS takes letters, digits"),
     ],
 )
@@ -203,6 +238,13 @@ def test_a_template_that_names_no_value_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: {{ nobody }}\n")
     with pytest.raises(GpuCostError, match="'nobody' is undefined"):
         dict(rendered({}, tmp_path))
+
+
+def test_what_other_commands_use_is_no_part_of_the_kit(tmp_path: Path) -> None:
+    (tmp_path / "alerts.yaml").write_text("{{ define of some other language }}")
+    (tmp_path / "collection").mkdir()
+    (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: []\n")
+    assert dict(rendered({}, tmp_path)) == {"collection/scrape-configs.yaml": "scrape_configs: []\n"}
 
 
 def test_an_out_that_cannot_be_written_to(tmp_path: Path) -> None:

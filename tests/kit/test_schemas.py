@@ -136,3 +136,21 @@ def test_who_asks_for_gpus_is_let_onto_their_nodes() -> None:
             wants = any(key.startswith("nvidia.com/") for limit in limits for key in limit)
             tolerates = any(one["key"] == "nvidia.com/gpu" for one in template.get("tolerations", []))
             assert wants == tolerates, name
+
+
+def test_quotas_leave_room_for_an_update() -> None:
+    found = [one for _, one in objects(example())]
+    quotas = {
+        one["metadata"]["namespace"]: int(one["spec"]["hard"]["requests.nvidia.com/gpu"])
+        for one in found
+        if one["kind"] == "ResourceQuota"
+    }
+    tenants = [one for one in found if one["kind"] == "Deployment" and one["metadata"]["name"] == "slices"]
+    assert {one["metadata"]["namespace"]: one["spec"]["replicas"] for one in tenants} == {
+        "bu-a": 3,
+        "bu-b": 2,
+        "bu-c": 2,
+    }
+    for one in tenants:
+        surge = one["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
+        assert one["spec"]["replicas"] + surge <= quotas[one["metadata"]["namespace"]]

@@ -12,6 +12,7 @@ import requests
 
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.limit_items import DynamoLimits
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
@@ -19,6 +20,7 @@ from gpucost.adapters.prices.on_demand import AwsPriceList
 from gpucost.adapters.prices.spot import Ec2SpotHistory
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient, parse_duration
+from gpucost.adapters.prometheus.limits import limits_reader
 from gpucost.domain.attribution import attribute
 from gpucost.domain.model import HourRecord
 from gpucost.domain.prices import Price
@@ -26,6 +28,7 @@ from gpucost.errors import InvalidInputError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin, Tick
 from gpucost.observability import tally
 from gpucost.services.attribute import AttributeService, check_hour, check_retention
+from gpucost.services.limits import LimitsKeeper
 from gpucost.services.pricing import Pricer
 from gpucost.settings import parse_settings
 from local.prometheus import free_port
@@ -67,6 +70,7 @@ class System:
         self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
         self.rollups = DynamoRollups(table.client, table.name)
+        self.limits = DynamoLimits(table.client, table.name)
         self.service = AttributeService(
             self.store,
             self.ledger,
@@ -75,6 +79,7 @@ class System:
             self.heard,
             pricer=self.pricer,
             clock=lambda: self.now,
+            limits=LimitsKeeper(limits_reader, self.limits),
         )
 
     def push(self, url: str, price: int = 12) -> None:
@@ -109,6 +114,20 @@ def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries without waiting."""
     monkeypatch.setattr("gpucost.adapters.prometheus.client.BACKOFF_SECONDS", 0.0)
+
+
+def test_limits_are_kept_of_hours_that_were_published(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+    timeline = Timeline(gaps=[(60, 125)])
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
+                 resource="requests.nvidia.com/gpu")  # fmt: skip
+    system = System(table, prometheus(timeline.text()))
+    system.attribute(hours=2)
+    assert [status for status, _, _ in system.figures()] == ["complete", "incomplete"]
+    found = system.limits.limits("demo", HOUR - timedelta(days=1), HOUR + timedelta(days=1))
+    assert [(one.hour, one.quotas[0].hard) for one in found] == [(HOUR, Decimal(4))]
 
 
 def test_an_hour_is_published_and_announced(system: System) -> None:

@@ -144,6 +144,9 @@ OK = "2026-11-19T10:00:00Z"
         (["attribute", "--settings", "/nowhere", "--hour", OK], "cannot be read: No such file"),
         (["nonsense"], "No such command 'nonsense'"),
         (["report"], "exactly one of --stack and --api is needed"),
+        (["report", "--stack", "x", "--days", "7", "--window", "7d"], "give --start and --end, or --window, or --days"),
+        (["report", "--stack", "x", "--filter", "team=a"], "is not DIMENSION=VALUES; dimensions: business_unit, "),
+        (["report", "--stack", "x", "--filter", "zone=a", "--filter", "zone=b"], "--filter zone is given twice"),
         (["backfill", "--stack", "local", "--from", OK, "--to", OK], "must be after"),
     ],
 )

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 import requests
 import simplejson
@@ -194,3 +195,65 @@ def test_once_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "identity exact" in done.stdout
     assert not (tmp_path / "gpucost" / "local.json").exists()
+
+
+def test_days_are_exported_and_sum_to_what_the_api_says(running: Demo, tmp_path: Path) -> None:
+    today = running.end.replace(hour=0)
+    days = f"start={today - timedelta(days=3):%Y-%m-%dT00:00:00Z}&end={today + timedelta(days=1):%Y-%m-%dT00:00:00Z}"
+    rows = running.ask(f"/v1/exports?{days}")["rows"]
+    scheduled = [row for row in rows if row["is_current"]]
+    assert scheduled, "at 02:40, one of the last 24 hours"
+    day = datetime.fromisoformat(scheduled[-1]["day"])
+    done = run_to_end(
+        ["export", "--stack", "local", "--from", f"{day:%Y-%m-%dT00:00:00Z}",
+         "--to", f"{day + timedelta(days=1):%Y-%m-%dT00:00:00Z}"],
+        running.environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split("\t")[:2] == [f"{day:%Y-%m-%d}", "demo"]
+    path = tmp_path / "rows.parquet"
+    (again,) = (row for row in running.ask(f"/v1/exports?{days}")["rows"] if row["day"] == scheduled[-1]["day"])
+    assert again["version"] == scheduled[-1]["version"] + 1
+    path.write_bytes(requests.get(again["parquet_url"], timeout=10).content)
+    period = f"start={day:%Y-%m-%dT00:00:00Z}&end={day + timedelta(days=1):%Y-%m-%dT00:00:00Z}"
+    asked = running.ask(f"/v1/costs?{period}&granularity=day&group_by=business_unit")
+    with duckdb.connect() as connection:
+        sql = f"SELECT x_BusinessUnit, sum(EffectiveCost) FROM '{path}' WHERE x_CostPart = 'allocated' GROUP BY 1"
+        in_parquet = dict(connection.execute(sql).fetchall())
+        ((fleet,),) = connection.execute(f"SELECT sum(EffectiveCost) FROM '{path}'").fetchall()
+    assert in_parquet == {row["group"]["business_unit"]: row["allocated_usd"] for row in asked["rows"]}
+    assert fleet == asked["totals"]["node_cost_usd"]
+
+
+def test_every_curl_example_runs_as_written(running: Demo) -> None:
+    pages = ("README.md", "docs/api.md")
+    examples = [
+        line
+        for page in pages
+        for line in re.findall(r"^curl .*127\.0\.0\.1:8080.*$", (REPOSITORY / page).read_text(), re.MULTILINE)
+    ]
+    assert len(examples) >= 15
+    for example in examples:
+        command = example.replace("http://127.0.0.1:8080", running.url) + " --silent --show-error --fail-with-body"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, (example, done.stdout[-500:], done.stderr)
+
+
+def test_a_report_by_workload_in_a_terminal_is_the_apis(running: Demo) -> None:
+    question = ["--days", "2", "--group-by", "workload", "--idle", "shared-by-allocation", "--sort=-cost_usd"]
+    shown = run_to_end(["report", "--stack", "local", *question], running.environment)
+    assert shown.returncode == 0, shown.stderr
+    asked = "/v1/costs?window=2d&granularity=total&group_by=workload&idle=shared-by-allocation&sort=-cost_usd"
+    answer = running.ask(asked)
+    assert sum(row["cost_usd"] for row in answer["rows"]) == answer["totals"]["node_cost_usd"] > 0
+    for row in answer["rows"]:
+        assert f"${row['cost_usd']:,.2f}" in shown.stdout
+    table = run_to_end(["report", "--stack", "local", *question, "--format", "csv"], running.environment).stdout
+    assert len(table.splitlines()) == 1 + len(answer["rows"])
+
+
+def test_node_pools_stand_against_karpenters_limits(running: Demo) -> None:
+    rows = running.ask("/v1/nodepools?window=2h")["rows"]
+    assert rows
+    assert {row["limit"] for row in rows} == {64}
+    assert all(0 < row["used"] <= 64 for row in rows)

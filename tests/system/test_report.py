@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from gpucost.domain.model import Capacity, Costs
-from local.report import tables
+from local.report import costs_tables, tables
 
 
 def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:
@@ -53,3 +53,29 @@ def test_where_all_is_priced_nothing_is_said() -> None:
         Capacity(capacity_gpu_hours=Decimal(9), node_cost_usd=Decimal(2)),
     )
     assert "no price" not in known
+
+
+def test_costs_by_any_dimension_as_a_table() -> None:
+    costs = Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2)).figures()
+    idle = {"idle_gpu_hours": Decimal(1), "idle_usd": Decimal(3), "cost_usd": Decimal(5)}
+    start = "2026-11-19T00:00:00Z"
+    nobody = {**Costs().figures(), **idle, "cost_usd": Decimal(3)}
+    document = {
+        **answer(Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2)), Capacity(node_cost_usd=Decimal(5))),
+        "granularity": "day", "group_by": ["cluster", "workload"], "idle": "separate",
+        "filtered_out": {**Costs().figures(), **idle},
+        "rows": [
+            {"start": start, "kind": "held", "group": {"cluster": "a", "workload": "[b]x\x1b"}, **costs, **idle},
+            {"start": start, "kind": "idle", "group": {"cluster": "a", "workload": ""}, **nobody},
+        ],
+    }  # fmt: skip
+    console = Console(width=200, file=io.StringIO(), record=True)
+    for part in costs_tables(document):
+        console.print(part)
+    lines = [" ".join(line.split()) for line in console.export_text().splitlines() if line.strip()]
+    assert lines[1] == "from cluster workload GPU-hours allocated effective waste unmeasured waste % idle cost"
+    assert lines[3] == "2026-11-19T00:00:00Z a [b]x� 9.000 2.00 EUR 0.00 EUR 0.00 EUR 0.00 EUR 0.0% 3.00 EUR 5.00 EUR"
+    assert lines[4].startswith("2026-11-19T00:00:00Z a (nobody) 0.000")
+    assert lines[-2].startswith("filtered out 0.000")
+    assert lines[-1].startswith("all 9.000 2.00 EUR")
+    assert lines[-1].endswith("3.00 EUR 5.00 EUR")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
     from gpucost.adapters.dynamodb.exports import DynamoExports
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
+    from gpucost.adapters.dynamodb.limit_items import DynamoLimits
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.adapters.dynamodb.rollups import DynamoRollups
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from gpucost.services.dispatch import DispatchService
     from gpucost.services.export import ExportService
     from gpucost.services.export_listing import ExportListing
+    from gpucost.services.limits import LimitReports
     from gpucost.services.price_listing import PriceListing
     from gpucost.services.prices import PricesService
     from gpucost.services.pricing import Pricer
@@ -186,11 +188,19 @@ def dispatch_service() -> "DispatchService":
 @cache
 def attribute_service() -> "AttributeService":
     """For `functions/attribute`."""
-    from gpucost.adapters.prometheus import metrics_reader
+    from gpucost.adapters.prometheus import limits, metrics_reader
     from gpucost.services.attribute import AttributeService
+    from gpucost.services.limits import LimitsKeeper
 
     return AttributeService(
-        settings_store(), ledger(), rollups(), metrics_reader, bus(), pricer=pricer(), clock=utc_now
+        settings_store(),
+        ledger(),
+        rollups(),
+        metrics_reader,
+        bus(),
+        pricer=pricer(),
+        clock=utc_now,
+        limits=LimitsKeeper(limits.limits_reader, limits_store()),
     )
 
 
@@ -287,6 +297,23 @@ def access_policy() -> "AccessPolicy":
 
 
 @cache
+def limits_store() -> "DynamoLimits":
+    """Limits of node pools and quotas of namespaces."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.limit_items import DynamoLimits
+
+    return DynamoLimits(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def limit_reports() -> "LimitReports":
+    """For `functions/api`."""
+    from gpucost.services.limits import LimitReports
+
+    return LimitReports(settings_store(), ledger(), limits_store(), clock=utc_now)
+
+
+@cache
 def report_service() -> "ReportService":
     """For `functions/api`."""
     from gpucost.services.reports import ReportService
@@ -366,6 +393,7 @@ def api_services() -> "Services":
         prices=price_listing,
         allocations=allocation_service,
         exports=export_listing,
+        limits=limit_reports,
         alerts=alert_desk,
         access=access_policy,
     )

@@ -83,5 +83,8 @@ class ExportWriter(Protocol):
         Args:
             hours: each hour's rows; one hour is held in memory at a time.
             folder: an empty one, for the files.
+
+        Raises:
+            SourceError: they could not be written.
         """
         ...

@@ -14,6 +14,7 @@
 Delivery is at least once and in any order; every message carries all that its reader needs to act twice the same way.
 """
 
+import re
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, TypeVar
 
@@ -21,6 +22,7 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -177,6 +179,14 @@ class Tick(Message):
     correlation_id: str = Field(min_length=1)
 
 
+def _as_go_writes(moment: object) -> object:
+    """Go writes `2026-11-19 11:07:12.345678901 +0000 UTC` where it is not told otherwise, as in AMP's templates."""
+    if not isinstance(moment, str):
+        return moment
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d{1,6})?\d* \+0000 UTC", moment)
+    return f"{found[1]}T{found[2]}{found[3] or ''}Z" if found else moment
+
+
 class ExternalAlert(BaseModel):
     """One alert of AMP's alert manager; fields that are of no use here are left."""
 
@@ -185,7 +195,7 @@ class ExternalAlert(BaseModel):
     status: Literal["firing", "resolved"]
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
-    starts_at: AwareDatetime = Field(alias="startsAt")
+    starts_at: Annotated[AwareDatetime, BeforeValidator(_as_go_writes)] = Field(alias="startsAt")
 
 
 class ExternalAlerts(BaseModel):

@@ -13,6 +13,7 @@ from gpucost.domain.ledger import (
     Restatement,
     Retention,
 )
+from gpucost.domain.limits import Limits
 from gpucost.domain.model import ClusterCharge, Costs, HourRecord, Line, NodeHour
 from gpucost.domain.observations import Observation
 from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
@@ -201,6 +202,38 @@ class Ledger(ReportedHours, AdjustableHours, Protocol):
 
     def usage(self, manifest: Manifest) -> Usage | None:
         """The usage that a version was rated from; None where it is not (or no longer) kept."""
+        ...
+
+
+class LimitsReader(Protocol):
+    """What a cluster's Prometheus says of node pools' limits and namespaces' quotas."""
+
+    def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
+        """What stood last in each of consecutive hours.
+
+        Raises:
+            SourceError: the metrics could not be had.
+        """
+        ...
+
+
+class LimitsReaders(Protocol):
+    """A reader for each cluster."""
+
+    def __call__(self, cluster: ClusterSettings) -> LimitsReader:
+        """The reader of one cluster."""
+        ...
+
+
+class LimitsStore(Protocol):
+    """Limits and quotas of hours."""
+
+    def put(self, limits: Limits, expires_at: datetime) -> None:
+        """Keep what was in force at the end of an hour."""
+        ...
+
+    def limits(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
+        """Those of hours in `[start, end)`, oldest first."""
         ...
 
 

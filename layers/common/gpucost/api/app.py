@@ -15,6 +15,7 @@ from gpucost.api.alerts import add_alert_routes
 from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.documentation import HTML, PAGE_SECURITY, page
 from gpucost.api.exports import add_export_routes
+from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
@@ -26,6 +27,7 @@ from gpucost.services.access import AccessPolicy
 from gpucost.services.alerting.managing import AlertDesk
 from gpucost.services.allocations import AllocationService
 from gpucost.services.export_listing import ExportListing
+from gpucost.services.limits import LimitReports
 from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
 
@@ -64,6 +66,7 @@ class Services:
     prices: Callable[[], PriceListing]
     allocations: Callable[[], AllocationService]
     exports: Callable[[], ExportListing]
+    limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertDesk]
     access: Callable[[], AccessPolicy]
 
@@ -75,6 +78,7 @@ def build_app(services: Services) -> APIGatewayHttpResolver:
     add_problems(app)
     add_cost_routes(app, services.reports)
     add_routes(app, services.reports)
+    add_limit_routes(app, services.limits)
     add_price_routes(app, services.prices)
     add_opencost_routes(app, services.allocations)
     add_export_routes(app, services.exports)

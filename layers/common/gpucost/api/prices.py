@@ -53,7 +53,7 @@ def _cursor(place: str | None) -> str | None:
 
 def _place(cursor: str | None) -> str:
     try:
-        place = urlsafe_b64decode(cursor.encode()).decode() if cursor else "[]"
+        place = "[]" if cursor is None else urlsafe_b64decode(cursor.encode()).decode()
         known = isinstance(json.loads(place), list)
     except ValueError:
         known = False

@@ -7,7 +7,7 @@ FOCUS's `EffectiveCost` is the cost after discounts. It has nothing to do with t
 `x_UsedCost` here, and no column of it bears FOCUS's word for money.
 
 Columns and rules: FinOps Open Cost and Usage Specification 1.3, Cost and Usage dataset. Why each column is as it is:
-docs/decisions/0030.
+docs/decisions/0034.
 """
 
 import json

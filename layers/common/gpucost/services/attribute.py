@@ -22,6 +22,7 @@ from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableE
 from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.observability import logger, tally
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
+from gpucost.services.limits import LimitsKeeper
 from gpucost.services.pricing import Pricer, pricing_of
 from gpucost.settings import ClusterSettings, Settings
 
@@ -60,6 +61,7 @@ class AttributeService:
         *,
         pricer: Pricer,
         clock: Clock,
+        limits: LimitsKeeper | None = None,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
@@ -68,6 +70,7 @@ class AttributeService:
         self._bus = bus
         self._pricer = pricer
         self._clock = clock
+        self._limits = limits
 
     def attribute(self, message: HoursDue) -> list[Attributed]:
         """Attribute every hour that a message names, and announce each.
@@ -95,6 +98,9 @@ class AttributeService:
                 )
             announce(self._bus, result.manifest, message.origin, message.correlation_id)
             results.append(result)
+        if self._limits is not None:
+            new = [one.manifest.hour for one in results if one.was_published and one.manifest.status != "incomplete"]
+            self._limits.keep(cluster, settings, new, now)
         roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
         return results
 

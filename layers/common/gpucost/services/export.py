@@ -13,17 +13,17 @@ from tempfile import TemporaryDirectory
 
 from gpucost.domain.exports import ExportedDay, due_days, fingerprint, object_key, status_of
 from gpucost.domain.focus import ExportedHour, Row, focus_rows
-from gpucost.domain.hours import format_instant
+from gpucost.domain.hours import floor_day, format_instant
 from gpucost.domain.ledger import HourSummary, Manifest
 from gpucost.domain.model import Costs
 from gpucost.domain.rollups import DAY
-from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
+from gpucost.errors import ConflictError, InvalidInputError, NotFoundError, SettingsMissingError, SourceError
 from gpucost.export_ports import ExportBucket, ExportCatalogue, ExportedHours, ExportWriter
 from gpucost.messages import ExportDue
 from gpucost.ports import Clock, SettingsStore
 
-REACH = 395 * DAY
-"""The ledger keeps lines for 400 days: older days stay as they were exported."""
+MARGIN = 2 * DAY
+"""Days are left alone so long before the ledger drops their lines: they stay as they were exported."""
 ATTEMPTS = 3
 """Of a day that somebody else exports at the same time."""
 SPARE_SECONDS = 180.0
@@ -38,6 +38,8 @@ class ExportResult:
     failures: list[str] = field(default_factory=list)
     days_left: int = 0
     """Due, and left to the next run."""
+    gone: list[str] = field(default_factory=list)
+    """Due, and no longer kept by the ledger: what was exported of them, if anything, stays."""
 
 
 class ExportService:
@@ -87,16 +89,18 @@ class ExportService:
             InvalidInputError: a cluster that the settings do not know.
         """
         try:
-            names = [cluster.name for cluster in self._settings_store.current().settings.clusters]
+            settings = self._settings_store.current().settings
         except SettingsMissingError:
             return None
+        names = [cluster.name for cluster in settings.clusters]
+        reach = min(settings.retention.periods().lines - MARGIN, self._kept)
         if due.cluster is not None and due.cluster not in names:
             raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; there are: {', '.join(names)}")
         result = ExportResult()
         work: list[tuple[datetime, str]] = []
         for name in names if due.cluster is None else [due.cluster]:
             try:
-                work += [(day, name) for day in self._days(name, due)]
+                work += [(day, name) for day in self._days(name, due, reach)]
             except SourceError as error:
                 result.failures.append(f"{name}: {error}")
         for place, (day, name) in enumerate(sorted(work, key=lambda one: (-one[0].timestamp(), one[1]))):
@@ -105,16 +109,18 @@ class ExportService:
                 break
             try:
                 exported = self._export_day(name, day)
+            except NotFoundError as error:
+                (result.gone if due.first_day is None else result.failures).append(f"{name} {day:%Y-%m-%d}: {error}")
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name} {day:%Y-%m-%d}: {error}")
             else:
                 result.exported += [exported] if exported else []
         return result
 
-    def _days(self, cluster: str, due: ExportDue) -> Sequence[datetime]:
+    def _days(self, cluster: str, due: ExportDue, reach: timedelta) -> Sequence[datetime]:
         if due.first_day is not None:
             return [due.first_day + DAY * place for place in range(due.days)]
-        start = (due.scheduled_time - min(REACH, self._kept)).replace(hour=0, minute=0, second=0, microsecond=0)
+        start = floor_day(due.scheduled_time - reach)
         exported = {one.day: one for one in self._catalogue.days(cluster, start, due.scheduled_time)}
         return due_days(exported, self._ledger.manifests(cluster, start, due.scheduled_time), due.scheduled_time)
 
@@ -166,13 +172,14 @@ class ExportService:
         """An hour, whole.
 
         Raises:
-            SourceError: its lines are not those that its sums were made of, as when the ledger no longer keeps them.
+            NotFoundError: the ledger no longer keeps its lines.
+            SourceError: its lines are not what its sums were made of.
         """
         lines = self._ledger.lines_of(manifest)
         nodes, charges = self._ledger.nodes_of(manifest)
-        if summary.totals is None or Costs.total(line.costs() for line in lines) != summary.totals.costs:
-            raise SourceError(
-                f"the lines of {format_instant(manifest.hour)} are not what the hour's sums were made of, "
-                "or no longer kept; nothing was exported"
-            )
+        hour = format_instant(manifest.hour)
+        if summary.totals is None or (not lines and summary.totals.costs != Costs()):
+            raise NotFoundError(f"the lines of {hour} are no longer kept; nothing was exported")
+        if Costs.total(line.costs() for line in lines) != summary.totals.costs:
+            raise SourceError(f"the lines of {hour} are not what the hour's sums were made of; nothing was exported")
         return ExportedHour(manifest, summary.totals, lines, nodes, charges)

@@ -68,7 +68,8 @@ class ExportListing:
         for name in self._clusters(cluster):
             exported = self._catalogue.days(name, start, end)
             hours = by_day(self._ledger.manifests(name, start, end)) if exported else {}
-            found += [(one, one.fingerprint == fingerprint(hours.get(one.day, ()))) for one in exported]
+            # A day whose hours the ledger no longer knows cannot be restated.
+            found += [(one, one.day not in hours or one.fingerprint == fingerprint(hours[one.day])) for one in exported]
             if len(found) > MOST_ROWS:
                 raise InvalidInputError(
                     f"the answer would have more than {MOST_ROWS} days of clusters; shorten the period, or name one "

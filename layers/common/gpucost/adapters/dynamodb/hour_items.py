@@ -1,5 +1,6 @@
 """An hour's record as items: all but its manifest, under the id of the run that writes them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,8 +28,7 @@ def hour_items(record: HourRecord, version: int, now: datetime, retention: Reten
             pk = keys.lines(cluster, record.hour)
             items += line_items(pk, f"{run}#{keys.unit(unit)}", lines, keys.seconds(lines_end))
     if record.notes:
-        (piece, *_) = blobs.pack([note[:1000] for note in record.notes[:1000]])
-        items.append(_item(keys.partition(cluster, "notes"), f"{hour}#{run}", piece, hours_end))
+        items.append(_item(keys.partition(cluster, "notes"), f"{hour}#{run}", _notes(record.notes), hours_end))
     return items
 
 
@@ -52,6 +52,17 @@ def _item(pk: str, sk: str, blob: bytes, expires: datetime) -> Item:
         "b": {"B": blob},
         "expires_at": {"N": str(keys.seconds(expires))},
     }
+
+
+def _notes(notes: Sequence[str]) -> bytes:
+    """As many notes as one item holds, and how many more there were."""
+    kept = [note[:1000] for note in notes[:1000]]
+    while True:
+        left = len(notes) - len(kept)
+        pieces = blobs.pack([*kept, f"and {left} more notes"] if left else kept)
+        if len(pieces) == 1:
+            return pieces[0]
+        kept = kept[: len(kept) // 2]
 
 
 def read_notes(item: Item) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ from typing import Literal
 
 from gpucost.adapters.dynamodb.table import Item, text
 
-Kind = Literal["hours", "notes", "summaries", "nodes", "usage", "restatements", "beside", "days", "rollups", "exports"]
+Kind = Literal[
+    "hours", "notes", "summaries", "nodes", "usage", "restatements", "beside", "days", "rollups", "exports", "limits"
+]
 """What a partition of a cluster holds, one or more items per hour or day."""
 
 
@@ -38,7 +40,7 @@ def hour(at: datetime) -> str:
 
 def read_hour(written: str) -> datetime:
     """Back from `hour`."""
-    return datetime.strptime(written, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    return datetime.fromisoformat(f"{written}+00:00").replace(tzinfo=UTC)
 
 
 def seconds(moment: datetime) -> int:

@@ -375,4 +375,4 @@ def _day(moment: datetime) -> str:
 
 
 def _read_day(item: Item) -> datetime:
-    return datetime.strptime(text(item, "sk")[:10], "%Y-%m-%d").replace(tzinfo=UTC)
+    return datetime.fromisoformat(text(item, "sk")[:10]).replace(tzinfo=UTC)

@@ -2,6 +2,8 @@
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
+from gpucost.domain.money import quantize
+
 _WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
@@ -22,8 +24,8 @@ def percent_of(part: Decimal, whole: Decimal) -> Decimal | None:
 
 
 def ratio(part: Decimal, whole: Decimal) -> Decimal:
-    """Division that does not lose digits on large sums; `whole` must not be zero."""
-    return _WIDE.divide(part, whole)
+    """Division, to the ledger's resolution; `whole` must not be zero."""
+    return quantize(_WIDE.divide(part, whole))
 
 
 def for_hours(hours: int) -> str:

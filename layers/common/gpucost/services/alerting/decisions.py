@@ -133,22 +133,21 @@ class Decisions:
         book = self._before.get(owner)
         return dict(book.marks) if book else {}
 
-    def save_only(self, store: AlertMemory) -> None:
-        """Write every book that changed, without any hour having been decided.
+    def save_only(self, store: AlertMemory) -> int:
+        """Write every book that changed, without any hour having been decided; returns how many did.
 
         Raises:
             ConflictError: somebody else wrote first.
         """
-        self.save(store, None)
+        return self.save(store, None)
 
-    def save(
-        self, store: AlertMemory, through: datetime | None, marks: dict[str, dict[str, str]] | None = None
-    ) -> None:
-        """Write every book that changed; their messages are in them.
+    def save(self, store: AlertMemory, through: datetime | None, marks: dict[str, dict[str, str]] | None = None) -> int:
+        """Write every book that changed, with its messages; returns how many did.
 
         Raises:
             ConflictError: somebody else wrote first; what was saved until then is decided, and is not decided again.
         """
+        saved = 0
         for owner in sorted(self._alerts.keys() | self._told.keys() | (marks or {}).keys()):
             before = self._before.get(owner, Book(self.cursor.scope, owner))
             entries = [entry for news, muted in self._told.get(owner, ()) for entry in self._entries(news, muted)]
@@ -158,8 +157,10 @@ class Decisions:
             if after != before:
                 moments = [moment for moment in (through, before.decided_through) if moment is not None]
                 store.save_book(replace(after, decided_through=max(moments, default=None)))
+                saved += 1
         if self._outdated:
             store.forget(self.cursor.scope, self._outdated)
+        return saved
 
     def _entries(self, news: Notification, muted: bool) -> Iterable[Entry]:
         logger.info("an alert changed", notification=news.id)
@@ -183,8 +184,8 @@ class Decisions:
             self.tell(news, muted=is_muted)
             if alert is not None and step.change == "firing":
                 told_at = None if is_muted else finding.hour + HOUR
-                alert = replace(alert, told_at=told_at, news=news)
-        elif alert is not None and alert.phase == "firing" and alert is not before and finding.breaches:
+                alert = replace(alert, told_at=told_at, news=None if is_muted else news)
+        elif alert is not None and alert.told_at is not None and alert is not before and finding.breaches:
             fresh = self._news(name, finding, "firing", alert.since)
             alert = replace(alert, news=replace(fresh, workloads=alert.news.workloads if alert.news else ()))
         own = self._alerts.setdefault(owner, {})

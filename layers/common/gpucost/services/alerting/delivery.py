@@ -5,7 +5,7 @@ one message, and nothing is ever lost. Where a receiver takes the same thing twi
 nothing is repeated; Slack's webhooks and SNS email know no such key.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -42,9 +42,9 @@ class Delivery:
         self._clock = clock
         self.failures: dict[str, str] = {}
 
-    def deliver(self, scope: str) -> None:
-        """Send whatever a scope's books hold and may be sent now, unless somebody else is at it."""
-        for book in self._memory.load(scope).books:
+    def deliver(self, books: Iterable[Book]) -> None:
+        """Send what books hold and may be sent now, unless somebody else is at it, or wrote since they were read."""
+        for book in books:
             claimed = self._claim(book)
             if claimed is not None:
                 self._empty(claimed)

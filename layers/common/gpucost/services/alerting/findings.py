@@ -1,9 +1,7 @@
 """What the rules on closed hours find in one hour: waste, idle workloads, unallocated capacity."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from functools import cache
+from functools import cached_property
 
 from gpucost.alert_ports import AlertLedger
 from gpucost.domain.alerting import idle, unallocated, waste
@@ -18,52 +16,62 @@ from gpucost.services.alerting.decisions import Finding
 from gpucost.settings import Settings
 from gpucost.settings.alerts import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 
+AT_ONCE = 50
+"""Units whose lines are read one by one: each costs a read unit, and all of a large cluster's together some 240."""
 
-@dataclass(frozen=True)
+
 class HourFacts:
-    """One hour of one cluster, or of several together, as rules see it.
+    """One hour of one cluster, or of several together, as rules see it; what costs more is read when it is asked for.
 
-    Attributes:
+    Args:
+        ledger: published hours.
+        summaries: of the hour, one or more clusters'.
         cluster: its name; "" for several.
-        groups: costs by (business unit, namespace).
-        lines: reads a unit's lines.
-        nodes: reads the nodes.
     """
 
-    cluster: str
-    hour: datetime
-    version: int
-    currency: str
-    groups: Mapping[tuple[str, str], Costs]
-    lines: Callable[[str], Sequence[Line]]
-    nodes: Callable[[], Sequence[NodeHour]]
-    _units: dict[str, Costs] = field(default_factory=dict)
+    def __init__(self, ledger: AlertLedger, summaries: Sequence[HourSummary], cluster: str) -> None:
+        self._ledger = ledger
+        self._summaries = summaries
+        self.cluster = cluster
+        self.hour = summaries[0].hour
+        self.currency = summaries[0].currency
+        groups: dict[tuple[str, str], Costs] = {}
+        for summary in summaries:
+            for key, costs in summary.groups.items():
+                groups[key] = Costs.total((groups[key], costs)) if key in groups else costs
+        self.groups: Mapping[tuple[str, str], Costs] = groups
+        self._lines: dict[str, Sequence[Line]] = {}
+        self._all_lines: Mapping[str, Sequence[Line]] | None = None
 
+    @cached_property
     def units(self) -> Mapping[str, Costs]:
         """Costs by business unit."""
-        if not self._units:
-            self._units.update(sums(self.groups, lambda _: True))
-        return self._units
+        return sums(self.groups, lambda _: True)
 
+    @cached_property
+    def nodes(self) -> Sequence[NodeHour]:
+        """Every node."""
+        return [node for one in self._summaries for node in self._ledger.nodes(one.cluster, self.hour)[0]]
 
-def facts_of(ledger: AlertLedger, summaries: Sequence[HourSummary], cluster: str) -> HourFacts:
-    """One hour's facts from the summaries of one or more clusters; what costs more is read when it is asked for."""
-    groups: dict[tuple[str, str], Costs] = {}
-    for summary in summaries:
-        for key, costs in summary.groups.items():
-            groups[key] = Costs.total((groups[key], costs)) if key in groups else costs
-    hour = summaries[0].hour
+    def lines(self, unit: str) -> Sequence[Line]:
+        """A unit's lines."""
+        if self._all_lines is not None:
+            return self._all_lines.get(unit, ())
+        if unit not in self._lines:
+            self._lines[unit] = [
+                line for one in self._summaries for line in self._ledger.lines(one.cluster, self.hour, unit)
+            ]
+        return self._lines[unit]
 
-    @cache
-    def lines(unit: str) -> Sequence[Line]:
-        return [line for one in summaries for line in ledger.lines(one.cluster, hour, unit)]
-
-    @cache
-    def nodes() -> Sequence[NodeHour]:
-        return [node for one in summaries for node in ledger.nodes(one.cluster, hour)[0]]
-
-    version = sum(summary.version for summary in summaries)
-    return HourFacts(cluster, hour, version, summaries[0].currency, groups, lines, nodes)
+    def will_ask_for_lines(self, units: int) -> None:
+        """Of many units, all lines together cost less than one by one."""
+        if units <= AT_ONCE or self._all_lines is not None:
+            return
+        found: dict[str, list[Line]] = {}
+        for one in self._summaries:
+            for line in self._ledger.lines(one.cluster, self.hour):
+                found.setdefault(line.business_unit, []).append(line)
+        self._all_lines = found
 
 
 def find(rule: RuleSettings, settings: Settings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
@@ -91,7 +99,7 @@ def policy_of(rule: RuleSettings) -> Policy:
 
 
 def _waste(rule: WasteRule, settings: Settings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
-    units = sums(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units()
+    units = sums(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units
     guesses = not set(settings.utilization.ladder) <= OBSERVED
     for unit in _watched(units, active):
         if not rule.scope.has_unit(unit):
@@ -113,13 +121,13 @@ def _idle(rule: IdleWorkloadRule, facts: HourFacts, active: Sequence[Alert]) -> 
     watched: dict[str, set[idle.Key]] = {}
     for alert in active:
         watched.setdefault(alert.subject.business_unit, set()).add(alert.subject[2:5])
-    for unit in _watched(facts.units(), active):
-        if not rule.scope.has_unit(unit):
-            continue
-        costs = facts.units().get(unit, Costs())
-        own = (rule, *(rule.model_copy(update=one.changes()) for one in rule.overrides))
-        could = any(IdleThresholds(one.gpus, one.utilization_percent).could_breach(costs) for one in own)
-        workloads = idle.by_workload(facts.lines(unit)) if could else {}
+    own = (rule, *(rule.model_copy(update=one.changes()) for one in rule.overrides))
+    thresholds = [IdleThresholds(one.gpus, one.utilization_percent) for one in own]
+    units = [unit for unit in _watched(facts.units, active) if rule.scope.has_unit(unit)]
+    could = {unit for unit in units if any(one.could_breach(facts.units.get(unit, Costs())) for one in thresholds)}
+    facts.will_ask_for_lines(len(could))
+    for unit in units:
+        workloads = idle.by_workload(facts.lines(unit)) if unit in could else {}
         for key in sorted(workloads.keys() | watched.get(unit, set())):
             found = _idle_workload(rule, facts, idle.subject(facts.cluster, unit, key), workloads.get(key, Costs()))
             if found.breaches is not False or key in watched.get(unit, set()):
@@ -137,7 +145,7 @@ def _idle_workload(rule: IdleWorkloadRule, facts: HourFacts, subject: Subject, c
 
 
 def _unallocated(rule: UnallocatedRule, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
-    pools = unallocated.by_node_pool(facts.nodes())
+    pools = unallocated.by_node_pool(facts.nodes)
     for name in sorted(pools.keys() | {alert.subject.node_pool for alert in active}):
         if not rule.scope.has_node_pool(name):
             continue

@@ -8,7 +8,7 @@ from gpucost.domain.alerting.model import Alert, Cursor
 from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import HourSummary
 from gpucost.services.alerting.decisions import Decisions
-from gpucost.services.alerting.findings import HourFacts, facts_of, find
+from gpucost.services.alerting.findings import HourFacts, find
 from gpucost.settings import Settings
 from gpucost.settings.alerts import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 
@@ -69,7 +69,7 @@ class HourDecisions:
         read = {name: self._summaries(name, start, newest + HOUR) for name in clusters}
         undecided = [start + HOUR * i for i in range((newest - start) // HOUR + 1)]
         restated = [] if cluster == "" else self._restated(memory, decisions.all_alerts(), cluster, start)
-        for facts in (facts_of(self._ledger, [one], cluster) for one in restated):
+        for facts in (HourFacts(self._ledger, [one], cluster) for one in restated):
             for name, rule in rules.items():
                 for finding in find(rule, settings, facts, decisions.alerts(name)):
                     decisions.apply_restated(name, finding)
@@ -80,11 +80,13 @@ class HourDecisions:
             own = {name: found[hour] for name, found in read.items() if hour in found}
             if cluster == "" and len(own) < len(clusters) and hour > newest - PATIENCE * HOUR:
                 break  # it may still come
+            seen: dict[tuple[str, ...], HourFacts] = {}
             for name, rule in rules.items():
-                facts_or_none = self._facts(rule, own, clusters, cluster)
-                if facts_or_none is not None:
-                    for finding in find(rule, settings, facts_or_none, decisions.alerts(name)):
-                        decisions.apply(name, finding)
+                wanted = self._wanted(rule, own, clusters)
+                if wanted and wanted not in seen:
+                    seen[wanted] = HourFacts(self._ledger, [own[one] for one in wanted], cluster)
+                for finding in find(rule, settings, seen[wanted], decisions.alerts(name)) if wanted else ():
+                    decisions.apply(name, finding)
             if own:
                 known[hour] = sum(summary.version for summary in own.values())
                 through = hour
@@ -98,16 +100,12 @@ class HourDecisions:
             if cursor != memory.cursor:
                 self._memory.save_cursor(cursor)
 
-    def _facts(
-        self, rule: RuleSettings, own: Mapping[str, HourSummary], clusters: Sequence[str], cluster: str
-    ) -> HourFacts | None:
-        """An hour as a rule sees it; None where not all of its clusters know it."""
-        wanted = [name for name in clusters if rule.scope.has_cluster(name)]
-        if not wanted or any(name not in own for name in wanted):
-            return None
-        if len({own[name].currency for name in wanted}) > 1:
-            return None  # no sum
-        return facts_of(self._ledger, [own[name] for name in wanted], cluster)
+    def _wanted(self, rule: RuleSettings, own: Mapping[str, HourSummary], clusters: Sequence[str]) -> tuple[str, ...]:
+        """The clusters that a rule looks at; none where not all of them know the hour, or in several currencies."""
+        wanted = tuple(name for name in clusters if rule.scope.has_cluster(name))
+        if any(name not in own for name in wanted) or len({own[name].currency for name in wanted}) > 1:
+            return ()
+        return wanted
 
     def _summaries(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, HourSummary]:
         """Hours that have figures."""

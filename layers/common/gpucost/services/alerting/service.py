@@ -1,10 +1,11 @@
 """The alert function's entry: what to decide and deliver when an hour is closed, on a tick, and on AMP's word."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
-from gpucost.alert_ports import AlertHistory, AlertMemory, AlertSources, Notifier, Notifiers, Silences
-from gpucost.domain.alerting.model import FLEET, Alert, Notification
+from gpucost.alert_ports import AlertHistory, AlertMemory, AlertSources, Memory, Notifier, Notifiers, Silences
+from gpucost.domain.alerting.model import FLEET, Alert, Book, Notification
 from gpucost.domain.alerting.telling import Hold
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import ConflictError, SettingsMissingError, SourceError
@@ -20,6 +21,7 @@ from gpucost.services.alerting.ticks import TickDecisions
 from gpucost.settings import Settings
 
 TRIES = 8
+T = TypeVar("T")
 
 
 def _now() -> datetime:
@@ -72,7 +74,7 @@ class AlertService:
         if stored is None or stored.settings.cluster(message.cluster) is None:
             return
         _persistently(lambda: self._hours.decide_cluster(stored.settings, message.cluster, message.hour))
-        self._deliver(stored.settings, [message.cluster], self._clock())
+        self._deliver(stored.settings, message.cluster)
 
     def tick(self, message: Tick) -> None:
         """Decide what looks at several clusters or at silence, repeat what goes on, deliver what had to wait.
@@ -87,13 +89,20 @@ class AlertService:
         settings, at = stored.settings, floor_hour(message.scheduled_time)
         _persistently(lambda: self._hours.decide_across(settings, at - 2 * HOUR))
         _persistently(lambda: self._ticks.decide(stored, message))
-        scopes = scopes_of(settings)
-        hold = self._hold(settings, self._clock())
-        for scope in scopes:
-            _persistently(lambda scope=scope: self._ticks.repeat(settings, scope, at, hold))  # type: ignore[misc]
-        failures = self._deliveries(settings, scopes, hold)
-        failures |= self._keep_alive(settings, scopes, hold)
+        known = {scope: self._memory.load(scope) for scope in scopes_of(settings)}
+        hold = hold_of(settings, self._silences.all(), known[FLEET].books, self._clock())
+        books = {scope: self._repeated(settings, memory, at, hold) for scope, memory in known.items()}
+        failures = self._deliveries(settings, books, hold)
+        failures |= self._keep_alive(settings, books, hold)
         _refuse(failures)
+
+    def _repeated(self, settings: Settings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
+        """A scope's books, with what is to be said again."""
+        try:
+            return self._ticks.repeat(settings, memory, at, hold)
+        except ConflictError:
+            logger.info("others decided meanwhile; what is to be said again is said on the next tick")
+            return self._memory.load(memory.cursor.scope).books
 
     def external(self, message: ExternalAlerts) -> None:
         """Pass on what AMP's alerting rules say.
@@ -106,7 +115,7 @@ class AlertService:
         if stored is None:
             return
         _persistently(lambda: self._external.decide(stored.settings, message))
-        self._deliver(stored.settings, [FLEET], self._clock())
+        self._deliver(stored.settings, FLEET)
 
     def _settings(self) -> StoredSettings | None:
         try:
@@ -118,22 +127,23 @@ class AlertService:
     def _hold(self, settings: Settings, now: datetime) -> Hold:
         return hold_of(settings, self._silences.all(), self._memory.load(FLEET).books, now)
 
-    def _deliver(self, settings: Settings, scopes: Iterable[str], now: datetime) -> None:
-        _refuse(self._deliveries(settings, scopes, self._hold(settings, now)))
+    def _deliver(self, settings: Settings, scope: str) -> None:
+        hold = self._hold(settings, self._clock())
+        _refuse(self._deliveries(settings, {scope: self._memory.load(scope).books}, hold))
 
-    def _deliveries(self, settings: Settings, scopes: Iterable[str], hold: Hold) -> dict[str, str]:
+    def _deliveries(self, settings: Settings, books: Mapping[str, tuple[Book, ...]], hold: Hold) -> dict[str, str]:
         failures: dict[str, str] = {}
         people = self._receivers(settings)
-        for scope in scopes:
+        for scope, own in books.items():
             receivers: dict[str, Notifier] = {**people, HISTORY: _Historian(self._history, scope)}
             for failed, why in failures.items():
                 receivers[failed] = _Broken(why)
             delivery = Delivery(self._memory, receivers, hold, self._clock)
-            delivery.deliver(scope)
+            delivery.deliver(own)
             failures |= delivery.failures
         return failures
 
-    def _keep_alive(self, settings: Settings, scopes: Iterable[str], hold: Hold) -> dict[str, str]:
+    def _keep_alive(self, settings: Settings, books: Mapping[str, tuple[Book, ...]], hold: Hold) -> dict[str, str]:
         """Tell receivers that forget what they do not hear of every hour."""
         rules, failures = settings.alerts.named_rules(), {}
         for key, notifier in self._receivers(settings).items():
@@ -141,7 +151,7 @@ class AlertService:
                 continue
             mine = {name for name, rule in rules.items() if key in settings.alerts.receiver_keys(rule)}
             firing = [
-                alert.news for scope in scopes for book in self._memory.load(scope).books for alert in book.alerts
+                alert.news for own in books.values() for book in own for alert in book.alerts
                 if _is_told(alert) and alert.rule in mine and alert.news is not None and not hold.holds(alert.news)
             ]  # fmt: skip
             try:
@@ -188,7 +198,7 @@ def _is_told(alert: Alert) -> bool:
     return alert.phase == "firing" and alert.told_at is not None
 
 
-def _persistently(decide: Callable[[], None]) -> None:
+def _persistently(decide: Callable[[], T]) -> T:
     """Decide again where somebody else wrote first.
 
     Raises:
@@ -196,11 +206,9 @@ def _persistently(decide: Callable[[], None]) -> None:
     """
     for _ in range(TRIES):
         try:
-            decide()
+            return decide()
         except ConflictError:
             logger.info("others decided meanwhile; deciding again")
-        else:
-            return
     raise ConflictError(f"alert books changed {TRIES} times while deciding")
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.alert_ports import AlertMemory, AlertSources
+from gpucost.alert_ports import AlertMemory, AlertSources, Memory
 from gpucost.domain.alerting.machine import Policy
-from gpucost.domain.alerting.model import FLEET, Cursor, Subject
+from gpucost.domain.alerting.model import FLEET, Book, Cursor, Subject
 from gpucost.domain.alerting.telling import Hold, next_repeat
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.messages import Tick
@@ -61,21 +61,25 @@ class TickDecisions:
         decisions.save(self._memory, at, marks)
         self._memory.save_cursor(_moved(decisions, at))
 
-    def repeat(self, settings: Settings, scope: str, at: datetime, hold: Hold) -> None:
+    def repeat(self, settings: Settings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
         """Say again what has been firing for long, unless somebody acknowledged it or it has to wait anyway.
 
+        Returns:
+            The scope's books as they are stored now.
+
         Raises:
-            ConflictError: others wrote first; repeating again is safe.
+            ConflictError: others wrote first; the next tick repeats.
         """
+        scope = memory.cursor.scope
         rules = rules_of(settings, scope)
-        decisions = Decisions(self._memory.load(scope), settings.alerts, rules)
+        decisions = Decisions(memory, settings.alerts, rules)
         for alert in decisions.all_alerts():
             hours = rules[alert.rule].repeat_hours
             hours = settings.alerts.repeat_hours if hours is None else hours
             is_due = next_repeat(alert.told_at, at, timedelta(hours=hours) if hours else None)
             if is_due and not alert.acknowledged_by and alert.news is not None and not hold.holds(alert.news):
                 decisions.repeat(alert, at)
-        decisions.save_only(self._memory)
+        return memory.books if not decisions.save_only(self._memory) else self._memory.load(scope).books
 
     def _find(
         self,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from gpucost.domain.hours import format_instant
 from gpucost.domain.ledger import HourSummary, Manifest
 from gpucost.domain.model import Capacity, Costs, Coverage, Totals
 from gpucost.domain.money import quantize
@@ -60,7 +59,7 @@ class Known:
             self.complete += one.status == "complete"
 
     def _saw(self, cluster: str, hour: datetime, version: int, coverage: Coverage | None) -> None:
-        self.versions.add(f"{cluster} {format_instant(hour)} {version}")
+        self.versions.add(f"{cluster} {hour.isoformat()} {version}")
         if coverage is not None:
             self.coverages.append(coverage)
 

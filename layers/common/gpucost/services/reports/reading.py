@@ -185,6 +185,7 @@ class _Reading:
         self._cells: dict[Cell, list[Costs]] = {}
         self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
         self._begins: dict[datetime, datetime] = {}
+        self._keys: dict[tuple[str, str, str], Key] = {}
         self._parts = 0
         self._lines = 0
         self.known = Known(planned.units)
@@ -231,16 +232,20 @@ class _Reading:
 
     def answer(self) -> tuple[Read, Known] | None:
         """What was read; None where its parts are not of the same hours."""
-        cells = fold(self._cells)
+        cells, planned = fold(self._cells), self._plan
+        if (planned.of_days, planned.of_hours, planned.units) == ("sums", "sums", None):
+            return Read(cells, self._known_capacities()), self.known  # one source: there is nothing to compare
         detailed = Costs.total(cells.values())
         if detailed != self.known.of_units():
             return None
         beside = Costs() if self._plan.units is None else _less(Costs.total(self.known.costs), detailed)
-        capacities = {
+        return Read(cells, self._known_capacities(), beside), self.known
+
+    def _known_capacities(self) -> dict[tuple[datetime, str], Capacity | None]:
+        return {
             key: None if None in parts else Capacity.total(part for part in parts if part is not None)
             for key, parts in self._capacities.items()
         }
-        return Read(cells, capacities, beside), self.known
 
     def _read_hours(self, cluster: str, span: Period) -> None:
         for summary in self._ledger.summaries(cluster, span.start, span.end):
@@ -297,8 +302,7 @@ class _Reading:
         wanted = self._plan.units
         for unit, costs in day.units.items():
             if wanted is None or unit in wanted:
-                key = tuple(cluster if name == "cluster" else unit for name in self._dimensions)
-                self._add(day.day, cluster, key, costs)
+                self._add(day.day, cluster, self._key(cluster, unit, ""), costs)
 
     def _add_namespaces(self, cluster: str, summary: HourSummary) -> None:
         if not self._dimensions:
@@ -308,9 +312,14 @@ class _Reading:
         wanted = self._plan.units
         for (unit, namespace), costs in summary.groups.items():
             if wanted is None or unit in wanted:
-                names = {"business_unit": unit, "namespace": namespace, "cluster": cluster}
-                key = tuple(names[name] for name in self._dimensions)
-                self._add(summary.hour, cluster, key, costs)
+                self._add(summary.hour, cluster, self._key(cluster, unit, namespace), costs)
+
+    def _key(self, cluster: str, unit: str, namespace: str) -> Key:
+        known = self._keys.get((cluster, unit, namespace))
+        if known is None:
+            names = {"business_unit": unit, "namespace": namespace, "cluster": cluster}
+            known = self._keys[cluster, unit, namespace] = tuple(names[name] for name in self._dimensions)
+        return known
 
     def _add(self, moment: datetime, cluster: str, key: Key, costs: Costs) -> None:
         cell = Cell(self._begin(moment), cluster, key)

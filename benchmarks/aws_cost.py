@@ -1,0 +1,243 @@
+"""What running the system costs on AWS a month and a year, from measured units and published prices (make bench).
+
+Units of the ledger are what Amazon's DynamoDB Local says that an hour and a day of 10,000 pods consume and store;
+samples and seconds come from the other benchmarks. Prices are AWS's for us-east-1 in US dollars, without free tiers.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Printed
+
+from benchmarks import large_ledger
+from benchmarks.ledger import Metered
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.domain.hours import HOUR
+from gpucost.domain.ledger import DEFAULT_RETENTION
+from gpucost.domain.rollups import DAY
+from local.aws import local_client
+from local.dynamodb_local import create_table, running_dynamodb
+from local.template import transform
+
+HOURS = 730
+"""In a month, as AWS's calculator counts."""
+GB = 10**9
+METRICS = 20
+"""Series that functions count, whatever the fleet (tests/functions/test_operations.py)."""
+
+PRICES = {
+    "dynamodb_write": 0.625e-6,
+    "dynamodb_read": 0.125e-6,
+    "dynamodb_gb_month": 0.25,
+    "dynamodb_recovery_gb_month": 0.20,
+    "lambda_gb_second": 0.0000133334,
+    "lambda_request": 0.20e-6,
+    "sqs_request": 0.40e-6,
+    "sns_publish": 0.50e-6,
+    "scheduler_invocation": 1.00e-6,
+    "http_api_request": 1.00e-6,
+    "logs_gb": 0.50,
+    "metric_month": 0.30,
+    "alarm_month": 0.10,
+    "amp_sample": 0.10e-9,
+}
+"""us-east-1, on-demand, arm64: the pricing pages of each service; DynamoDB's are those since 1 November 2024."""
+
+
+FREE = {
+    "dynamodb_gb_month": 25,
+    "lambda_gb_second": 400_000,
+    "lambda_request": 10**6,
+    "sqs_request": 10**6,
+    "sns_publish": 10**6,
+    "scheduler_invocation": 14 * 10**6,
+    "logs_gb": 5,
+    "metric_month": 10,
+    "alarm_month": 10,
+    "amp_sample": 200 * 10**9,
+}
+"""A month, for every account and not only in its first year."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is run. `scale` is pods ÷ 10,000 of one cluster: units and bytes grow with them."""
+
+    clusters: int = 3
+    scale: float = 1.0
+    reports_a_day: int = 100
+    """Month-long reports of all units, and as many of one unit's hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Of one cluster of 10,000 pods and 200 units."""
+
+    write_units_an_hour: float
+    read_units_an_hour: float
+    """Of publishing and of the dispatcher's look-back."""
+    read_units_a_day: float
+    """Of closing the day: its facts are summed from all its lines."""
+    write_units_a_day: float
+    hour_bytes: Mapping[str, float]
+    """Stored each hour, by level of retention."""
+    day_bytes: Mapping[str, float]
+    """Stored each day, by level."""
+    seconds_an_hour: float = 20.0
+    """Of the function's time at 1 GB: 0.58 of a processor, for some 8 s of one and waiting for answers."""
+    samples_an_hour: float = 2_900_000
+    log_bytes_an_hour: float = 8_000
+    report_read_units: float = 120
+
+
+def _size(item: Mapping[str, Any]) -> int:
+    """As DynamoDB bills storage: names and values, and 100 bytes an item."""
+    total = 100
+    for name, value in item.items():
+        ((kind, told),) = value.items()
+        total += len(name) + (len(told) // 2 + 2 if kind == "N" else 1 if kind == "BOOL" else len(told))
+    return total
+
+
+def _by_level(items: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    levels = {"lines": "lines", "nodes": "lines", "usage": "lines", "summaries": "hours", "unit": "hours"}
+    found = dict.fromkeys(("lines", "hours", "days"), 0.0)
+    for item in items:
+        kind = item["pk"]["S"].split("#")[2]
+        found[levels.get(kind, "days")] += _size(item)
+    return found
+
+
+def measure() -> Measured:
+    """Publish one hour and close one day of the large ledger."""
+    day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 3 * DAY
+    with running_dynamodb() as url:
+        client, table = local_client("dynamodb", url), "ledger"
+        create_table(client, table)
+        lines = large_ledger.lines()
+        large_ledger.fill(client, table, "large", day, 0)  # 23 hours of the day, without lines
+        before = _items(client, table)
+        hour = day + 23 * HOUR
+        record, usage = large_ledger.record("large", hour, lines), large_ledger.usage("large", hour, lines)
+        writes = Metered(client)
+        DynamoLedger(writes, table).publish(record, replacing=None, settings_version=1, now=hour + HOUR, usage=usage)
+        after = _items(client, table)
+        hour_bytes = _by_level(item for key, item in after.items() if key not in before)
+        rolled = Metered(client)
+        rolled.only_writes()
+        DynamoRollups(rolled, table).roll_up("large", day, hour + HOUR / 2)  # as at each hour of a day under way
+        look_back = Metered(client)
+        DynamoLedger(look_back, table).manifests("large", day - 13 * DAY, day + DAY)
+        reads = Metered(client)
+        DynamoLedger(reads, table).lines("large", hour)
+        # Of the look-back's 336 hours 24 are there; the day's sums are read anew from 24 hours in its last one.
+        hourly_reads = writes.reads + rolled.reads + look_back.units * 14
+        closing = Metered(client)
+        closing.only_writes()
+        DynamoRollups(closing, table).roll_up("large", day, hour + DAY)
+        large = {key: item for key, item in _items(client, table).items() if key not in after}
+        # The facts of the day are those of one hour's lines here; a day has more workloads.
+        start = day - 40 * DAY
+        large_ledger.fill(client, table, "facts", start, 1)
+        facts = [item for key, item in _items(client, table).items() if key[0].startswith("C#facts#facts")]
+        kept = [item for key, item in large.items() if not key[0].startswith("C#large#facts")]
+        return Measured(
+            write_units_an_hour=writes.units - writes.reads + rolled.units,
+            read_units_an_hour=hourly_reads,
+            read_units_a_day=24 * reads.units,
+            write_units_a_day=closing.units + sum(-(-_size(item) // 1024) for item in facts),
+            hour_bytes=hour_bytes,
+            day_bytes=_by_level([*kept, *facts]),
+        )
+
+
+def _items(client: Any, table: str) -> dict[tuple[str, str], Any]:
+    pages = client.get_paginator("scan").paginate(TableName=table)
+    return {(item["pk"]["S"], item["sk"]["S"]): item for page in pages for item in page["Items"]}
+
+
+def stored_gb(fleet: Fleet, measured: Measured) -> float:
+    """In the long run, when as much expires as is written."""
+    days = {name: getattr(DEFAULT_RETENTION, name).days for name in ("lines", "hours", "days")}
+    each = sum((24 * measured.hour_bytes[level] + measured.day_bytes[level]) * days[level] for level in days)
+    return float(fleet.clusters * fleet.scale * each / GB)
+
+
+def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
+    """What a month takes, by what is priced.
+
+    Args:
+        fleet: what is run.
+        measured: of one cluster of 10,000 pods.
+    """
+    size, days = fleet.clusters * fleet.scale, HOURS / 24
+    reports = 2 * days * fleet.reports_a_day
+    reads = size * (HOURS * measured.read_units_an_hour + days * measured.read_units_a_day)
+    gb = stored_gb(fleet, measured)
+    polls = HOURS * 3600 / 20 * 5 * 2  # five long polls at a time on each of two queues, whether there is work or not
+    alarms = sum(body["Type"] == "AWS::CloudWatch::Alarm" for body in transform()["Resources"].values())
+    return {
+        "dynamodb_write": size * (HOURS * measured.write_units_an_hour + days * measured.write_units_a_day),
+        "dynamodb_read": reads + reports * measured.report_read_units * fleet.clusters,
+        "dynamodb_gb_month": gb,
+        "dynamodb_recovery_gb_month": gb,
+        "lambda_gb_second": size * HOURS * measured.seconds_an_hour + 3 * HOURS + reports,  # 1 s a report
+        "lambda_request": HOURS * (2 + 2 * fleet.clusters) + reports,  # dispatch, prices; attribute, alert; api
+        "sqs_request": polls + 3 * HOURS * fleet.clusters,
+        "sns_publish": HOURS * (1 + fleet.clusters),
+        "scheduler_invocation": 2 * HOURS,
+        "http_api_request": reports,
+        "logs_gb": HOURS * fleet.clusters * measured.log_bytes_an_hour / GB,
+        "metric_month": METRICS,
+        "alarm_month": alarms,
+        "amp_sample": size * HOURS * measured.samples_an_hour,
+    }
+
+
+def monthly(fleet: Fleet, measured: Measured, *, free: bool = False) -> dict[str, float]:
+    """Dollars a month, by what is priced.
+
+    Args:
+        fleet: what is run.
+        measured: of one cluster of 10,000 pods.
+        free: less what AWS gives every account each month for ever, as if nobody else in the account used it.
+    """
+    return {
+        name: max(0.0, amount - (FREE.get(name, 0) if free else 0)) * PRICES[name]
+        for name, amount in used(fleet, measured).items()
+    }
+
+
+def main() -> None:
+    """Print a table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    measured = measure()
+    fleets = {
+        "10,000 pods in 3 clusters": (Fleet(scale=1 / 3), False),
+        "less what is free": (Fleet(scale=1 / 3), True),
+        "3 clusters of 10,000 pods": (Fleet(), False),
+    }
+    costs = {name: monthly(fleet, measured, free=free) for name, (fleet, free) in fleets.items()}
+    if options.json:
+        print(json.dumps({"measured": asdict(measured), "monthly": costs}, indent=2))
+        return
+    table = Printed("USD a month", *fleets, title="AWS, us-east-1, in the long run")
+    for part in PRICES:
+        table.add_row(part, *(f"{costs[name][part]:.2f}" for name in fleets))
+    table.add_section()
+    table.add_row("a month", *(f"{sum(costs[name].values()):.2f}" for name in fleets))
+    table.add_row("a year", *(f"{12 * sum(costs[name].values()):.0f}" for name in fleets))
+    table.add_row("GB stored", *(f"{stored_gb(fleet, measured):.1f}" for fleet, _ in fleets.values()))
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""An hour from Prometheus into the ledger, and a backfill, beside their bare floor (make bench).
+
+The floor: the same queries, read to the last byte and thrown away, and the same bytes written by plain batch calls of
+the very items that were stored. Both in turns, so that a drifting machine moves both. At 1×, 4× and 16×, so that a
+growth that is more than linear shows.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import requests
+from rich.console import Console
+from rich.table import Table as Printed
+
+from benchmarks import large_cluster
+from benchmarks.hour import settings_for
+from benchmarks.ledger import Metered
+from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.adapters.prometheus import metrics_reader
+from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.domain.hours import HOUR, floor_day, floor_hour
+from gpucost.domain.rollups import DAY
+from gpucost.messages import HourClosed, HoursDue, Tick
+from gpucost.services.attribute import AttributeService
+from gpucost.services.backfill import Backfill
+from gpucost.services.pricing import Pricer
+from local.aws import local_client
+from local.dynamodb_local import create_table, running_dynamodb
+from local.prometheus import running_prometheus
+
+ROUNDS = 3
+STEP = 60
+"""Seconds between two scrapes."""
+Query = tuple[str, Mapping[str, str]]
+
+
+class Queue:
+    """A bus that keeps its work, and that nobody listens to."""
+
+    def __init__(self) -> None:
+        self.work: list[HoursDue] = []
+
+    def send_due(self, messages: Sequence[HoursDue]) -> None:
+        """Keep them."""
+        self.work += messages
+
+    def publish(self, message: HourClosed | Tick) -> None:
+        """Nothing."""
+
+    def dead_letter(self, body: str, reason: str) -> None:
+        """Nothing may be put aside here."""
+        raise AssertionError(reason)
+
+
+@dataclass
+class Ledger:
+    """A fresh table with the settings of the cluster, and the service on it."""
+
+    client: Any
+    url: str
+
+    def __post_init__(self) -> None:
+        self.table = f"ledger-{uuid4()}"
+        create_table(self.client, self.table)
+        self.metered = Metered(self.client)
+        self.metered.only_writes()
+        now = datetime.now(UTC)
+        store = DynamoSettingsStore(self.client, self.table, clock=lambda: now)
+        store.push(settings_for(self.url).model_dump_json(exclude_none=True), author="benchmark", now=now)
+        self.queue = Queue()
+        self.ledger = DynamoLedger(self.metered, self.table)
+        pricer = Pricer(
+            DynamoPriceBook(self.client, self.table), DynamoBillStore(self.client, self.table, clock=lambda: now)
+        )
+        self.service = AttributeService(
+            store, self.ledger, DynamoRollups(self.metered, self.table), metrics_reader, self.queue,  # type: ignore[arg-type]
+            pricer=pricer, clock=lambda: now,
+        )  # fmt: skip
+
+    def attribute(self, start: datetime, end: datetime) -> None:
+        """All hours, through the messages of a backfill."""
+        now = datetime.now(UTC)
+        Backfill(self.ledger, self.queue, ["large"], start, end, lambda: now).send(1, "benchmark")  # type: ignore[arg-type]
+        while self.queue.work:
+            self.service.attribute(self.queue.work.pop(0))
+
+    def items(self) -> list[Any]:
+        """What is stored."""
+        pages = self.client.get_paginator("scan").paginate(TableName=self.table, ConsistentRead=True)
+        return [item for page in pages for item in page["Items"]]
+
+
+def cpu_seconds() -> float:
+    """Of this process and of the engines that it runs: other work on the machine does not count."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if int(fields[1]) == os.getpid():
+            ticks += int(fields[11]) + int(fields[12])
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def watched(queries: list[Query]) -> Any:
+    """Look over the client's shoulder."""
+    ask = PrometheusClient._ask
+
+    def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
+        queries.append((path, dict(form)))
+        return ask(self, path, form)
+
+    PrometheusClient._ask = record  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        PrometheusClient._ask = ask  # type: ignore[method-assign]
+
+
+def send_bare(url: str, queries: Sequence[Query]) -> None:
+    """The same queries, read and thrown away."""
+    session = requests.Session()
+    session.trust_env = False
+    for path, form in queries:
+        session.post(f"{url}/api/v1/{path}", data={**form, "stats": "true"}, timeout=300).raise_for_status()
+
+
+def write_bare(client: Any, items: Sequence[Any]) -> None:
+    """The same items, 25 at a time, into a fresh table."""
+    name = f"bare-{uuid4()}"
+    create_table(client, name)
+    for at in range(0, len(items), 25):
+        left = [{"PutRequest": {"Item": item}} for item in items[at : at + 25]]
+        while left:
+            left = client.batch_write_item(RequestItems={name: left})["UnprocessedItems"].get(name, [])
+    client.delete_table(TableName=name)
+
+
+def compare(client: Any, url: str, start: datetime, end: datetime) -> dict[str, float]:
+    """Ours and the floor, in turns."""
+    queries: list[Query] = []
+    with watched(queries):
+        first = Ledger(client, url)
+        first.attribute(start, end)
+    items = first.items()
+    ours, bare, asked, written, worked, worked_bare = [], [], [], [], [], []
+    for _ in range(ROUNDS):
+        began, work = time.perf_counter(), cpu_seconds()
+        send_bare(url, queries)
+        middle = time.perf_counter()
+        write_bare(client, items)
+        done = time.perf_counter()
+        asked.append(middle - began)
+        written.append(done - middle)
+        bare.append(done - began)
+        worked_bare.append(cpu_seconds() - work)
+        again = Ledger(client, url)
+        began, work = time.perf_counter(), cpu_seconds()
+        again.attribute(start, end)
+        ours.append(time.perf_counter() - began)
+        worked.append(cpu_seconds() - work)
+        client.delete_table(TableName=again.table)
+    client.delete_table(TableName=first.table)
+    hours = (end - start) // HOUR
+    return {
+        "hours": hours,
+        "queries": len(queries),
+        "bare_queries_seconds": statistics.median(asked),
+        "bare_writes_seconds": statistics.median(written),
+        "seconds": statistics.median(ours),
+        "hours_per_second": hours / statistics.median(ours),
+        "ratio": statistics.median(a / b for a, b in zip(ours, bare, strict=True)),
+        "cpu_seconds": statistics.median(worked),
+        "cpu_ratio": statistics.median(a / b for a, b in zip(worked, worked_bare, strict=True)),
+        "ratio_to_queries": statistics.median(a / b for a, b in zip(ours, asked, strict=True)),
+        "write_units_per_hour": first.metered.units / hours,
+    }
+
+
+@contextmanager
+def metrics(pods: int, start: datetime, end: datetime, step: int = STEP) -> Any:
+    """A Prometheus that holds a cluster of so many pods from ten minutes before until ten after."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.om"
+        first, last = (
+            int(moment.timestamp()) for moment in (start - timedelta(minutes=10), end + timedelta(minutes=10))
+        )
+        large_cluster.write(path, pods, first, last, step)
+        with running_prometheus(path) as url:
+            yield url
+
+
+def peak_memory_mib(dynamodb: str, url: str, hour: datetime) -> float:
+    """Peak resident memory of a process of its own that takes the hour end to end."""
+    code = (
+        "import resource,sys;from datetime import datetime,timedelta;from local.aws import local_client;"
+        "from benchmarks.end_to_end import Ledger;h=datetime.fromisoformat(sys.argv[3]);"
+        "Ledger(local_client('dynamodb',sys.argv[1]),sys.argv[2]).attribute(h,h+timedelta(hours=1));"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    command = [sys.executable, "-c", code, dynamodb, url, hour.isoformat()]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / 1024
+
+
+def hours(client: Any, dynamodb: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """One hour end to end, of clusters of these sizes: the newest whose samples are all there, its day under way."""
+    start = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - HOUR
+    found = []
+    for pods in sizes:
+        with metrics(pods, start, start + HOUR) as url:
+            measured = compare(client, url, start, start + HOUR)
+            found.append({"pods": pods, **measured, "peak_memory_mib": peak_memory_mib(dynamodb, url, start)})
+    return found
+
+
+def backfills(client: Any, pods: int, days: Sequence[int], step: int) -> list[dict[str, Any]]:
+    """Backfills of so many days."""
+    found = []
+    for number in days:
+        start = floor_day(datetime.now(UTC)) - number * DAY
+        with metrics(pods, start, start + number * DAY, step) as url:
+            found.append({"pods": pods, "days": number, **compare(client, url, start, start + number * DAY)})
+    return found
+
+
+def main() -> None:
+    """Print tables, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, nargs="*", default=[625, 2_500, 10_000])
+    parser.add_argument("--days", type=int, nargs="*", default=[1, 4, 16])
+    parser.add_argument("--backfill-pods", type=int, default=100)
+    parser.add_argument("--step", type=int, default=300, help="seconds between scrapes of the backfilled cluster")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with running_dynamodb() as dynamodb:
+        client = local_client("dynamodb", dynamodb)
+        single = hours(client, dynamodb, options.pods)
+        many = backfills(client, options.backfill_pods, options.days, options.step)
+    if options.json:
+        print(json.dumps({"hours": single, "backfills": many}, indent=2))
+        return
+    for title, rows in (("one hour, end to end", single), ("backfill", many)):
+        if rows:
+            table = Printed(*rows[0], title=title)
+            for row in rows:
+                table.add_row(
+                    *(f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" for value in row.values())
+                )
+            Console(width=200).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""A day of exports: rows, bytes, seconds and memory for clusters of some sizes; amounts random to the last digit.
+
+`python -m benchmarks.export [PODS]` (10,000 where not given). Reading the ledger is not in it (see benchmarks.ledger).
+"""
+
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+from gpucost.adapters.export_files import DuckDbFiles
+from gpucost.domain.focus import ExportedHour, Row, focus_rows
+from gpucost.domain.ledger import Manifest
+from gpucost.domain.model import Capacity, Costs, Coverage, Line, NodeHour, Totals
+from gpucost.domain.money import ZERO, quantize
+
+DAY = datetime(2026, 11, 19, tzinfo=UTC)
+PER_NODE = 8
+ZONE = "eu-central-1a"
+
+
+def hours(pods: int) -> Iterator[Iterator[Row]]:
+    """24 hours of pods that run all day, eight on a node that has nine GPUs."""
+    source = random.Random(7)
+    uids = [str(UUID(int=source.getrandbits(128))) for _ in range(pods)]
+    for number in range(24):
+        hour = DAY + timedelta(hours=number)
+        lines, nodes = [], []
+        for first in range(0, pods, PER_NODE):
+            price = Decimal(source.randrange(10**12, 9 * 10**12)).scaleb(-12)
+            name = f"ip-10-{first >> 16}-{first >> 8 & 255}-{first & 255}.eu-central-1.compute.internal"
+            used = [Decimal(source.randrange(10**12)).scaleb(-12) for _ in uids[first : first + PER_NODE]]
+            lines += [_line(first + i, uids[first + i], name, price, part) for i, part in enumerate(used)]
+            capacity = Capacity(
+                capacity_gpu_hours=Decimal(PER_NODE + 1),
+                unallocated_gpu_hours=Decimal(1),
+                node_cost_usd=price * (PER_NODE + 1),
+                unallocated_usd=price,
+            )
+            nodes.append(
+                NodeHour(name, f"aws:///{ZONE}/i-{first:017x}", "train", "p5.48xlarge", "spot", ZONE, "H100", "spot",
+                         "gpu-bears-all", None, ZERO, capacity)
+            )  # fmt: skip
+        totals = Totals(Costs.total(line.costs() for line in lines), Capacity.total(node.capacity for node in nodes))
+        manifest = Manifest("c", hour, "complete", 1, "1-a", 1, Coverage(Decimal(1), Decimal(1)), 0, None, DAY)
+        yield focus_rows(ExportedHour(manifest, totals, lines, nodes, ()), "123456789012")
+
+
+def _line(number: int, uid: str, node: str, price: Decimal, used: Decimal) -> Line:
+    effective = quantize(price * used)
+    return Line(
+        business_unit=f"unit-{number % 200}", namespace=f"ns-{number % 400}", workload_kind="Deployment",
+        workload=f"job-{number % 700}", pod=f"job-{number % 700}-{uid[:10]}-{uid[-5:]}", uid=uid, node=node,
+        node_pool="train", instance_type="p5.48xlarge", capacity_type="spot", zone=ZONE, gpu_model="H100",
+        resource="nvidia.com/gpu", units=1, gpu_share=Decimal(1), gpu_share_source="capacity", labels={"team": "x"},
+        split_policy="gpu-bears-all", allocated_gpu_hours=Decimal(1), effective_gpu_hours=used, utilization=used,
+        utilization_source="pod", unmeasured_gpu_hours=ZERO, gpu_hourly_usd=price, price_source="spot",
+        allocated_usd=price, effective_usd=effective, waste_usd=price - effective, unmeasured_usd=ZERO,
+    )  # fmt: skip
+
+
+def main(pods: int) -> None:
+    """Write a day and say what it took."""
+    began = time.process_time()
+    for rows in hours(pods):
+        sum(1 for _ in rows)
+    making = time.process_time() - began
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.process_time()
+        files = DuckDbFiles()(hours(pods), Path(folder))
+        seconds = time.process_time() - began - making
+        megabytes = [path.stat().st_size / 1e6 for path in (files.parquet, files.csv)]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{pods:,} pods: {files.rows:,} rows, {megabytes[0]:.1f} MB of Parquet, {megabytes[1]:.1f} MB of gzipped CSV")
+    print(f"making rows {making:.0f} s, writing {seconds:.0f} s of one core; {memory:.0f} MB of memory at most")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)

@@ -1,0 +1,102 @@
+"""Limits of node pools and quotas of namespaces at the ends of hours: one query.
+
+Karpenter calls its metrics `karpenter_nodepool_usage` and `_limit` up to 0.37 and `karpenter_nodepools_…` from 1.0 on;
+`resource_type` keeps its dot and slash. So does `resource` of `kube_resourcequota`, unlike elsewhere in
+kube-state-metrics. Several replicas of an exporter say the same: the largest is taken.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from gpucost.adapters.prometheus import tables
+from gpucost.adapters.prometheus.auth import authenticator
+from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.queries import Queries, union
+from gpucost.domain.hours import HOUR, to_ms
+from gpucost.domain.limits import Limits, PoolLimit, Quota
+from gpucost.errors import MetricsAnswerError
+from gpucost.settings import ClusterSettings
+
+_RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
+_REQUESTS = "requests."
+_RANGE = "[1h] offset 1ms"
+
+
+class PrometheusLimits:
+    """Fulfils `ports.LimitsReader` for one cluster.
+
+    Args:
+        client: asks the cluster's Prometheus.
+        queries: add the cluster's selector.
+        cluster: its name.
+    """
+
+    def __init__(self, client: PrometheusClient, queries: Queries, cluster: str) -> None:
+        self._client = client
+        self._queries = queries
+        self._cluster = cluster
+
+    def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
+        """What stood last in each of consecutive hours.
+
+        Raises:
+            MetricsUnavailableError, MetricsAnswerError: as the client.
+        """
+        answer = self._client.query_range(self._query(), hours[0] + HOUR, hours[-1] + HOUR)
+        try:
+            return [self._limits(hour, tables.at_hour(answer, to_ms(hour + HOUR))) for hour in hours]
+        except ValueError as error:
+            raise MetricsAnswerError(f"cluster {self._cluster}: limits cannot be read: {error}") from error
+
+    def _query(self) -> str:
+        def pools(metric: str) -> str:
+            names = [
+                self._queries.select(f"karpenter_{pool}_{metric}", f'resource_type=~"{_RESOURCES}"')
+                for pool in ("nodepools", "nodepool")
+            ]
+            return " or ".join(_last(one, "nodepool, resource_type") for one in names)
+
+        def quotas(kind: str) -> str:
+            own = self._queries.select("kube_resourcequota", f'resource=~"requests[.]({_RESOURCES})"', f'type="{kind}"')
+            return _last(own, "namespace, exported_namespace, resourcequota, resource")
+
+        return union({
+            "pool-used": f"({pools('usage')})", "pool-limit": f"({pools('limit')})",
+            "quota-used": f"({quotas('used')})", "quota-hard": f"({quotas('hard')})",
+        })  # fmt: skip
+
+    def _limits(self, hour: datetime, rows: dict[str, tables.Rows]) -> Limits:
+        pools: dict[tuple[str, str], dict[str, Decimal]] = {}
+        quotas: dict[tuple[str, str, str], dict[str, Decimal]] = {}
+        for stat in ("pool-used", "pool-limit"):
+            for labels, value in rows.get(stat, []):
+                if value.is_finite():
+                    pools.setdefault((labels.get("nodepool", ""), labels.get("resource_type", "")), {})[stat] = value
+        for stat in ("quota-used", "quota-hard"):
+            for labels, value in rows.get(stat, []):
+                resource = labels.get("resource", "").removeprefix(_REQUESTS)
+                key = (tables.told(labels, "namespace"), labels.get("resourcequota", ""), resource)
+                if value.is_finite():
+                    quotas.setdefault(key, {})[stat] = value
+        return Limits(
+            self._cluster,
+            hour,
+            tuple(PoolLimit(*key, own.get("pool-used"), own.get("pool-limit")) for key, own in sorted(pools.items())),
+            tuple(Quota(*key, own.get("quota-hard"), own.get("quota-used")) for key, own in sorted(quotas.items())),
+        )
+
+
+def _last(selector: str, names: str) -> str:
+    """What stands at the hour's end, or stood last in it: a replica that is gone must not outlive its successor."""
+    at_end, last = f"{selector} offset 1ms", f"last_over_time({selector}{_RANGE})"
+    return f"(max by ({names}) ({at_end}) or max by ({names}) ({last}))"
+
+
+def limits_reader(cluster: ClusterSettings) -> PrometheusLimits:
+    """A reader for one cluster, as its settings say; fulfils `ports.LimitsReaders`."""
+    prometheus = cluster.prometheus
+    client = PrometheusClient(
+        prometheus.url, cluster=cluster.name, auth=authenticator(prometheus), timeout=prometheus.timeout_seconds
+    )
+    return PrometheusLimits(client, Queries(cluster.selector, []), cluster.name)

@@ -1,0 +1,42 @@
+"""What the system costs on AWS, against sums done by hand."""
+
+import pytest
+
+from benchmarks.aws_cost import PRICES, Fleet, Measured, monthly, stored_gb
+
+MEASURED = Measured(
+    write_units_an_hour=1_000, read_units_an_hour=200, read_units_a_day=4_800, write_units_a_day=2_400,
+    hour_bytes={"lines": 1_000_000, "hours": 10_000, "days": 1_000},
+    day_bytes={"lines": 0, "hours": 240_000, "days": 24_000},
+    seconds_an_hour=10, samples_an_hour=10**9, log_bytes_an_hour=10**6, report_read_units=100,
+)  # fmt: skip
+ONE = Fleet(clusters=1, reports_a_day=0)
+
+
+def test_a_month_is_what_it_comes_to_by_hand() -> None:
+    found = monthly(ONE, MEASURED)
+    assert found["dynamodb_write"] == pytest.approx(730 * 1_100 * 0.625e-6), "2,400 a day are 100 an hour"
+    assert found["dynamodb_read"] == pytest.approx(730 * 400 * 0.125e-6)
+    # 9,600 hours at 1 MB, and 1,830 days of 24 x 20 KB and 24 x 2 KB
+    assert stored_gb(ONE, MEASURED) == pytest.approx(9.6 + 0.8784 + 0.08784)
+    assert found["dynamodb_gb_month"] == pytest.approx(10.56624 * 0.25)
+    assert found["lambda_gb_second"] == pytest.approx(730 * (10 + 3) * 0.0000133334)
+    assert found["amp_sample"] == pytest.approx(73.0)
+    assert found["logs_gb"] == pytest.approx(0.365)
+    assert set(found) == set(PRICES)
+
+
+def test_pods_and_clusters_add_up() -> None:
+    one, three = monthly(ONE, MEASURED), monthly(Fleet(clusters=3, reports_a_day=0), MEASURED)
+    third = monthly(Fleet(clusters=3, scale=1 / 3, reports_a_day=0), MEASURED)
+    for part in ("dynamodb_write", "dynamodb_read", "dynamodb_gb_month", "amp_sample"):
+        assert three[part] == pytest.approx(3 * one[part])
+        assert third[part] == pytest.approx(one[part])
+
+
+def test_what_is_free_is_free_once() -> None:
+    paid, free = monthly(ONE, MEASURED), monthly(ONE, MEASURED, free=True)
+    assert free["dynamodb_gb_month"] == 0
+    assert free["amp_sample"] == pytest.approx(73 - 20)
+    assert free["metric_month"] == pytest.approx(paid["metric_month"] - 3)
+    assert free["dynamodb_recovery_gb_month"] == paid["dynamodb_recovery_gb_month"]

@@ -1,0 +1,18 @@
+"""`gpucost export` says what is wrong before it asks anybody."""
+
+import pytest
+
+from tests.system.test_cli import gpucost
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "sentence"),
+    [
+        ("2026-11-01T05:00:00Z", "2026-11-02T00:00:00Z", "--from 2026-11-01T05:00:00Z is not the start of a UTC day"),
+        ("2026-11-02T00:00:00Z", "2026-11-02T00:00:00Z", "--to must be after --from"),
+        ("2090-11-02T00:00:00Z", "2090-11-03T00:00:00Z", "--from 2090-11-02T00:00:00Z has not come yet"),
+    ],
+)
+def test_wrong_days_are_said(start: str, end: str, sentence: str) -> None:
+    done = gpucost("export", "--stack", "local", "--from", start, "--to", end)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"gpucost: {sentence}\n")
