@@ -9,7 +9,7 @@ from typing import Any
 from local.template import REGION, transform
 
 STACK = "local"
-KEPT_TYPES = {"AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::SNS::Topic"}
+KEPT_TYPES = {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::SNS::Topic"}
 """What moto makes of the template; functions, schedules and routes are run by this package."""
 
 
@@ -59,8 +59,10 @@ def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> 
         for name, body in template["Resources"].items()
         if body["Type"] == "AWS::Lambda::Function"
     }
-    # What moto does not make: the API's address, and the function that people invoke.
-    outputs = {**template["Outputs"], "ApiUrl": {"Value": api_url}, "PricesFunctionName": {"Value": "PricesFunction"}}
+    # What moto does not make: the API's address, the functions that people invoke, and the table in Athena.
+    unmade = {"ApiUrl": api_url, "PricesFunctionName": "PricesFunction", "ExportFunctionName": "ExportFunction"}
+    outputs = template["Outputs"] | {name: {"Value": value} for name, value in unmade.items()}
+    del outputs["ExportTable"]
     places: dict[str, tuple[str, str]] = {}
     for name, properties in functions.items():
         for number, (variable, value) in enumerate(properties["Environment"]["Variables"].items()):
@@ -88,7 +90,8 @@ def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> 
         environments[name][variable] = str(resolved.pop(key))
     conditions = {name: resolved.pop(f"Condition{name}") == "true" for name in template["Conditions"]}
     resources = client.describe_stack_resources(StackName=STACK)["StackResources"]
-    physical = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in resources}
+    # What a condition leaves out, moto lists without a name.
+    physical = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in resources if "LogicalResourceId" in one}
     return Deployed(template, resolved, environments, physical, conditions)
 
 

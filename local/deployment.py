@@ -28,6 +28,7 @@ class Deployment:
     dead_letter_queue_url: str
     events_topic_arn: str
     api_url: str
+    email_topic_arn: str
     prices_function: str
     price_sources: tuple[str, ...]
     """What the price book is fetched from."""
@@ -78,6 +79,7 @@ def find(stack: str) -> Deployment:
         raise InvalidInputError(f"stack {stack!r} has no output {missing[0]}; is it a gpucost stack?")
     return Deployment(
         **{name: outputs[output] for name, output in names.items()},
+        email_topic_arn=outputs.get("EmailTopicArn", ""),
         # Deployments of earlier versions have no price book.
         prices_function=outputs.get("PricesFunctionName", ""),
         price_sources=tuple(filter(None, outputs.get("PriceSources", "").split(","))),

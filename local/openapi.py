@@ -2,10 +2,11 @@
 
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
 
-from gpucost.api.app import build_app, openapi_document
+from gpucost.api.app import Services, build_app, openapi_document
 
 PATH = Path(__file__).parent.parent / "docs" / "openapi.json"
 
@@ -16,7 +17,7 @@ def _no_service() -> NoReturn:
 
 def text() -> str:
     """The document as it is committed."""
-    app = build_app(*[_no_service] * 5)
+    app = build_app(Services(**{field.name: _no_service for field in fields(Services)}))
     return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -8,6 +8,7 @@ import click
 
 from gpucost.errors import MessageError
 from gpucost.messages import (
+    ExternalAlerts,
     HourClosed,
     HoursDue,
     HoursToRestate,
@@ -20,12 +21,12 @@ from gpucost.messages import (
 from local.options import stack_option
 
 if TYPE_CHECKING:
-    from gpucost.ports import Bus
+    from gpucost.adapters.messaging import AwsBus
 
 HIDDEN_SECONDS = 60
 """How long a letter that is looked at is hidden from others, this command itself included."""
 NO_REASON = "the function failed each time; its log says why"
-Letter = HoursDue | HoursToRestate | HourClosed | Tick | ScheduledTick
+Letter = HoursDue | HoursToRestate | HourClosed | Tick | ScheduledTick | ExternalAlerts
 
 
 @click.command()
@@ -41,7 +42,7 @@ def redrive(stack: str, *, dry_run: bool) -> None:
     click.echo(f"{sent} {'would be sent' if dry_run else 'were sent'} again, {kept} stay among the dead letters")
 
 
-def drive(sqs: Any, queue: str, bus: "Bus", *, dry_run: bool) -> tuple[int, int]:
+def drive(sqs: Any, queue: str, bus: "AwsBus", *, dry_run: bool) -> tuple[int, int]:
     """Send what can be read again, then delete it; returns how many were sent and how many stay.
 
     Raises:
@@ -84,7 +85,7 @@ def read_letter(body: str) -> Letter:
         return read_letter(document["Message"])
     if "scheduled_time" in document and "kind" not in document:
         return read_message(ScheduledTick, body)
-    if document.get("kind") in {"hour-closed", "tick"}:
+    if document.get("kind") in {"hour-closed", "tick", "amp-alerts"}:
         return read_alert_input(body)
     return read_work(body)
 
@@ -102,12 +103,12 @@ def _waiting(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
         yield from letters
 
 
-def _send(bus: "Bus", letter: Letter) -> None:
+def _send(bus: "AwsBus", letter: Letter) -> None:
     if isinstance(letter, HoursDue):
         bus.send_due([letter.model_copy(update={"force": True})])
     elif isinstance(letter, HoursToRestate):
         bus.send_due([letter])
-    elif isinstance(letter, HourClosed | Tick):
+    elif isinstance(letter, HourClosed | Tick | ExternalAlerts):
         bus.publish(letter)
     # A tick of the schedule is made up for by the next one, which sends whatever is due.
 
@@ -117,4 +118,6 @@ def _named(letter: Letter) -> str:
         return f"{letter.kind} {letter.cluster} {letter.first_hour:%Y-%m-%dT%HZ}, {letter.hours} h"
     if isinstance(letter, HourClosed):
         return f"{letter.kind} {letter.cluster} {letter.hour:%Y-%m-%dT%HZ}"
+    if isinstance(letter, ExternalAlerts):
+        return f"{letter.kind} {letter.correlation_id}"
     return f"tick {letter.scheduled_time:%Y-%m-%dT%H:%MZ}"

@@ -1,4 +1,4 @@
-"""Alert: hears from SNS that hours closed and that the schedule ticked; decides rules and tells people."""
+"""Alert: hears from SNS that hours closed, that the schedule ticked, and what AMP's rules say; tells people."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.bootstrap import alert_service, bus
 from gpucost.errors import MessageError
-from gpucost.messages import HourClosed, read_alert_input
+from gpucost.messages import HourClosed, Tick, read_alert_input
 from gpucost.observability import logger
 
 
@@ -24,5 +24,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         logger.set_correlation_id(message.correlation_id)
         if isinstance(message, HourClosed):
             alert_service().hour_closed(message)
-        else:
+        elif isinstance(message, Tick):
             alert_service().tick(message)
+        else:
+            alert_service().external(message)

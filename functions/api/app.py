@@ -5,10 +5,10 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.api.app import build_app
-from gpucost.bootstrap import access_policy, allocation_service, limit_reports, price_listing, report_service
+from gpucost.bootstrap import api_services
 from gpucost.observability import logger
 
-app = build_app(report_service, price_listing, allocation_service, access_policy, limit_reports)
+app = build_app(api_services())
 
 
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")

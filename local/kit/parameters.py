@@ -15,7 +15,8 @@ InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*\.[a-z
 LabelKey = Annotated[str, StringConstraints(pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
 LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
 KubernetesVersion = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}$")]
-Geometry = Annotated[str, StringConstraints(pattern=r"^all-(\dg\.\d+gb(\.me)?|balanced|disabled)$")]
+Geometry = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
+"""A name that MIG Manager's configuration knows: its own (`all-1g.5gb`), or one of `gpu-operator-mig-mixed.yaml`."""
 
 
 class CollectionParameters(Section):

@@ -13,6 +13,8 @@ from local.template import REPOSITORY
 SOURCE = REPOSITORY / "cluster"
 SCRAPING = "collection/scrape-configs.yaml"
 """The block that every collector scrapes by, generated once."""
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The same language, read by the C library where it is there."""
 INPUTS = ("README.md", "versions.yaml", "parameters.yaml", "settings.yaml")
 """What stands in `cluster/` and is no file of the kit."""
 
@@ -38,13 +40,14 @@ def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple
     for name in names:
         try:
             text = environment.get_template(name).render(found)
-            if name.endswith((".yaml", ".json")):
-                documents = list(yaml.safe_load_all(text)) if "/aws/" not in f"/{name}" else []
+            if name.endswith(".yaml"):
+                documents = [] if name.startswith("aws/") else list(yaml.load_all(text, Loader=_LOADER))
                 if name == SCRAPING:
                     found["scrape_configs"] = documents[0]["scrape_configs"]
         except (TemplateError, yaml.YAMLError) as error:
             raise GpuCostError(f"cluster/{name} cannot be rendered: {error}") from error
-        yield name, text
+        if text.strip():  # a file that these settings have no use for is left out
+            yield name, text
 
 
 def write(values: Mapping[str, Any], out: Path) -> list[str]:

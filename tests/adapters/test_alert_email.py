@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -13,26 +12,22 @@ import requests
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
-from gpucost.adapters.email import LONGEST_SUBJECT, EmailNotifier, subject
-from gpucost.domain.alerting import Notification
+from gpucost.adapters.email import LONGEST_SUBJECT, EmailNotifier, subject, text
 from gpucost.errors import SourceError
+from tests.alerts import notification
 
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
 
-NOTIFICATION = Notification(
-    id="demo/waste/research/2026-11-19T10:00:00Z/resolved",
+NOTIFICATION = notification(
     event="resolved",
-    rule="waste",
-    cluster="demo",
-    business_unit="research",
-    since=datetime(2026, 11, 19, 9, tzinfo=UTC),
-    hour=datetime(2026, 11, 19, 10, tzinfo=UTC),
-    waste_usd_per_hour=Decimal("3.5"),
-    allocated_usd_per_hour=Decimal(100),
-    waste_percent=Decimal("3.5"),
-    threshold="waste ≥ $10 per hour and ≥ 50% of allocated, for 1 hour",
+    figures={
+        "waste_usd_per_hour": Decimal("3.5"),
+        "allocated_usd_per_hour": Decimal(100),
+        "waste_percent": Decimal("3.5"),
+    },
+    workloads=(),
 )
 
 
@@ -77,7 +72,9 @@ def mailbox() -> Iterator[Mailbox]:
 
 
 def test_an_email_says_the_same_as_slack(mailbox: Mailbox) -> None:
-    EmailNotifier(mailbox.topic, client=lambda: mailbox.sns, public_url="https://costs.example.com").send(NOTIFICATION)
+    EmailNotifier(mailbox.topic, client=lambda: mailbox.sns, public_url="https://costs.example.com").send(
+        [NOTIFICATION]
+    )
 
     mail = mailbox.read()
     assert mail["Subject"] == "GPU waste alert resolved: research in demo"
@@ -86,9 +83,20 @@ def test_an_email_says_the_same_as_slack(mailbox: Mailbox) -> None:
     assert "Report: https://costs.example.com/v1/costs?start=2026-11-19T09%3A00%3A00Z" in mail["Message"]
 
 
+def test_money_is_in_the_currency_of_the_settings_and_what_to_do_is_said() -> None:
+    mail = text([notification(currency="EUR"), notification("budget", note="the hour x was restated")])
+
+    assert "research in cluster demo wastes 1,234.57 EUR per hour, 82.3% of the GPUs it holds." in mail
+    assert "Projected per month: 901,232.45 EUR" in mail
+    assert "1. training/llm-7b (Job): wastes 90.50 EUR per hour" in mail
+    assert "$" not in mail.partition("-" * 40)[0].replace("≥ $10", "")
+    assert "has spent $8,200.00 of $10,000.00 this month (82.0%), projected unknown" in mail
+    assert "Note: the hour x was restated." in mail
+
+
 def test_names_stay_on_their_line(mailbox: Mailbox) -> None:
-    nasty = replace(NOTIFICATION, business_unit="evil\nBcc: all@example.com\r\n<script>")
-    EmailNotifier(mailbox.topic, client=lambda: mailbox.sns).send(nasty)
+    evil = NOTIFICATION.subject._replace(business_unit="evil\nBcc: all@example.com\r\n<script>")
+    EmailNotifier(mailbox.topic, client=lambda: mailbox.sns).send([replace(NOTIFICATION, subject=evil)])
 
     mail = mailbox.read()
     assert "\n" not in mail["Subject"]
@@ -98,7 +106,7 @@ def test_names_stay_on_their_line(mailbox: Mailbox) -> None:
 
 @pytest.mark.parametrize("name", ["Zürich 研究", "x" * 300, "\n\x00tab\t", "=1+1"])
 def test_subjects_are_what_sns_takes(name: str) -> None:
-    line = subject(replace(NOTIFICATION, business_unit=name))
+    line = subject([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(business_unit=name))])
 
     assert len(line) <= LONGEST_SUBJECT
     assert all(" " <= char <= "~" for char in line)
@@ -106,8 +114,8 @@ def test_subjects_are_what_sns_takes(name: str) -> None:
 
 def test_no_topic_and_a_refusing_topic_are_one_sentence(mailbox: Mailbox) -> None:
     with pytest.raises(SourceError, match="no email topic"):
-        EmailNotifier("", client=lambda: mailbox.sns).send(NOTIFICATION)
+        EmailNotifier("", client=lambda: mailbox.sns).send([NOTIFICATION])
     with pytest.raises(SourceError, match="refused the message: NotFound"):
-        EmailNotifier(mailbox.topic + "-gone", client=lambda: mailbox.sns).send(NOTIFICATION)
+        EmailNotifier(mailbox.topic + "-gone", client=lambda: mailbox.sns).send([NOTIFICATION])
     with pytest.raises(SourceError, match="could not be reached"):
-        EmailNotifier(mailbox.topic, client=lambda: _client("sns", "http://127.0.0.1:9")).send(NOTIFICATION)
+        EmailNotifier(mailbox.topic, client=lambda: _client("sns", "http://127.0.0.1:9")).send([NOTIFICATION])

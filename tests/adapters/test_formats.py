@@ -148,7 +148,8 @@ def test_moved_on_a_table_says_what_it_said(table: DynamoTable, name: str) -> No
     assert expiries(table) == ends
     own_note = 1
     assert (done.seen, done.moved) == (len(recorded(name)) + own_note, 2 if name == FIRST else 3)
-    assert [one.seen for one in told] == sorted({one.seen for one in told}), "it says how far it got"
+    assert [one.seen for one in told] == sorted(one.seen for one in told), "it says how far it got"
+    assert len(told) > 2
     assert Migration(table.client, table.name).run().moved == 0
 
 

@@ -3,16 +3,18 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import ATTEMPTS, PrometheusClient, parse_duration
-from gpucost.errors import MetricsAnswerError, MetricsUnavailableError
+from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError, SettingsError
+from gpucost.settings import parse_settings
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 GOOD = json.dumps(
@@ -199,3 +201,51 @@ def test_nobody_there() -> None:
 )
 def test_durations(text: str, length: timedelta | None) -> None:
     assert parse_duration(text) == length
+
+
+THRESHOLD = json.dumps(
+    {"status": "error", "errorType": "execution", "error": "too many samples processed: the error threshold is reached"}
+)
+
+
+@pytest.mark.parametrize(("auth", "limit"), [("sigv4", "500000000"), ("sigv4", "7000000"), ("none", None)])
+def test_only_amp_is_asked_to_refuse_dear_queries(
+    auth: str, limit: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    with answering((200, GOOD, {})) as server:
+        prometheus = {"url": f"http://127.0.0.1:{server.server_port}", "auth": auth}
+        prometheus |= {"region": "eu-central-1"} if auth == "sigv4" else {}
+        own = {} if limit in {None, "500000000"} else {"max_samples_per_query": int(str(limit))}
+        document = {
+            "clusters": [{"name": "blue", "prometheus": {**prometheus, **own}}],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+        }
+        settings = parse_settings(json.dumps(document))
+        with suppress(MetricsAnswerError):
+            metrics_reader(settings.clusters[0], settings).observe([HOUR])
+    assert server.asked
+    for path, headers, form in server.asked:
+        told = parse_qs(urlsplit(path).query)
+        assert told == ({"max_samples_processed_error_threshold": [limit]} if limit else {})
+        assert ("Authorization" in headers) == (auth == "sigv4")
+        assert not any("threshold" in name for name in form)
+
+
+def test_what_the_limit_refuses_is_neither_tried_again_nor_asked_in_parts() -> None:
+    with answering((422, THRESHOLD, {})) as server:
+        limited = PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", most_samples=10**6)
+        with pytest.raises(MetricsAnswerError, match="the error threshold is reached") as refused:
+            limited.query_range("up", HOUR, HOUR)
+    assert not isinstance(refused.value, MetricsTooLargeError)
+    assert len(server.asked) == 1
+
+
+def test_a_limit_without_amp_is_refused() -> None:
+    document = (
+        '{"clusters": [{"name": "c", "prometheus": {"url": "http://x", "max_samples_per_query": 5000000}}], '
+        '"pricing": {"source": "constant", "gpu_hourly_usd": 1}}'
+    )
+    with pytest.raises(SettingsError, match="max_samples_per_query goes with auth: sigv4 only"):
+        parse_settings(document)

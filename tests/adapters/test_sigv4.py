@@ -9,15 +9,17 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, RefreshableCredentials
 
 from gpucost.adapters.prometheus.auth import sigv4
+from gpucost.adapters.prometheus.client import SAMPLES_LIMIT
 
 URL = "https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1/api/v1/query_range"
 FORM = {"query": 'sum(rate(x{a="b+c d",e=~"f|ü%"}[5m])) > 1', "start": "1795082400.000", "step": "3600"}
 
 
 @pytest.mark.parametrize("token", [None, "session-token/with+signs=="])
-def test_signature_equals_botocores(token: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("params", [{}, {SAMPLES_LIMIT: "500000000"}])
+def test_signature_equals_botocores(token: str | None, params: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     credentials = Credentials("AKIDEXAMPLE", "secret/key+with=signs", token)
-    ours = requests.Request("POST", URL, data=FORM, auth=sigv4(credentials, "eu-central-1")).prepare()
+    ours = requests.Request("POST", URL, params=params, data=FORM, auth=sigv4(credentials, "eu-central-1")).prepare()
 
     signed = dict(part.split("=", 1) for part in ours.headers["Authorization"].split(" ", 1)[1].split(", "))
     names = signed["SignedHeaders"].split(";")
@@ -25,7 +27,7 @@ def test_signature_equals_botocores(token: str | None, monkeypatch: pytest.Monke
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda **_: moment)
     set_by_botocore = {"host", "x-amz-date", "x-amz-security-token"}
     same = {name: value for name, value in ours.headers.items() if name.lower() in set(names) - set_by_botocore}
-    theirs = AWSRequest("POST", URL, data=ours.body, headers=same)
+    theirs = AWSRequest("POST", URL, params=params, data=ours.body, headers=same)
     SigV4Auth(credentials, "aps", "eu-central-1").add_auth(theirs)
 
     assert ours.headers["Authorization"] == theirs.headers["Authorization"]

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,22 +12,12 @@ from typing import Any
 import pytest
 
 from gpucost.adapters.slack import SlackNotifier, message
-from gpucost.domain.alerting import Notification
+from gpucost.domain.alerting.model import Event, Kind, Subject, Workload
 from gpucost.errors import SourceError
+from tests.alerts import SUBJECTS, notification
+from tests.slack_limits import problems
 
-NOTIFICATION = Notification(
-    id="demo/waste/research/2026-11-19T10:00:00Z/firing",
-    event="firing",
-    rule="waste",
-    cluster="demo",
-    business_unit="research",
-    since=datetime(2026, 11, 19, 9, tzinfo=UTC),
-    hour=datetime(2026, 11, 19, 10, tzinfo=UTC),
-    waste_usd_per_hour=Decimal("1234.565000000001"),
-    allocated_usd_per_hour=Decimal(1500),
-    waste_percent=Decimal("82.3"),
-    threshold="waste ≥ $10 per hour and ≥ 50% of allocated, for 2 hours on end",
-)
+NOTIFICATION = notification()
 
 
 @dataclass
@@ -74,21 +63,32 @@ def webhook() -> Iterator[Webhook]:
 
 
 def test_says_who_how_much_since_when_and_by_which_rule(webhook: Webhook) -> None:
-    webhook.notifier().send(NOTIFICATION)
+    webhook.notifier().send([NOTIFICATION])
 
     (body,) = webhook.received
     assert body["text"] == (
         "GPU waste alert: research in cluster demo wastes $1,234.57 per hour, 82.3% of the GPUs it holds"
     )
     shown = json.dumps(body["blocks"], ensure_ascii=False)
-    for part in ("research", "demo", "$1,234.57 (82.3%)", "$1,500.00", "2026-11-19T09:00:00Z", "for 2 hours on end"):
+    told = ("research", "demo", "$1,234.57 (82.3%)", "$901,232.45", "$1,500.00", "2026-11-19T09:00:00Z")
+    for part in (*told, "for 2 hours on end", "training/llm-7b (Job): wastes $90.50 per hour", "give back GPUs"):
         assert part in shown
+    assert problems(body) == []
+
+
+def test_several_alerts_are_one_message(webhook: Webhook) -> None:
+    webhook.notifier().send([NOTIFICATION, notification("idle-workload")])
+
+    (body,) = webhook.received
+    assert body["text"].startswith("2 GPU cost alerts: GPU waste alert: research in cluster demo wastes $1,234.57")
+    assert "Idle GPU workload: llm-7b of research in cluster demo is idle: 8 GPUs at 0.3% utilization" in body["text"]
+    assert [block["type"] for block in body["blocks"]].count("header") == 2
 
 
 def test_waits_as_long_as_slack_asks_and_tries_again(webhook: Webhook) -> None:
     webhook.answers = [(429, {"Retry-After": "3"}, "")]
 
-    webhook.notifier().send(NOTIFICATION)
+    webhook.notifier().send([NOTIFICATION])
 
     assert len(webhook.received) == 2
     assert webhook.waits == [3.0]
@@ -97,7 +97,7 @@ def test_waits_as_long_as_slack_asks_and_tries_again(webhook: Webhook) -> None:
 def test_a_server_error_is_tried_again(webhook: Webhook) -> None:
     webhook.answers = [(500, {}, "oops"), (503, {}, "")]
 
-    webhook.notifier().send(NOTIFICATION)
+    webhook.notifier().send([NOTIFICATION])
 
     assert len(webhook.received) == 3
 
@@ -119,7 +119,7 @@ def test_a_failure_is_one_sentence_without_the_address(
     webhook.answers = list(answers)
 
     with pytest.raises(SourceError, match=sentence) as failure:
-        webhook.notifier().send(NOTIFICATION)
+        webhook.notifier().send([NOTIFICATION])
 
     assert len(webhook.received) == tries
     assert "topsecret" not in str(failure.value)
@@ -129,7 +129,7 @@ def test_a_server_that_does_not_answer_in_time(webhook: Webhook) -> None:
     webhook.delay = 0.4
 
     with pytest.raises(SourceError, match="could not be reached") as failure:
-        webhook.notifier(timeout=0.1).send(NOTIFICATION)
+        webhook.notifier(timeout=0.1).send([NOTIFICATION])
 
     assert len(webhook.received) == 3
     assert "topsecret" not in str(failure.value)
@@ -139,7 +139,7 @@ def test_a_server_that_is_not_there_leaks_no_address() -> None:
     notifier = SlackNotifier("gpucost/slack", secret_value=lambda _: "http://127.0.0.1:9/topsecret", sleep=print)
 
     with pytest.raises(SourceError, match="could not be reached") as failure:
-        notifier.send(NOTIFICATION)
+        notifier.send([NOTIFICATION])
 
     assert "topsecret" not in str(failure.value)
 
@@ -147,7 +147,7 @@ def test_a_server_that_is_not_there_leaks_no_address() -> None:
 @pytest.mark.parametrize("value", ["", "topsecret", "ftp://topsecret"])
 def test_a_secret_that_is_no_address(value: str) -> None:
     with pytest.raises(SourceError, match="gpucost/slack does not hold a webhook's address") as failure:
-        SlackNotifier("gpucost/slack", secret_value=lambda _: value).send(NOTIFICATION)
+        SlackNotifier("gpucost/slack", secret_value=lambda _: value).send([NOTIFICATION])
 
     assert "topsecret" not in str(failure.value)
 
@@ -157,8 +157,7 @@ NASTY = "<!here> <@U123> <https://evil.example|click> *b* _i_ ~s~ `c` @channel &
 
 @pytest.mark.parametrize("place", ["business_unit", "cluster"])
 def test_no_name_becomes_markup(place: str) -> None:
-    changed = {"business_unit": NASTY} if place == "business_unit" else {"cluster": NASTY}
-    body = message(replace(NOTIFICATION, **changed))  # type: ignore[arg-type]  # one field of a known type
+    body = message([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(**{place: NASTY}))])
 
     texts = [body["text"], *(text["text"] for block in body["blocks"] for text in _texts(block))]
     for text in texts:
@@ -171,20 +170,36 @@ def test_no_name_becomes_markup(place: str) -> None:
     assert {text["type"] for block in body["blocks"] for text in _texts(block)} == {"plain_text"}
 
 
-def test_sizes_stay_within_slacks_limits() -> None:
-    body = message(replace(NOTIFICATION, business_unit="&" * 5_000, cluster="c" * 100), "https://costs.example.com")
+LONG = Subject("c" * 100, *["&" * 5_000] * 6)
 
-    assert len(body["blocks"]) <= 50
-    for block in body["blocks"]:
-        limit = {"header": 150, "section": 2_000, "context": 3_000}[block["type"]]
-        assert all(len(text["text"]) <= limit for text in _texts(block))
-        assert len(block.get("fields", [])) <= 10
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+@pytest.mark.parametrize("event", ["firing", "repeat", "resolved"])
+def test_every_message_keeps_slacks_documented_limits(kind: Kind, event: Event) -> None:
+    for subject in (SUBJECTS[kind], LONG):
+        for url in ("", "https://costs.example.com"):
+            worst = [Workload("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
+            news = notification(kind, event, subject=subject, workloads=tuple(worst), note="&" * 5000)
+            full = message([news] * SlackNotifier.most, url)
+            assert problems(full) == []
+            assert len(full["blocks"]) <= 50
+
+
+def test_the_validator_finds_what_slack_would_refuse() -> None:
+    body = message([NOTIFICATION])
+    header = {"type": "header", "text": {"type": "mrkdwn", "text": "x" * 151}}
+    fields = {"type": "section", "fields": [{"type": "plain_text", "text": "x" * 2001}] * 11}
+    assert problems({**body, "blocks": [header] * 51})
+    assert len(problems({**body, "blocks": [header, fields, {"type": "section"}]})) >= 5
+    assert problems({"blocks": body["blocks"]}) == ["no fallback text"]
 
 
 def test_a_link_only_where_the_address_is_public() -> None:
-    assert "http" not in json.dumps(message(NOTIFICATION))
+    assert "http" not in json.dumps(message([NOTIFICATION]))
 
-    body = json.dumps(message(replace(NOTIFICATION, cluster="a&b|c>d"), "https://costs.example.com/"))
+    body = json.dumps(
+        message([replace(NOTIFICATION, subject=Subject("a&b|c>d", "research"))], "https://costs.example.com/")
+    )
     assert "<https://costs.example.com/v1/costs?start=2026-11-19T09%3A00%3A00Z&amp;" in body
     assert "cluster=a%26b%7Cc%3Ed|Open the report>" in body
 

@@ -13,12 +13,12 @@ from unittest.mock import patch
 from uuid import uuid4
 
 from gpucost import bootstrap
-from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.dynamodb.table import Table
-from gpucost.domain.alerting import Notification
+from gpucost.domain.alerting.model import Notification
 from gpucost.domain.hours import HOUR, floor_day, format_instant
 from gpucost.domain.limits import Limits
 from gpucost.domain.rollups import DAY
@@ -295,7 +295,7 @@ class World:
             patch("gpucost.adapters.aws.client", lambda service: wrapped[service]),
             patch("gpucost.adapters.prometheus.metrics_reader", scripted),
             patch("gpucost.adapters.prometheus.limits.limits_reader", lambda _cluster: NoLimits()),
-            patch("gpucost.adapters.notifiers.notifiers", lambda *_, **__: {"email": person}),
+            patch("gpucost.adapters.notifiers.notifiers", lambda *_, **__: {"email": Person(person)}),
             patch("gpucost.bootstrap.utc_now", lambda: self.now + self.skew),
         ):
             forget()
@@ -304,9 +304,9 @@ class World:
             finally:
                 forget()
 
-    def send(self, notification: Notification) -> None:
-        """Fulfils `ports.Notifier`."""
-        self.told.append(notification)
+    def send(self, notifications: Sequence[Notification]) -> None:
+        """Fulfils `alert_ports.Notifier`."""
+        self.told += notifications
 
     # ------------------------------------------------------------ what there is to see
 
@@ -328,9 +328,10 @@ class World:
                 found[f"{cluster} {day_start:%d} facts"] = facts
             for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
                 found[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
-            for state in DynamoAlertStates(self.dynamodb, self.table).load(cluster):
-                own_state = replace(state, version=0, sending_until=None)
-                found[f"{cluster} alert {state.rule} {state.business_unit}"] = own_state
+            memory = DynamoAlertMemory(self.dynamodb, self.table).load(cluster)
+            found[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
+            for book in memory.books:
+                found[f"{cluster} alert {book.owner}"] = replace(book, version=0, sending_until=None)
         return found
 
     def messages(self) -> set[tuple[str, datetime, int]]:
@@ -340,6 +341,20 @@ class World:
     def notifications(self) -> set[str]:
         """What people were told, each once."""
         return {notification.id for notification in self.told}
+
+
+class Person:
+    """Somebody who is told by way of the world's line to the outside."""
+
+    most = 10
+    keeps_alive = False
+
+    def __init__(self, outside: Any) -> None:
+        self._outside = outside
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        """Fulfils `alert_ports.Notifier`."""
+        self._outside.send(notifications=notifications)
 
 
 def forget() -> None:

@@ -1,135 +1,176 @@
-"""The waste rule as a state machine: told once, resolved once, whatever the order of the news."""
+"""Alerts as a state machine: told once, resolved once, in whatever order; compared with a brute force."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
-from random import Random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.domain.alerting import AlertState, HourWaste, Notification, WasteThresholds, decide
+from gpucost.domain.alerting.machine import Change, Policy, Step, observe, restate
+from gpucost.domain.alerting.model import Alert, Subject
 from gpucost.domain.hours import HOUR
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
-TWO_HOURS = WasteThresholds(Decimal(10), Decimal(50), for_hours=2)
-FRESH = AlertState.fresh("waste", "demo", "research")
+WHO = Subject("demo", "research")
+Told = list[tuple[Change, int]]
 
 
-def hour(number: int, allocated: str, waste: str) -> HourWaste:
-    return HourWaste(START + HOUR * number, Decimal(allocated), Decimal(waste))
+class Machine:
+    """One alert, hour by hour, by number."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.alert: Alert | None = None
+        self.told: Told = []
+        self.decided: int | None = None
+
+    def see(self, number: int, verdict: bool | None) -> None:
+        """As the service does: what is decided is not given again."""
+        if self.decided is not None and number <= self.decided:
+            return
+        previous = None if self.decided is None else START + HOUR * self.decided
+        step = observe(self.alert, "waste", WHO, START + HOUR * number, verdict, self.policy, previous)
+        self.take(step, number)
+        if verdict is not None:
+            self.decided = number
+
+    def restate(self, number: int, verdict: bool) -> None:
+        if self.alert is not None:
+            self.take(restate(self.alert, START + HOUR * number, verdict, self.policy), number)
+
+    def take(self, step: Step, number: int) -> None:
+        self.alert = step.alert
+        if step.change is not None:
+            self.told.append((step.change, number))
+
+    @property
+    def phase(self) -> str:
+        return self.alert.phase if self.alert else "inactive"
 
 
-def bad(number: int) -> HourWaste:
-    return hour(number, "20", "15")
+def run(verdicts: Sequence[bool | None], policy: Policy) -> Machine:
+    machine = Machine(policy)
+    for number, verdict in enumerate(verdicts):
+        machine.see(number, verdict)
+    return machine
 
 
-def good(number: int) -> HourWaste:
-    return hour(number, "20", "1")
-
-
-def events(told: list[Notification]) -> list[tuple[str, datetime]]:
-    return [(notification.event, notification.hour) for notification in told]
-
-
-def test_fires_once_after_enough_hours_and_resolves_once() -> None:
-    state, told = decide(FRESH, [bad(0), bad(1), bad(2), good(3), good(4)], TWO_HOURS)
-
-    assert events(told) == [("firing", START + HOUR), ("resolved", START + HOUR * 3)]
-    assert [notification.since for notification in told] == [START, START]
-    assert (state.phase, state.breaches, state.since) == ("inactive", 0, None)
-    assert state.decided_through == START + HOUR * 4
-
-
-def test_one_good_hour_starts_the_count_anew() -> None:
-    state, told = decide(FRESH, [bad(0), good(1), bad(2)], TWO_HOURS)
-
-    assert told == []
-    assert (state.phase, state.breaches, state.since) == ("pending", 1, START + HOUR * 2)
-
-
-def test_an_unknown_hour_leaves_the_run_as_it_is() -> None:
-    _, told = decide(FRESH, [bad(0), bad(2)], TWO_HOURS)
-
-    assert events(told) == [("firing", START + HOUR * 2)]
-    assert told[0].since == START
-
-
-def test_a_decided_hour_changes_nothing_any_more() -> None:
-    state, _ = decide(FRESH, [good(5)], TWO_HOURS)
-
-    assert decide(state, [bad(3), bad(4), bad(5)], TWO_HOURS) == (state, [])
-
-
-def test_a_notification_says_who_how_much_and_why() -> None:
-    _, (told,) = decide(FRESH, [hour(0, "30", "20")], replace(TWO_HOURS, for_hours=1))
-
-    assert (told.cluster, told.business_unit, told.rule) == ("demo", "research", "waste")
-    assert (told.waste_usd_per_hour, told.allocated_usd_per_hour) == (Decimal(20), Decimal(30))
-    assert told.waste_percent == Decimal("66.7")
-    assert told.threshold == "waste ≥ $10 per hour and ≥ 50% of allocated, for 1 hour"
+B, Q, U = True, False, None
 
 
 @pytest.mark.parametrize(
-    ("allocated", "waste", "breaches"),
+    ("verdicts", "for_hours", "keep", "told"),
     [
-        ("20", "10", True),  # both thresholds just reached
-        ("20", "9.999999999999", False),
-        ("20.000000000001", "10", False),  # a hair under 50%
-        ("0", "0", False),
+        ([B, B, B, Q, Q], 2, 0, [("firing", 1), ("resolved", 3)]),
+        ([B, Q, B], 2, 0, []),
+        ([B, U, B], 2, 0, [("firing", 2)]),  # nobody knows: the run is as it was
+        ([B, U, U, U], 1, 0, [("firing", 0)]),  # missing data never resolves
+        ([B, Q, B, Q, Q, Q], 1, 2, [("firing", 0), ("resolved", 4)]),
+        ([B, Q, U, Q], 1, 2, [("firing", 0), ("resolved", 3)]),
+        ([B, B, B, Q, B, Q, Q, B, B, B], 3, 2, [("firing", 2), ("resolved", 6), ("firing", 9)]),
+        ([Q, U, Q], 1, 0, []),
     ],
 )
-def test_both_thresholds_must_be_reached(allocated: str, waste: str, *, breaches: bool) -> None:
-    assert TWO_HOURS.breached_by(hour(0, allocated, waste)) is breaches
+def test_hours_in_order(verdicts: list[bool | None], for_hours: int, keep: int, told: Told) -> None:
+    assert run(verdicts, Policy(for_hours, keep)).told == told
 
 
-def test_a_unit_that_holds_nothing_never_breaches_even_with_thresholds_of_zero() -> None:
-    assert not WasteThresholds(Decimal(0), Decimal(0), 1).breached_by(hour(0, "0", "0"))
+def test_since_is_the_start_of_the_run() -> None:
+    machine = run([B, Q, B, B], Policy(2))
+    assert machine.alert is not None
+    assert machine.alert.since == START + HOUR * 2
+    long = run([B] * 30, Policy(2))
+    assert long.alert is not None
+    assert (long.alert.since, len(long.alert.evidence)) == (START, Policy(2).window)
 
 
-@st.composite
-def deliveries(draw: st.DrawFn) -> tuple[list[HourWaste], list[list[HourWaste]]]:
-    """A history with holes, and what the rule hears of it: batches up to some hour, some twice, in any order."""
-    history = [
-        bad(number) if kind == "bad" else good(number)
-        for number, kind in enumerate(draw(st.lists(st.sampled_from(["bad", "good", "unknown"]), max_size=24)))
-        if kind != "unknown"
-    ]
-    ends = draw(st.lists(st.integers(0, len(history)), max_size=30))
-    batches = [draw(st.permutations(history[:end] * draw(st.integers(1, 2)))) for end in ends]
-    return history, batches
-
-
-@given(deliveries(), st.integers(1, 4))
-def test_duplicated_and_reordered_news_come_to_the_same_as_each_hour_once(
-    heard: tuple[list[HourWaste], list[list[HourWaste]]], for_hours: int
+@pytest.mark.parametrize(
+    ("verdicts", "restated", "for_hours", "phase", "told"),
+    [
+        ([B, B], (1, Q), 2, "inactive", [("firing", 1), ("resolved", 1)]),
+        ([B, B, B], (0, Q), 2, "firing", [("firing", 1)]),  # two hours on end are left
+        ([B, B], (0, Q), 2, "pending", [("firing", 1), ("resolved", 0)]),
+        ([Q, B], (0, B), 2, "firing", [("firing", 0)]),
+        ([B] * 9, (0, Q), 3, "firing", [("firing", 2)]),  # too long ago to matter
+        ([B, B], (1, B), 2, "firing", [("firing", 1)]),  # the same again
+    ],
+)
+def test_a_restated_hour(
+    verdicts: list[bool], restated: tuple[int, bool], for_hours: int, phase: str, told: Told
 ) -> None:
-    history, batches = heard
-    thresholds = replace(TWO_HOURS, for_hours=for_hours)
-    state, told = FRESH, []
-    for batch in [*batches, history]:
-        state, more = decide(state, batch, thresholds)
-        told += more
-
-    assert (state, told) == decide(FRESH, history, thresholds)
-    assert [notification.event for notification in told] == (["firing", "resolved"] * len(told))[: len(told)]
-    assert len({notification.id for notification in told}) == len(told)
+    machine = run(verdicts, Policy(for_hours))
+    machine.restate(*restated)
+    assert (machine.phase, machine.told) == (phase, told)
 
 
-@given(deliveries(), st.integers(1, 4), st.randoms(use_true_random=False))
-def test_never_two_firings_without_a_resolve_between(
-    heard: tuple[list[HourWaste], list[list[HourWaste]]], for_hours: int, random: Random
+def brute_force(verdicts: Sequence[bool | None], policy: Policy) -> tuple[str, Told]:
+    """The definition, looked up in the whole history at every hour."""
+    firing, told = False, []
+    known: list[bool] = []
+    for number, verdict in enumerate(verdicts):
+        if verdict is None:
+            continue
+        known.append(verdict)
+        keep = max(1, policy.keep_firing_hours)
+        if not firing and len(known) >= policy.for_hours and all(known[-policy.for_hours :]):
+            firing = True
+            told.append(("firing", number))
+        elif firing and len(known) >= keep and not any(known[-keep:]):
+            firing = False
+            told.append(("resolved", number))
+    phase = "firing" if firing else "pending" if known and known[-1] else "inactive"
+    return phase, told  # type: ignore[return-value]  # the literals
+
+
+VERDICTS = st.lists(st.sampled_from([True, True, False, None]), max_size=40)
+POLICIES = st.builds(Policy, st.integers(1, 5), st.integers(0, 4))
+
+
+@given(VERDICTS, POLICIES)
+def test_an_alert_that_forgets_decides_as_one_that_remembers_everything(
+    verdicts: list[bool | None], policy: Policy
 ) -> None:
-    """Even where hours come late, after newer ones were decided."""
-    history, _ = heard
-    late = list(history)
-    random.shuffle(late)
-    state, told = FRESH, []
-    for seen in late:
-        before = state.decided_through
-        state, more = decide(state, [seen], replace(TWO_HOURS, for_hours=for_hours))
-        told += more
-        assert before is None or (state.decided_through is not None and state.decided_through >= before)
+    machine = run(verdicts, policy)
+    assert (machine.phase, machine.told) == brute_force(verdicts, policy)
 
-    assert [notification.event for notification in told] == (["firing", "resolved"] * len(told))[: len(told)]
+
+@given(VERDICTS, POLICIES, st.data())
+def test_duplicated_and_reordered_hours_change_nothing_decided(
+    verdicts: list[bool | None], policy: Policy, data: st.DataObject
+) -> None:
+    machine = Machine(policy)
+    for number, verdict in enumerate(verdicts):
+        machine.see(number, verdict)
+        for older in data.draw(st.lists(st.integers(0, number), max_size=3)):
+            if machine.decided is not None and older <= machine.decided:
+                machine.see(older, data.draw(st.booleans()))
+    assert (machine.phase, machine.told) == brute_force(verdicts, policy)
+
+
+@given(VERDICTS, POLICIES, st.data())
+def test_a_restated_history_never_fires_twice_without_a_resolve_and_fires_only_on_evidence(
+    verdicts: list[bool | None], policy: Policy, data: st.DataObject
+) -> None:
+    """Every firing ends, or is still true of the figures in force."""
+    machine, in_force = Machine(policy), list[bool | None]()
+    for number, verdict in enumerate(verdicts):
+        machine.see(number, verdict)
+        in_force.append(verdict)
+        kept = [] if machine.alert is None else [(one.hour - START) // HOUR for one in machine.alert.evidence]
+        is_restated: bool = data.draw(st.booleans())
+        if kept and is_restated:
+            place = data.draw(st.sampled_from(kept))
+            again = data.draw(st.booleans())
+            machine.restate(place, again)
+            in_force[place] = again
+        changes = [change for change, _ in machine.told]
+        assert all(one != other for one, other in pairwise(changes))
+        assert not changes or changes[0] == "firing"
+        assert (machine.phase == "firing") == (bool(changes) and changes[-1] == "firing")
+        if machine.phase == "firing":
+            known = [one for one in in_force if one is not None]
+            runs = "".join("B" if one else "Q" for one in known)
+            assert "B" * policy.for_hours in runs
+            assert not runs.endswith("Q" * max(1, policy.keep_firing_hours))

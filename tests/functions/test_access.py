@@ -52,10 +52,14 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/hours": ("viewer", DAY),
     "/v1/nodes": ("viewer", DAY),
     "/v1/restatements": ("viewer", DAY),
+    "/v1/exports": ("viewer", DAY),
     "/v1/prices": ("admin", DAY),
+    "/v1/alerts": ("bu", DAY),
+    "/v1/silences": ("viewer", {}),
     "/allocation/compute": ("bu", {"window": "2026-11-19T00:00:00Z,2026-11-20T00:00:00Z"}),
     "/health": ("public", {}),
     "/openapi.json": ("public", {}),
+    "/docs": ("public", {}),
 }
 """Every route, what it asks of its caller, and parameters that it takes. A route without a line here fails."""
 ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
@@ -167,13 +171,7 @@ def test_an_empty_section_lets_nobody_in(document: Document) -> None:
 
 
 def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = build_app(
-        bootstrap.report_service,
-        bootstrap.price_listing,
-        bootstrap.allocation_service,
-        bootstrap.access_policy,
-        bootstrap.limit_reports,
-    )
+    app = build_app(bootstrap.api_services())
 
     @app.get("/v1/forgotten")
     def forgotten() -> Response[str]:

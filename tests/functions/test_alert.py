@@ -112,8 +112,9 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
 def _forget() -> None:
     """Start as a new execution environment does."""
     for made in (
-        bootstrap.environment, bootstrap.ledger, bootstrap.settings_store, bootstrap.alert_states, bootstrap.bus,
-        bootstrap.alert_service, aws.client,
+        bootstrap.environment, bootstrap.ledger, bootstrap.rollups, bootstrap.settings_store, bootstrap.alert_memory,
+        bootstrap.alert_history, bootstrap.silences, bootstrap.price_book, bootstrap.bus, bootstrap.alert_service,
+        aws.client,
     ):  # fmt: skip
         made.cache_clear()
     secrets.forget()

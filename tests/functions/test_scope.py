@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from gpucost import bootstrap
@@ -113,27 +113,44 @@ def instants(fleet: Strangers) -> list[str]:
     return [f"{fleet.first + HOUR * number:%Y-%m-%dT%H:%M:%SZ}" for number in (0, 1, 2, 3, 24)]
 
 
+DIMENSIONS = (
+    "business_unit", "cluster", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",
+    "gpu_model", "resource", "zone", "label:team", "pod", "node",
+)  # fmt: skip
+ALLOCATED_BY = ("all", "cluster", "node", "namespace", "pod", "controller", "controllerKind", "label:team")
+
+
+def values_of(parameter: Mapping[str, Any], names: list[str]) -> st.SearchStrategy[str]:
+    """What a parameter may be given: mostly what it takes, sometimes any name of the fleet."""
+    if parameter["name"] in ("group_by", "aggregate"):
+        known = DIMENSIONS if parameter["name"] == "group_by" else ALLOCATED_BY
+        return st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True).map(",".join)
+    if parameter["name"] == "filter":
+        return st.sampled_from(names).map(lambda name: f'namespace!:"{name}"')
+    if parameter["name"] == "label":
+        return st.sampled_from(["team:*", "team:team*", "!team:x"])
+    schema = parameter["schema"]
+    taken = [str(one) for one in (*enumerated(schema), *schema.get("examples", []))]
+    if enumerated(schema) or any(each.get("type") == "integer" for each in (schema, *schema.get("anyOf", []))):
+        return st.sampled_from(taken)
+    return st.sampled_from([*taken, "*", "!x", *names])
+
+
 @st.composite
 def queries(draw: st.DrawFn, route: str, fleet: Strangers) -> dict[str, str]:
-    """Parameters of a route: mostly ones that it takes, sometimes any."""
+    """Parameters of a route: those that it needs, and up to three others."""
     first, last = sorted(draw(st.lists(st.sampled_from(instants(fleet)), min_size=2, max_size=2, unique=True)))
-    names = [*fleet.units.values(), *fleet.clusters, *{held.namespace for held in fleet.records[0].lines}]
-    given: dict[str, str] = {}
-    for parameter in DOCUMENT["paths"][route]["get"].get("parameters", []):
-        if parameter["in"] != "query":
-            continue
-        name, schema = parameter["name"], parameter["schema"]
-        if name in ("start", "end"):
-            given[name] = first if name == "start" else last
-            continue
-        if not parameter.get("required") and draw(st.booleans()):
-            continue
-        known = [*enumerated(schema), *schema.get("examples", []), *parameter.get("examples", {})]
-        given[name] = str(draw(st.sampled_from([*map(str, known), *names] if known else names)))
-    if "window" in given:
-        given["window"] = f"{first},{last}"
-        given.pop("start", None), given.pop("end", None)
-    return given
+    names = [*fleet.units.values(), *fleet.clusters, *sorted({held.namespace for held in fleet.records[0].lines})]
+    parameters = {
+        one["name"]: one for one in DOCUMENT["paths"][route]["get"].get("parameters", []) if one["in"] == "query"
+    }
+    given = {name: moment for name, moment in (("start", first), ("end", last)) if name in parameters}
+    for name in draw(st.lists(st.sampled_from(sorted(parameters)), max_size=3, unique=True)) if parameters else ():
+        if name not in ("start", "end"):
+            given[name] = draw(values_of(parameters[name], names))
+    if route == "/allocation/compute":
+        return {**given, "window": f"{first},{last}"}
+    return {name: value for name, value in given.items() if "window" not in given or name not in ("start", "end")}
 
 
 def enumerated(schema: Mapping[str, Any]) -> list[Any]:
@@ -155,8 +172,11 @@ def test_no_answer_holds_anothers_name_or_amount(fleets: list[Published], data: 
     query = data.draw(queries(route, published.fleet))
     name = data.draw(st.sampled_from(sorted(published.fleet.units.values())))
     answer = published.ask(role, route.replace("{name}", name), query)
+    event(f"{route} {answer.status}")
     assert answer.status < 500, answer.body
     assert not leaked(answer, published.secrets[role], json.dumps([name, query]))
+    if "{name}" in route and name not in {published.fleet.units[letter] for letter in SEEN[role]}:
+        assert answer.status in {400, 403}, "a unit that one may not see, or that there is not, is refused alike"
 
 
 @pytest.mark.parametrize("role", SEEN)

@@ -51,12 +51,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def built_for_lambda(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dependencies layer as it is deployed: arm64, Python 3.13."""
-    folder = tmp_path_factory.mktemp("arm64")
+    return _layer_for_lambda("deps", "DependenciesLayer", tmp_path_factory.mktemp("arm64"))
+
+
+@pytest.fixture(scope="session")
+def duckdb_for_lambda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The layer of `export` alone, as it is deployed."""
+    return _layer_for_lambda("duckdb", "DuckDbLayer", tmp_path_factory.mktemp("arm64"))
+
+
+def _layer_for_lambda(source: str, name: str, folder: Path) -> Path:
     make = shutil.which("make")
     assert make is not None
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     subprocess.run(
-        [make, "-C", REPOSITORY / "layers" / "deps", "build-DependenciesLayer", f"ARTIFACTS_DIR={folder}"],
+        [make, "-C", REPOSITORY / "layers" / source, f"build-{name}", f"ARTIFACTS_DIR={folder}"],
         check=True, capture_output=True, env={**os.environ, "PATH": path},
     )  # fmt: skip
     return folder

@@ -1,6 +1,7 @@
 """Built as deployed: each handler from the built artefacts alone, on the event that its trigger sends."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ from tests.system.timeline import HOUR, Timeline
 
 MEGABYTE = 1_000_000
 LAYERS = ("DependenciesLayer", "CommonLayer")
+FUNCTIONS = (
+    "DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction", "PricesFunction", "ExportFunction",
+)  # fmt: skip
 
 
 def event(name: str) -> Any:
@@ -31,7 +35,8 @@ def event(name: str) -> Any:
 def artefacts(built: Path, name: str) -> tuple[str, list[Path]]:
     """A built function's handler, and all that is on its path."""
     properties = yaml_parse((built / "template.yaml").read_text())["Resources"][name]["Properties"]
-    folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in LAYERS)]
+    own = re.findall(r"\w+Layer\w*", str(properties.get("Layers", "")))
+    folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in (*own, *LAYERS))]
     return properties.get("Handler", "app.handler"), folders
 
 
@@ -91,6 +96,7 @@ def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"
     assert run("AlertFunction", event("tick")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}
+    assert run("ExportFunction", event("export")) == {"exported": [], "days_left": 0}
     answer = run("ApiFunction", event("api-costs"))
     assert answer["statusCode"] == 503
     assert "settings push" in answer["body"]
@@ -124,6 +130,10 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
 
     assert run("AlertFunction", event("hour-closed")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
+    day = format_instant(HOUR.replace(hour=0))
+    asked = {**event("export"), "first_day": day, "days": 1}
+    (exported,) = run("ExportFunction", asked)["exported"]
+    assert exported == {"cluster": "demo", "day": day[:10], "status": "incomplete", "rows": 2}, "a pod, and a free GPU"
     # At the schedule's time the recorded hour has just closed; its attempt waits, so nothing else is due.
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
 
@@ -161,16 +171,29 @@ def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lam
     assert libraries
     for library in libraries:
         assert "aarch64" in library.name or library.read_bytes()[18:20] == b"\xb7\x00", library.name
-    for function in ("DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction", "PricesFunction"):
+    for function in FUNCTIONS:
         own = sum(path.stat().st_size for part in (function, "CommonLayer") for path in (built / part).rglob("*")
                   if path.is_file())  # fmt: skip
         assert core + own <= 200 * MEGABYTE
 
 
+def test_export_with_what_it_alone_carries_fits_lambda(
+    built_for_lambda: Path, duckdb_for_lambda: Path, built: Path
+) -> None:
+    parts = (built_for_lambda, duckdb_for_lambda, built / "CommonLayer", built / "ExportFunction")
+    sizes = [sum(path.stat().st_size for path in part.rglob("*") if path.is_file()) for part in parts]
+    assert sum(sizes) <= 200 * MEGABYTE
+    (engine,) = duckdb_for_lambda.rglob("_duckdb*.so")
+    assert engine.read_bytes()[18:20] == b"\xb7\x00", "for arm64"
+
+
 def test_scheduled_functions_do_not_import_what_only_the_api_needs(built: Path) -> None:
-    for name in ("DispatchFunction", "AttributeFunction", "AlertFunction", "PricesFunction"):
+    for name in FUNCTIONS:
+        if name == "ApiFunction":
+            continue
         _, folders = artefacts(built, name)
         script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
         done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
         assert "aws_lambda_powertools.event_handler" not in done.stdout.split(), name
+        assert "duckdb" not in done.stdout.split(), name
         assert "boto3" not in done.stdout.split(), f"{name} makes its clients when it needs them"

@@ -17,12 +17,14 @@ from gpucost.services.prices import RATING_BEGINS
 from local.template import REPOSITORY
 
 Template = dict[str, Any]
-PUBLIC = {"GET /openapi.json", "GET /health"}
+PUBLIC = {"GET /openapi.json", "GET /docs", "GET /health"}
 WILDCARD_REASONS = {
     "QueryMetrics": "workspaces are named by settings, after deployment",
     "AssumeQueryRoles": "roles of member accounts, by their fixed prefix",
     "ReadBearerTokens": "secrets are named by settings, under their fixed prefix",
     "ReadWebhooks": "secrets are named by settings, under their fixed prefix",
+    "WriteExports": "objects under the two folders of the exports",
+    "SignDownloads": "objects under the two folders of the exports",
 }
 EVENTS = {path.stem: json.loads(path.read_text()) for path in (REPOSITORY / "events").glob("*.json")}
 
@@ -84,7 +86,7 @@ def test_every_function_runs_on_arm_with_its_own_kept_log(template: Template) ->
         assert template["Resources"][group]["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
         assert "ReservedConcurrentExecutions" not in function
     assert sorted(names) == [
-        "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "PricesFunction",
+        "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "ExportFunction", "PricesFunction",
     ]  # fmt: skip
 
 
@@ -158,7 +160,7 @@ def test_each_price_source_brings_its_own_permissions(template: Template) -> Non
 
 def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> None:
     configured = {body["FunctionName"]["Ref"] for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig")}
-    assert configured == {"DispatchFunction", "AlertFunction", "PricesFunction"}
+    assert configured == {"DispatchFunction", "AlertFunction", "PricesFunction", "ExportFunction"}
     for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig"):
         assert body["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
 
@@ -184,7 +186,7 @@ def test_the_ledger_is_kept_whatever_happens_to_the_stack(template: Template) ->
 
 def test_policies_are_narrow(template: Template) -> None:
     roles = [name for name, _ in of_type(template, "AWS::IAM::Role") if name.endswith("FunctionRole")]
-    assert len(roles) == 5
+    assert len(roles) == 6
     for role in roles:
         for one in statements(template, role):
             for action in as_list(one["Action"]):
@@ -196,15 +198,19 @@ def test_policies_are_narrow(template: Template) -> None:
 
 def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> None:
     read = {"dynamodb:GetItem", "dynamodb:Query"}
-    assert actions(template, "ApiFunctionRole") == read
+    assert actions(template, "ApiFunctionRole") == read | {"s3:GetObject"}
     assert actions(template, "DispatchFunctionRole") == read | {
         "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "sns:Publish",
     }  # fmt: skip
     assert actions(template, "PricesFunctionRole") == read | {
         "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage",
     }  # fmt: skip
+    assert actions(template, "ExportFunctionRole") == read | {
+        "dynamodb:PutItem", "s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage",
+    }  # fmt: skip
     assert actions(template, "AlertFunctionRole") == read | {
-        "dynamodb:PutItem", "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue",
+        "dynamodb:BatchWriteItem", "dynamodb:PutItem", "sns:Publish", "sqs:GetQueueAttributes", "sqs:SendMessage",
+        "secretsmanager:GetSecretValue",
     }  # fmt: skip
     assert actions(template, "AttributeFunctionRole") == read | {
         "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
@@ -227,7 +233,7 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     assert template["Resources"]["HttpPermission"]["Properties"]["FunctionName"] == {"Ref": "ApiFunction"}
     documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
     asked = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
-    assert asked | {"GET /openapi.json"} == routes.keys()
+    assert asked | {"GET /openapi.json", "GET /docs"} == routes.keys()
 
 
 def test_alarms_reach_operations_and_are_silent_without_data(template: Template) -> None:
@@ -285,7 +291,8 @@ def test_functions_are_told_what_they_need_and_only_what_is_read(template: Templ
             "table", "hours_queue_url", "backfill_queue_url", "dead_letter_queue_url", "events_topic_arn",
         },
         "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
-        "ApiFunction": {"table"},
+        "ApiFunction": {"table", "export_bucket"},
+        "ExportFunction": {"table", "export_bucket", "export_days", "billing_account"},
         "PricesFunction": {"table", "price_sources"},
     }  # fmt: skip
     for name, function in of_type(template, "AWS::Lambda::Function"):
@@ -337,4 +344,4 @@ def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
     assert {record["Sns"]["TopicArn"].split("-")[-2] for record in recorded if "Sns" in record} == topics
     routes = {body["RouteKey"] for _, body in of_type(template, "AWS::ApiGatewayV2::Route")}
     assert {event["routeKey"] for event in EVENTS.values() if "routeKey" in event} <= routes
-    assert set(EVENTS) == {"schedule", "hours", "backfill", "hour-closed", "tick", "api-costs", "prices"}
+    assert set(EVENTS) == {"schedule", "hours", "backfill", "hour-closed", "tick", "api-costs", "prices", "export"}

@@ -85,6 +85,7 @@ def _karpenter() -> tuple[list[Node], list[Pod]]:
         Pod("distributed-training-0", training, list(range(8)), _flat("0.85"), namespace="ml-training",
             requests={"trainer": {GPU: 8}}, owners=_app("Job", "distributed-training"))
     )  # fmt: skip
+    pods.append(Pod("llm-inference-5d8c-waiting", None, namespace="ml-serving", start=-20))  # no node: holds nothing
     pods.append(
         Pod("embedder", inf2, [0, 1], _flat("0.5"), namespace="inferentia",
             requests={"main": {"aws_amazon_com_neuron": 1}})

@@ -166,7 +166,7 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def until(is_so: Callable[[], object], what: str, seconds: float = 20) -> None:
+def until(is_so: Callable[[], object], what: str, seconds: float = 12) -> None:
     """Wait."""
     deadline = time.monotonic() + seconds
     while not is_so():

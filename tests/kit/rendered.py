@@ -35,7 +35,9 @@ def example() -> Mapping[str, str]:
 
 
 def documents(text: str) -> list[Any]:
-    return [document for document in yaml.safe_load_all(text) if document]
+    return [
+        document for document in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if document
+    ]
 
 
 def configuration(files: Mapping[str, str], name: str) -> Any:

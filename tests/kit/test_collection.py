@@ -72,7 +72,8 @@ class Sent:
     def selectors(self) -> Iterator[Sequence[tuple[str, str, str]]]:
         """Matchers of every selector: label, operator, value. Those that name single things are left out.
 
-        A count by name asks which families there are, and not for all of them.
+        A count by name asks which families there are, and not for all of them. Pods are looked up by uid only after
+        they were seen on a node.
         """
         for query in self.queries:
             if query.startswith("count by (__name__"):
@@ -81,6 +82,9 @@ class Sent:
                 found = re.findall(r'(\w+)(=~|!=|=)("(?:[^"\\]|\\.)*")', inside)
                 matchers = [(label, operator, json.loads(value)) for label, operator, value in found]
                 matchers += [("__name__", "=", name)] if name else []
+                if "uid" in {label for label, _, _ in matchers} and "resource" in {label for label, _, _ in matchers}:
+                    yield [*matchers_of_kind(matchers), ("resource", "=", "")]
+                    matchers.append(("node", "!=", ""))
                 yield [
                     one for one in matchers if one[0] in {"__name__", "resource", "phase", "cluster"} or one[1] == "!="
                 ]
@@ -94,6 +98,10 @@ class Sent:
                 for matchers in self.selectors()
             )
         return self.known[kind]
+
+
+def matchers_of_kind(matchers: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    return [one for one in matchers if one[0] in GENERAL or one[1] == "!="]
 
 
 def _fits(value: str, operator: str, wanted: str) -> bool:
@@ -262,7 +270,10 @@ def test_what_arrives_is_exactly_what_is_asked_for(run: Run, sent: Sent) -> None
             return True
         is_shown = shown().fullmatch(labels["__name__"]) is not None
         is_quota = labels["__name__"] == "kube_resourcequota" and "nvidia" in labels["resource"]
-        return with_dashboards and (is_shown or is_quota)
+        waits = labels["__name__"] == "kube_pod_container_resource_requests" and labels["resource"].startswith(
+            "nvidia_"
+        )
+        return with_dashboards and (is_shown or is_quota or waits)
 
     expected, arrived = run.expected(keeps), run.arrived()
     assert len(expected) > 500
@@ -348,6 +359,10 @@ def test_the_proof_of_concepts_table(hour: Any, history: str, tmp_path: Path) ->
     assert costs(hour, "allocated_usd") == pytest.approx({"bu-a": 36 / 7, "bu-b": 24 / 7, "bu-c": 24 / 7}, rel=1e-9)
     right = {"bu-a": 0.2325599081632653, "bu-b": 0.1550399387755102, "bu-c": 0.1550399387755102}
     assert costs(hour, "effective_usd") == pytest.approx(right, rel=1e-9)
+    text = (REPOSITORY / "docs/quickstart-eks.md").read_text()
+    hours = costs(hour, "allocated_gpu_hours")
+    for name, usd in costs(hour, "allocated_usd").items():
+        assert f"| {name} | {hours[name]:.6f} | ${usd:.6f} |" in text
     published = {"bu-a": 0.002325599081632653, "bu-b": 0.0015503993877551022, "bu-c": 0.0015503993877551022}
     more = "utilization: {signal: DCGM_FI_PROF_GR_ENGINE_ACTIVE, scale: 100}\n"
     assert costs(attributed(history, tmp_path, more), "effective_usd") == pytest.approx(published, rel=1e-9)

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ tenants: [{namespace: seeing, business_unit: vision, pods: 4, gpu_quota: 9, labe
 """
 
 
+@cache
 def other(settings: str = OTHER_SETTINGS, parameters: str = OTHER_PARAMETERS) -> dict[str, str]:
     return dict(rendered(values(parse_settings(settings), parse_parameters(parameters))))
 
@@ -168,7 +170,7 @@ def test_all_clusters_have_their_service_accounts_roles() -> None:
         ("unit: vision", "unit: sound", "business unit 'sound' is none of the settings' (vision)"),
         ("environment:", "enviroment:", "enviroment: unknown key"),
         ("30,", "10,", "collection.scrape_interval_seconds"),
-        ("all-1g.10gb", "1g", "gpu_group.mig_geometry"),
+        ("all-1g.10gb", "all 1g", "gpu_group.mig_geometry"),
         ("[g5.xlarge, g6.xlarge]", "[g5.xlarge, g5.xlarge]", "names one twice"),
         ("tenants: [", "tenants: [{namespace: seeing, pods: 1}, ", "a namespace stands twice"),
         ("zones: [", "zones: [[", "not valid YAML"),

@@ -7,16 +7,20 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
-from gpucost.domain.alerting import AlertState, Notification
+from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
+from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.adapters.dynamodb.spend_memory import DynamoSpendMemory
+from gpucost.alert_ports import AlertSources, Notifier
+from gpucost.domain.alerting.model import Book, Cursor, Entry, Notification
 from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import HourSummary, Manifest
-from gpucost.domain.model import Costs, Coverage, HourRecord, Line, Status, Totals
+from gpucost.domain.model import ClusterCharge, Costs, Coverage, HourRecord, Line, NodeHour, Status, Totals
 from gpucost.domain.money import quantize
 from gpucost.errors import SettingsMissingError, SourceError
 from gpucost.messages import ClusterState, HourClosed, Origin, Tick
-from gpucost.ports import Notifier, StoredSettings
-from gpucost.services.alert import AlertService
+from gpucost.ports import StoredSettings
+from gpucost.services.alerting.service import AlertService, scopes_of
 from gpucost.settings import Settings, parse_settings
 from tests.conftest import DynamoTable
 
@@ -62,6 +66,7 @@ class Hours:
     def __init__(self) -> None:
         self.published: dict[datetime, HourSummary] = {}
         self.kept_lines: dict[tuple[datetime, str], list[Line]] = {}
+        self.kept_nodes: dict[datetime, tuple[NodeHour, ...]] = {}
         self.asked: list[tuple[datetime, datetime]] = []
 
     def put(self, number: int, status: Status = "complete", *, unpriced: int = 0, **waste: str) -> None:
@@ -85,7 +90,10 @@ class Hours:
         return [summary for hour, summary in sorted(self.published.items()) if start <= hour < end]
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
-        return self.kept_lines[hour, business_unit or ""]
+        return self.kept_lines.get((hour, business_unit or ""), [])
+
+    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        return self.kept_nodes.get(hour, ()), ()
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         raise NotImplementedError
@@ -94,7 +102,11 @@ class Hours:
         raise NotImplementedError
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        raise NotImplementedError
+        return [
+            Manifest("demo", hour, one.status, one.version, "r", 1, one.coverage, 0, None, hour)
+            for hour, one in sorted(self.published.items())
+            if start <= hour < end
+        ]
 
     def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
         raise NotImplementedError
@@ -111,34 +123,44 @@ class Hours:
         raise NotImplementedError
 
 
-class States(DynamoAlertStates):
+class Books(DynamoAlertMemory):
     """The real ones, with a hook before every write: to die, or to let somebody else in."""
 
-    before_save: Callable[[AlertState], None] = staticmethod(lambda state: None)
+    before_save: Callable[[Book | Cursor], None] = staticmethod(lambda book: None)
 
-    def save(self, state: AlertState) -> AlertState:
-        self.before_save(state)
-        return super().save(state)
+    def save_book(self, book: Book) -> Book:
+        self.before_save(book)
+        return super().save_book(book)
+
+    def save_cursor(self, cursor: Cursor) -> Cursor:
+        self.before_save(cursor)
+        return super().save_cursor(cursor)
 
 
 class Person:
     """Hears notifications, unless broken; `on_send` runs in the middle of a delivery."""
 
+    most = 10
+    keeps_alive = False
+
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.messages: list[list[Notification]] = []
         self.broken = False
         self.on_send: Callable[[], None] = lambda: None
 
-    def send(self, notification: Notification) -> None:
+    def send(self, notifications: Sequence[Notification]) -> None:
         if self.broken:
             raise SourceError("out of order")
-        self.heard.append(f"{notification.event} {notification.business_unit} {notification.hour.hour}")
+        self.messages.append(list(notifications))
+        self.heard += [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in notifications]
         self.on_send()
 
 
 @dataclass
 class World:
-    states: States
+    table: DynamoTable
+    books: Books
     store: Store = field(default_factory=lambda: Store(DOCUMENT))
     hours: Hours = field(default_factory=Hours)
     slack: Person = field(default_factory=Person)
@@ -149,7 +171,15 @@ class World:
         return {"slack:gpucost/slack": self.slack, "email": self.email} if settings.alerts.receivers else {}
 
     def service(self) -> AlertService:
-        return AlertService(self.store, self.hours, self.states, self.receivers, clock=lambda: self.now)
+        table = (self.table.client, self.table.name)
+        sources = AlertSources(
+            self.hours,  # type: ignore[arg-type]  # reports read more
+            DynamoRollups(*table), DynamoSpendMemory(*table), lambda: None, lambda: 0,
+        )  # fmt: skip
+        return AlertService(
+            self.store, sources, self.books, DynamoAlertHistory(*table), DynamoSilences(*table), self.receivers,
+            clock=lambda: self.now,
+        )  # fmt: skip
 
     def closed(self, *numbers: int, origin: Origin = "schedule") -> None:
         for number in numbers:
@@ -160,12 +190,20 @@ class World:
                 )
             )  # fmt: skip
 
-    def tick(self) -> None:
+    def tick(self, number: int = 0) -> None:
         state = ClusterState(cluster="demo", last_complete_hour=None, hours_overdue=0)
-        self.service().tick(Tick(scheduled_time=START, clusters=(state,), correlation_id="c"))
+        at = START + HOUR * number + timedelta(minutes=5)
+        self.service().tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="c"))
 
-    def outbox(self) -> Sequence[tuple[str, Notification]]:
-        return [entry for state in self.states.load("demo") for entry in state.outbox]
+    def outbox(self) -> Sequence[Entry]:
+        return [entry for book in self.books.load("demo").books for entry in book.outbox]
+
+    def history(self) -> list[str]:
+        """What was decided, oldest first."""
+        found = DynamoAlertHistory(self.table.client, self.table.name)
+        scopes = scopes_of(parse_settings(self.store.text or DOCUMENT))
+        news = [one for scope in scopes for one in found.between(scope, START, START + timedelta(days=9))]
+        return [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in news]
 
 
 class DiedError(Exception):
@@ -174,7 +212,7 @@ class DiedError(Exception):
 
 @pytest.fixture
 def world(table: DynamoTable) -> World:
-    return World(States(table.client, table.name))
+    return World(table, Books(table.client, table.name))
 
 
 def test_fires_once_and_resolves_once_to_every_receiver(world: World) -> None:
@@ -267,7 +305,7 @@ def test_a_backfill_tells_nobody(world: World) -> None:
         world.closed(number, origin="backfill")
 
     assert world.slack.heard == []
-    assert world.states.load("demo") == []
+    assert world.books.load("demo").books == ()
 
 
 def test_before_the_first_settings_nothing_happens(world: World) -> None:
@@ -309,7 +347,7 @@ def test_the_tick_delivers_what_was_left(world: World) -> None:
 def test_a_crash_at_any_write_loses_nothing_and_repeats_at_most_one_message(world: World, deadly: int) -> None:
     writes = 0
 
-    def die(_state: AlertState) -> None:
+    def die(_book: Book | Cursor) -> None:
         nonlocal writes
         writes += 1
         if writes == deadly + 1:
@@ -317,7 +355,7 @@ def test_a_crash_at_any_write_loses_nothing_and_repeats_at_most_one_message(worl
 
     for number, waste in enumerate(["15", "15", "1"]):
         world.hours.put(number, research=waste)
-    world.states.before_save = die
+    world.books.before_save = die
     for number in (1, 2, 2):
         try:
             world.closed(number)
@@ -353,11 +391,11 @@ def test_a_lost_race_is_decided_again(world: World) -> None:
     for number, waste in enumerate(["15", "15", "1"]):
         world.hours.put(number, research=waste)
 
-    def another(_state: AlertState) -> None:
-        world.states.before_save = lambda state: None
+    def another(_book: Book | Cursor) -> None:
+        world.books.before_save = lambda book: None
         world.closed(2)
 
-    world.states.before_save = another
+    world.books.before_save = another
     world.closed(1)
 
     assert world.slack.heard == world.email.heard == ["firing research 1", "resolved research 2"]

@@ -1,12 +1,14 @@
 """The attribute service on a real Prometheus and the real database engine: idempotent, patient, honest."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+import requests
 
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
@@ -17,18 +19,21 @@ from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prices.on_demand import AwsPriceList
 from gpucost.adapters.prices.spot import Ec2SpotHistory
 from gpucost.adapters.prometheus import metrics_reader
+from gpucost.adapters.prometheus.client import PrometheusClient, parse_duration
 from gpucost.adapters.prometheus.limits import limits_reader
 from gpucost.domain.attribution import attribute
 from gpucost.domain.model import HourRecord
 from gpucost.domain.prices import Price
 from gpucost.errors import InvalidInputError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin, Tick
+from gpucost.observability import tally
 from gpucost.services.attribute import AttributeService, check_hour, check_retention
 from gpucost.services.limits import LimitsKeeper
 from gpucost.services.pricing import Pricer
 from gpucost.settings import parse_settings
 from local.prometheus import free_port
 from tests.adapters.aws_prices import Aws, Offer, Point
+from tests.adapters.test_prometheus_client import THRESHOLD, answering
 from tests.conftest import DynamoTable
 from tests.system.timeline import HOUR, Timeline
 
@@ -55,6 +60,7 @@ class Heard:
 
 class System:
     def __init__(self, table: DynamoTable, url: str) -> None:
+        self.url = url
         self.ledger = DynamoLedger(table.client, table.name)
         self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
         self.push(url)
@@ -330,3 +336,53 @@ def test_hours_past_the_retention_are_refused_with_the_reason(system: System) ->
     ).clusters[0]
     with pytest.raises(InvalidInputError, match="kept for 150 days"):
         check_retention(NOW - timedelta(days=151), amp, reader, NOW)
+
+
+def test_what_amps_limit_refuses_is_an_incomplete_hour_with_its_reason(
+    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    with answering((422, THRESHOLD, {})) as server:
+        system = System(table, "http://127.0.0.1:9")
+        amp = {"url": f"http://127.0.0.1:{server.server_port}", "auth": "sigv4", "region": "eu-central-1"}
+        document = {
+            "clusters": [{"name": "demo", "prometheus": amp}],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+        }
+        system.store.push(json.dumps(document), author="me", now=NOW)
+        system.attribute(hours=2, version=2)
+    assert [status for status, *_ in system.figures()] == ["incomplete"] * 2
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert manifest.next_attempt_at is not None
+    assert "the error threshold is reached" in manifest.notes[0]
+    assert system.heard.letters == [], "it is nobody's mistake"
+
+
+def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 days for instant queries, 95 for range queries: a message's 24 hours reach hardly beyond themselves."""
+    asked: list[tuple[str, dict[str, str]]] = []
+    ask = PrometheusClient._ask
+
+    def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
+        asked.append((path, dict(form)))
+        return ask(self, path, form)
+
+    monkeypatch.setattr(PrometheusClient, "_ask", watched)
+    tally.taken()
+    system.attribute(hours=24, start=HOUR - timedelta(hours=23))
+    counted = tally.taken()
+    assert {path for path, _ in asked} >= {"query_range"}
+    samples = 0
+    for path, form in asked:
+        first, last = (form["start"], form["end"]) if path == "query_range" else (form["time"], form["time"])
+        told = re.findall(r"[\[:\s](\d+[a-z\d]*)[\]:\s]", form["query"])
+        reach = [parse_duration(found) or timedelta(0) for found in told]
+        back = timedelta(seconds=float(last) - float(first)) + sum(reach, timedelta(0))
+        assert back < timedelta(days=2), form
+        answer = requests.post(f"{system.url}/api/v1/{path}", data={**form, "stats": "all"}, timeout=60).json()
+        samples += answer["data"]["stats"]["samples"]["totalQueryableSamples"]
+    assert samples > 0
+    assert counted["SamplesProcessed"] == samples, "the metric is what Prometheus says of the same queries"
+    assert counted["Queries"] == len(asked)

@@ -191,7 +191,10 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
         (CLUSTERS.replace("//x", "//[::1") + PRICING, "not an address"),
         (CLUSTERS + PRICING + "utilization: {ladder: pod}", "utilization.ladder: must be a list"),
         (CLUSTERS + PRICING + "utilization: {ladder: [pod, pod]}", "names a rung twice"),
-        (CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}", "type is needed: slack or email"),
+        (
+            CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}",
+            "type is needed: slack, email or alertmanager",
+        ),
         ("just text", "settings must be a mapping with the keys clusters, pricing"),
         ("a: 1\na: 2", "key 'a' stands twice"),
     ],

@@ -1,28 +1,37 @@
 """The one composition root: joins services and adapters from the function's environment; clients are made lazily."""
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from collections.abc import Mapping
+
+    from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
+    from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
     from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+    from gpucost.adapters.dynamodb.exports import DynamoExports
     from gpucost.adapters.dynamodb.ledger import DynamoLedger
     from gpucost.adapters.dynamodb.limit_items import DynamoLimits
     from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
     from gpucost.adapters.dynamodb.rollups import DynamoRollups
     from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+    from gpucost.adapters.export_bucket import S3Bucket
     from gpucost.adapters.messaging import AwsBus
-    from gpucost.ports import Notifier
+    from gpucost.alert_ports import Notifier
+    from gpucost.api.app import Services
     from gpucost.services.access import AccessPolicy
-    from gpucost.services.alert import AlertService
+    from gpucost.services.alerting.managing import AlertDesk
+    from gpucost.services.alerting.service import AlertService
     from gpucost.services.allocations import AllocationService
     from gpucost.services.attribute import AttributeService
     from gpucost.services.bill import BillService
     from gpucost.services.dispatch import DispatchService
+    from gpucost.services.export import ExportService
+    from gpucost.services.export_listing import ExportListing
     from gpucost.services.limits import LimitReports
     from gpucost.services.price_listing import PriceListing
     from gpucost.services.prices import PricesService
@@ -46,6 +55,11 @@ class Environment(BaseModel):
     email_topic_arn: str = ""
     price_sources: str = ""
     """The sources that this deployment fetches prices from, with commas: `spot,on-demand,shapes`."""
+    export_bucket: str = ""
+    export_days: int = 2557
+    """How long the bucket keeps an export."""
+    billing_account: str = ""
+    """Id of the account that pays, as exports name it."""
     public_url: str = ""
     """Address of the API that people can open; links stand in messages only where it is set."""
 
@@ -123,12 +137,30 @@ def bill_store() -> "DynamoBillStore":
 
 
 @cache
-def alert_states() -> "DynamoAlertStates":
-    """The memory of alert rules."""
+def alert_memory() -> "DynamoAlertMemory":
+    """What alerting remembers."""
     from gpucost.adapters import aws
-    from gpucost.adapters.dynamodb.alert_states import DynamoAlertStates
+    from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
 
-    return DynamoAlertStates(aws.client("dynamodb"), environment().table)
+    return DynamoAlertMemory(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def alert_history() -> "DynamoAlertHistory":
+    """What people were told."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory
+
+    return DynamoAlertHistory(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def silences() -> "DynamoSilences":
+    """Who wants to hear nothing of what."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.alert_history import DynamoSilences
+
+    return DynamoSilences(aws.client("dynamodb"), environment().table)
 
 
 @cache
@@ -223,15 +255,37 @@ def bill_service() -> "BillService":
 @cache
 def alert_service() -> "AlertService":
     """For `functions/alert`."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.spend_memory import DynamoSpendMemory
+    from gpucost.adapters.messaging import waiting_messages
     from gpucost.adapters.notifiers import notifiers
-    from gpucost.services.alert import AlertService
+    from gpucost.alert_ports import AlertSources
+    from gpucost.services.alerting.service import AlertService
+    from gpucost.services.price_age import newest_price
 
     env = environment()
 
-    def receivers(settings: "Settings") -> "dict[str, Notifier]":
+    def receivers(settings: "Settings") -> "Mapping[str, Notifier]":
         return notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
 
-    return AlertService(settings_store(), ledger(), alert_states(), receivers, clock=utc_now)
+    sources = AlertSources(
+        ledger(),
+        rollups(),
+        DynamoSpendMemory(aws.client("dynamodb"), env.table),
+        newest_price=lambda: newest_price(price_book()),
+        dead_letters=lambda: waiting_messages(env.dead_letter_queue_url),
+    )
+    return AlertService(
+        settings_store(), sources, alert_memory(), alert_history(), silences(), receivers, clock=utc_now
+    )
+
+
+@cache
+def alert_desk() -> "AlertDesk":
+    """For `functions/api`, which only lists."""
+    from gpucost.services.alerting.managing import AlertDesk
+
+    return AlertDesk(settings_store(), alert_memory(), alert_history(), silences(), clock=utc_now)
 
 
 @cache
@@ -281,3 +335,65 @@ def allocation_service() -> "AllocationService":
     from gpucost.services.allocations import AllocationService
 
     return AllocationService(settings_store(), ledger(), rollups(), clock=utc_now)
+
+
+@cache
+def exports() -> "DynamoExports":
+    """Which days are exported."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.exports import DynamoExports
+
+    env = environment()
+    return DynamoExports(aws.client("dynamodb"), env.table, timedelta(days=env.export_days))
+
+
+@cache
+def export_bucket() -> "S3Bucket":
+    """Where exports lie."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.export_bucket import S3Bucket
+
+    return S3Bucket(aws.s3_client(), environment().export_bucket)
+
+
+@cache
+def export_service() -> "ExportService":
+    """For `functions/export`."""
+    from gpucost.adapters.export_files import DuckDbFiles
+    from gpucost.services.export import ExportService
+
+    env = environment()
+    return ExportService(
+        settings_store(),
+        ledger(),
+        exports(),
+        export_bucket(),
+        DuckDbFiles(),
+        account=env.billing_account,
+        kept=timedelta(days=env.export_days),
+        clock=utc_now,
+    )
+
+
+@cache
+def export_listing() -> "ExportListing":
+    """For `functions/api`."""
+    from gpucost.services.export_listing import ExportListing
+
+    return ExportListing(settings_store(), ledger(), exports(), export_bucket(), clock=utc_now)
+
+
+@cache
+def api_services() -> "Services":
+    """What the routes of `functions/api` ask, each made when it is first asked."""
+    from gpucost.api.app import Services
+
+    return Services(
+        reports=report_service,
+        prices=price_listing,
+        allocations=allocation_service,
+        exports=export_listing,
+        alerts=alert_desk,
+        access=access_policy,
+        limits=limit_reports,
+    )

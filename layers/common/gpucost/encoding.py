@@ -13,7 +13,7 @@ import simplejson
 
 from gpucost.domain.hours import format_instant
 
-_FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
+FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """What makes a spreadsheet read a cell as a formula (OWASP, CSV injection)."""
 
 
@@ -83,7 +83,7 @@ def csv_cell(value: object) -> str:
     if isinstance(value, datetime):
         return format_instant(value)
     text = str(value)
-    if isinstance(value, str) and text.startswith(_FORMULA_STARTS):
+    if isinstance(value, str) and text.startswith(FORMULA_STARTS):
         return "'" + text
     return text
 

@@ -4,15 +4,17 @@
 | --- | --- | --- |
 | `ScheduledTick` | EventBridge Scheduler → dispatch | the schedule's input |
 | `PricesDue` | EventBridge Scheduler, `gpucost prices refresh` → prices | the schedules' input |
+| `ExportDue` | EventBridge Scheduler, `gpucost export` → export | the schedule's input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
 | `Tick` | dispatch → alert | SNS `hour closed`, too, told apart by `kind` |
+| `ExternalAlerts` | AMP's alert manager → alert | SNS `hour closed`, too |
 
 Delivery is at least once and in any order; every message carries all that its reader needs to act twice the same way.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
@@ -26,11 +28,12 @@ from pydantic import (
     ValidationError,
 )
 
-from gpucost.domain.hours import HOUR, floor_hour, format_instant
+from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant
 from gpucost.domain.model import Status
 from gpucost.errors import MessageError
 
 MAX_HOURS_PER_MESSAGE = 24
+MAX_DAYS_PER_EXPORT = 31
 M = TypeVar("M", bound=BaseModel)
 Origin = Literal["schedule", "backfill"]
 """Why an hour is worked on: only hours of origin `schedule` notify anybody."""
@@ -42,9 +45,16 @@ def _full_hour(moment: datetime) -> datetime:
     return moment
 
 
+def _full_day(moment: datetime) -> datetime:
+    if floor_day(moment) != moment or moment.utcoffset() != timedelta(0):
+        raise ValueError("must be the start of a UTC day")
+    return moment
+
+
 Instant = Annotated[AwareDatetime, PlainSerializer(format_instant, when_used="json")]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 Hour = Annotated[Instant, AfterValidator(_full_hour)]
+Day = Annotated[Instant, AfterValidator(_full_day)]
 
 
 class Message(BaseModel):
@@ -70,6 +80,19 @@ class PricesDue(Message):
     """On-demand prices and shapes of those instance types only that the book does not have yet; and not the bill."""
     months: tuple[Month, ...] = ()
     """Of the bill, as `2026-10`: read again though they are closed; none: those that may still move."""
+
+
+class ExportDue(Message):
+    """Export days: those that are due at a time, or those asked for."""
+
+    version: Literal[1] = 1
+    scheduled_time: Instant
+    cluster: str | None = None
+    """Only this one; None: all of the settings."""
+    first_day: Day | None = None
+    """Export this day whether it is due or not; None: all that are due."""
+    days: int = Field(default=1, ge=1, le=MAX_DAYS_PER_EXPORT)
+    """How many days from `first_day` on."""
 
 
 class HoursDue(Message):
@@ -154,6 +177,31 @@ class Tick(Message):
     correlation_id: str = Field(min_length=1)
 
 
+class ExternalAlert(BaseModel):
+    """One alert of AMP's alert manager; fields that are of no use here are left."""
+
+    model_config = ConfigDict(frozen=True)
+
+    status: Literal["firing", "resolved"]
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    starts_at: AwareDatetime = Field(alias="startsAt")
+
+
+class ExternalAlerts(BaseModel):
+    """What AMP's alert manager sends: as Alertmanager's own webhook does, with a kind."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["amp-alerts"] = "amp-alerts"
+    alerts: tuple[ExternalAlert, ...]
+
+    @property
+    def correlation_id(self) -> str:
+        """Which alerts they are."""
+        return "amp-" + "-".join(sorted({alert.labels.get("alertname", "alert") for alert in self.alerts}))[:100]
+
+
 class Work(BaseModel):
     """What the attribute function is sent: either message, told apart by `kind`."""
 
@@ -162,10 +210,10 @@ class Work(BaseModel):
 
 
 class AlertInput(BaseModel):
-    """What the alert function is sent: either message, told apart by `kind`."""
+    """What the alert function is sent, told apart by `kind`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    message: Annotated[HourClosed | Tick, Field(discriminator="kind")]
+    message: Annotated[HourClosed | Tick | ExternalAlerts, Field(discriminator="kind")]
 
 
 def read_message(model: type[M], body: str | bytes) -> M:
@@ -189,7 +237,7 @@ def read_work(body: str) -> HoursDue | HoursToRestate:
     return read_message(Work, f'{{"message": {body}}}').message
 
 
-def read_alert_input(body: str) -> HourClosed | Tick:
+def read_alert_input(body: str) -> HourClosed | Tick | ExternalAlerts:
     """Parse what arrives on the `hour closed` topic.
 
     Raises:

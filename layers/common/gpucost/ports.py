@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from gpucost.domain.alerting import AlertState, Notification
 from gpucost.domain.ledger import (
     DEFAULT_RETENTION,
     FrozenMonth,
@@ -238,22 +237,6 @@ class LimitsStore(Protocol):
         ...
 
 
-class AlertStates(Protocol):
-    """The memory of alert rules."""
-
-    def load(self, cluster: str) -> list[AlertState]:
-        """All states kept for a cluster (inactive ones are not kept)."""
-        ...
-
-    def save(self, state: AlertState) -> AlertState:
-        """Write a state on condition that its version is still the stored one; returns it with the next version.
-
-        Raises:
-            ConflictError: somebody else wrote first.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class StoredSettings:
     """A settings document as it was pushed."""
@@ -313,20 +296,4 @@ class Bus(Protocol):
 
     def dead_letter(self, body: str, reason: str) -> None:
         """Put aside a message that can never be handled, with the reason."""
-        ...
-
-
-class Notifier(Protocol):
-    """One way to reach people."""
-
-    def send(self, notification: Notification) -> None:
-        """Deliver, or raise `SourceError`."""
-        ...
-
-
-class Notifiers(Protocol):
-    """The receivers that the settings name, by a name that is stable across pushes."""
-
-    def __call__(self, settings: Settings) -> dict[str, Notifier]:
-        """The receivers of a document."""
         ...

@@ -25,6 +25,22 @@ def client(service: str, region: str | None = None) -> Any:
     return made
 
 
+@cache
+def s3_client() -> Any:
+    """A boto3 client for S3 whose presigned addresses work in every region.
+
+    By default they are signed with version 2 in some regions, which new buckets refuse, and name the global endpoint,
+    which answers a new bucket's with a redirect that breaks the signature.
+    """
+    import boto3
+    from botocore.config import Config
+
+    regional = Config(
+        signature_version="s3v4", s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
+    )
+    return boto3.client("s3", config=_config().merge(regional))
+
+
 def count_units(dynamodb: Any) -> None:
     """Let a DynamoDB client add the capacity units that it consumes to the invocation's tally."""
     for operation in ("GetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem", "TransactWriteItems"):

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucost.adapters import aws
 from gpucost.errors import SourceError
-from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Tick
+from gpucost.messages import ExternalAlerts, HourClosed, HoursDue, HoursToRestate, Tick
 
 BATCH = 10
 """SQS' own limit."""
@@ -41,7 +41,7 @@ class AwsBus:
                     answer = aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
                 _refuse_failures(answer)
 
-    def publish(self, message: HourClosed | Tick) -> None:
+    def publish(self, message: HourClosed | Tick | ExternalAlerts) -> None:
         """Tell everybody who listens.
 
         Raises:
@@ -50,7 +50,7 @@ class AwsBus:
         kind = {"kind": {"DataType": "String", "StringValue": message.kind}}
         with _aws(f"publish {message.kind}"):
             aws.client("sns").publish(
-                TopicArn=self._events_topic_arn, Message=message.model_dump_json(), MessageAttributes=kind
+                TopicArn=self._events_topic_arn, Message=message.model_dump_json(by_alias=True), MessageAttributes=kind
             )
 
     def dead_letter(self, body: str, reason: str) -> None:
@@ -84,3 +84,17 @@ def _aws(what: str) -> Iterator[None]:
         raise SourceError(f"could not {what}: {error.response.get('Error', {}).get('Code', 'unknown')}") from error
     except BotoCoreError as error:
         raise SourceError(f"could not {what}: {type(error).__name__}") from error
+
+
+def waiting_messages(queue_url: str) -> int | None:
+    """About how many messages wait in a queue; None where it cannot be asked."""
+    if not queue_url:
+        return None
+    try:
+        with _aws("count messages"):
+            answer = aws.client("sqs").get_queue_attributes(
+                QueueUrl=queue_url, AttributeNames=["ApproximateNumberOfMessages"]
+            )
+    except SourceError:
+        return None
+    return int(answer["Attributes"]["ApproximateNumberOfMessages"])

@@ -1,25 +1,30 @@
 """Slack incoming webhook: Block Kit with a fallback text, and no name that could become markup."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import requests
 
-from gpucost.adapters.wording import facts, headline, one_line, report_link, sentence
-from gpucost.domain.alerting import Notification
+from gpucost.adapters.wording import advice, facts, headline, names, one_line, report_link, sentence, workloads
+from gpucost.domain.alerting.model import Notification
 from gpucost.errors import SourceError
 
 ATTEMPTS = 3
 TIMEOUT_SECONDS = (3.05, 6.0)
 LONGEST_WAIT_SECONDS = 8
 """Three attempts and two such waits stay below the outbox's lease of 55 s."""
+MOST_BLOCKS = 50
+"""Slack's own limit of blocks in a message, and below of fields in a section and characters of a text."""
+BLOCKS_EACH = 5
+MOST_FIELDS = 10
+LONGEST_TEXT = 3000
 _JOINER = "\u2060"
 _MARKUP = "*_~`@:/"
 
 
 class SlackNotifier:
-    """Posts to one incoming webhook.
+    """Posts to one incoming webhook; Slack knows no key by which it would take the same message once only.
 
     Args:
         secret: name of the secret whose value is the webhook's address.
@@ -27,6 +32,9 @@ class SlackNotifier:
         public_url: the API's address, or "" for messages without links.
         sleep: waits between attempts.
     """
+
+    most = MOST_BLOCKS // BLOCKS_EACH
+    keeps_alive = False
 
     def __init__(
         self,
@@ -43,8 +51,8 @@ class SlackNotifier:
         self._sleep = sleep
         self._timeout = timeout
 
-    def send(self, notification: Notification) -> None:
-        """Post it.
+    def send(self, notifications: Sequence[Notification]) -> None:
+        """Post them as one message.
 
         Raises:
             SourceError: not delivered; the sentence never holds the webhook's address.
@@ -52,7 +60,7 @@ class SlackNotifier:
         url = self._secret_value(self._secret).strip()
         if not url.startswith(("https://", "http://")):
             raise SourceError(f"secret {self._secret} does not hold a webhook's address (https://…)")
-        body = message(notification, self._public_url)
+        body = message(notifications, self._public_url)
         for attempt in range(1, ATTEMPTS + 1):
             problem, wait = self._post(url, body, attempt)
             if problem is None:
@@ -82,25 +90,35 @@ class SlackNotifier:
         return f"refused the message: HTTP {answer.status_code} {reason}".rstrip(), None
 
 
-def message(notification: Notification, public_url: str = "") -> dict[str, Any]:
+def message(news: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
     """The webhook's body: names stand in plain-text objects, where Slack reads no markup, and are escaped as well."""
-    firing = notification.event == "firing"
-    fields = [
-        ("Business unit", escape(one_line(notification.business_unit))),
-        ("Cluster", escape(one_line(notification.cluster))),
-        *((title, escape(value)) for title, value in facts(notification)),
-    ]
+    sentences = [f"{headline(one)}: {sentence(one, _inert)}" for one in news]
+    text = sentences[0] if len(sentences) == 1 else f"{len(sentences)} GPU cost alerts: " + "; ".join(sentences)
+    blocks = [block for one in news for block in _blocks(one, public_url)]
+    return {"text": text[:LONGEST_TEXT], "blocks": blocks}
+
+
+def _blocks(news: Notification, public_url: str) -> list[dict[str, Any]]:
+    """At most five of them: what, who and how much, the worst workloads, what to do, where to read on."""
+    mark = {"firing": "🔴", "repeat": "🔴", "resolved": "🟢", "digest": "📊"}[news.event]
+    told = [*names(news.subject), *facts(news)][:MOST_FIELDS]
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _plain(f"{'🔴' if firing else '🟢'} {headline(notification)}")},
-        {"type": "section", "fields": [_plain(f"{title}\n{value}") for title, value in fields]},
+        {"type": "header", "text": _plain(f"{mark} {headline(news)}")},
+        {"type": "section", "fields": [_plain(f"{title}\n{escape(value)}") for title, value in told]},
     ]
-    link = report_link(notification, public_url)
+    worst = workloads(news)
+    if news.kind in {"data", "external", "sample"} and not worst:
+        worst = [sentence(news)]
+    if worst:
+        blocks.append({"type": "section", "text": _plain(escape("\n".join(worst)))})
+    if remarks := " ".join(filter(None, (advice(news), f"Note: {one_line(news.note, 500)}." if news.note else ""))):
+        blocks.append({"type": "context", "elements": [_plain(escape(remarks))]})
+    link = report_link(news, public_url)
     if link is not None:
         blocks.append(
             {"type": "context", "elements": [{"type": "mrkdwn", "text": f"<{escape(link)}|Open the report>"}]}
         )
-    unit, cluster = _inert(notification.business_unit), _inert(notification.cluster)
-    return {"text": f"{headline(notification)}: {sentence(notification, unit, cluster)}", "blocks": blocks}
+    return blocks
 
 
 def escape(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
@@ -10,7 +11,10 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.access import guard, need_of, open_to
+from gpucost.api.alerts import add_alert_routes
 from gpucost.api.cost_routes import add_cost_routes
+from gpucost.api.documentation import HTML, PAGE_SECURITY, page
+from gpucost.api.exports import add_export_routes
 from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
@@ -20,7 +24,9 @@ from gpucost.collector import collector_paused
 from gpucost.domain.reporting.filters import check_text
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
+from gpucost.services.alerting.managing import AlertDesk
 from gpucost.services.allocations import AllocationService
+from gpucost.services.export_listing import ExportListing
 from gpucost.services.limits import LimitReports
 from gpucost.services.price_listing import PriceListing
 from gpucost.services.reports import ReportService
@@ -36,22 +42,31 @@ DESCRIPTION = (
 )
 
 
-def build_app(
-    service: Callable[[], ReportService],
-    prices: Callable[[], PriceListing],
-    allocations: Callable[[], AllocationService],
-    access: Callable[[], AccessPolicy],
-    limits: Callable[[], LimitReports],
-) -> APIGatewayHttpResolver:
-    """The API on top of its services, which are made when they are first asked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What routes ask, each made when it is first asked."""
+
+    reports: Callable[[], ReportService]
+    prices: Callable[[], PriceListing]
+    allocations: Callable[[], AllocationService]
+    exports: Callable[[], ExportListing]
+    alerts: Callable[[], AlertDesk]
+    access: Callable[[], AccessPolicy]
+    limits: Callable[[], LimitReports]
+
+
+def build_app(services: Services) -> APIGatewayHttpResolver:
+    """The API on top of its services."""
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
-    app.use(middlewares=[guard(access), only_known_parameters, without_collector])
+    app.use(middlewares=[guard(services.access), only_known_parameters, without_collector])
     add_problems(app)
-    add_cost_routes(app, service)
-    add_routes(app, service)
-    add_limit_routes(app, limits)
-    add_price_routes(app, prices)
-    add_opencost_routes(app, allocations)
+    add_cost_routes(app, services.reports)
+    add_routes(app, services.reports)
+    add_limit_routes(app, services.limits)
+    add_price_routes(app, services.prices)
+    add_opencost_routes(app, services.allocations)
+    add_export_routes(app, services.exports)
+    add_alert_routes(app, services.alerts)
 
     @cache
     def document() -> str:
@@ -61,6 +76,16 @@ def build_app(
     @open_to("public")
     def openapi() -> Response[str]:
         return Response(200, JSON, document(), headers=dict(SECURITY_HEADERS))
+
+    @cache
+    def documentation() -> str:
+        return page(openapi_document(app))
+
+    @app.get("/docs", include_in_schema=False)
+    @open_to("public")
+    def docs() -> Response[str]:
+        headers = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_SECURITY}
+        return Response(200, HTML, documentation(), headers=headers)
 
     return app
 

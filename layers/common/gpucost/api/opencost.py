@@ -77,14 +77,15 @@ Metadata = Annotated[
 ]
 Refused = Literal["false"]
 IdleByNode = Annotated[
-    Refused, Query(alias="idleByNode", description="Idle is kept by cluster: only false is answered")
+    Refused,
+    Query(alias="idleByNode", description="Idle is kept by cluster: only false is answered", examples=["false"]),
 ]
 ShareLoadBalancers = Annotated[
     Flag, Query(alias="sharelb", description="Taken and without effect: load balancers are not costed here")
 ]
 AssetCosts = Annotated[
     Refused,
-    Query(alias="includeProportionalAssetResourceCosts", description="Only false is answered"),
+    Query(alias="includeProportionalAssetResourceCosts", description="Only false is answered", examples=["false"]),
 ]
 
 

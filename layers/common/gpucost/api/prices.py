@@ -15,7 +15,7 @@ from gpucost.domain.prices import PriceSource
 from gpucost.errors import ParameterError
 from gpucost.services.price_listing import PriceListing
 
-Start = Annotated[str, Query(description="First moment of the period", examples=["2026-11-18T00:00:00Z"])]
+Start = Annotated[str, Query(description="First moment of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
 End = Annotated[
     str,
     Query(description="End of the period, itself not in it; at most 35 days later", examples=["2026-11-19T00:00:00Z"]),

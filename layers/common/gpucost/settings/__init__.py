@@ -5,7 +5,7 @@ names of Secrets Manager secrets.
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -14,17 +14,21 @@ import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from gpucost.domain.hours import floor_hour
-from gpucost.domain.ledger import Retention
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 from gpucost.settings.access import GrantSettings
+from gpucost.settings.alerts import RECEIVER_TYPES, RULE_KINDS, AlertSettings, SecretName
 from gpucost.settings.pricing import PricingSettings
-from gpucost.settings.section import Name, Percent, Positive, QueryRole, Region, Section, as_instant
+from gpucost.settings.retention import RetentionSettings
+from gpucost.settings.section import Name, Positive, QueryRole, Region, Section, as_instant
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
-SecretName = Annotated[str, StringConstraints(pattern=r"^gpucost/[A-Za-z0-9/_+=.@-]{1,400}$")]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Rung = Literal["pod", "shared", "node", "cluster"]
+
+
+SAMPLES_PER_QUERY = 500_000_000
+"""A day of 10,000 pods takes 70 million, all its queries together; a query beyond this one lost its selector."""
 
 
 class PrometheusSettings(Section):
@@ -40,6 +44,8 @@ class PrometheusSettings(Section):
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long the metrics are kept; asked of the server where it tells (AMP does not: its default of 150 is taken)."""
+    max_samples_per_query: Annotated[int, Field(ge=1_000_000, le=10**12)] | None = None
+    """AMP refuses, unbilled, what would process more; 500 million ($0.05) where not given. With auth: sigv4 only."""
 
     @field_validator("url")
     @classmethod
@@ -61,11 +67,17 @@ class PrometheusSettings(Section):
             raise ValueError("region is needed with auth: sigv4")
         if self.auth != "sigv4" and (self.region or self.role_arn or self.external_id):
             raise ValueError("region, role_arn and external_id go with auth: sigv4 only")
+        if self.auth != "sigv4" and self.max_samples_per_query is not None:
+            raise ValueError("max_samples_per_query goes with auth: sigv4 only; no other server knows it")
         if self.external_id and not self.role_arn:
             raise ValueError("external_id goes with role_arn only")
         if (self.auth == "bearer") != (self.secret is not None):
             raise ValueError("secret goes with auth: bearer, and is needed there")
         return self
+
+    def most_samples(self) -> int | None:
+        """What one query may process; None where the server has no such limit."""
+        return (self.max_samples_per_query or SAMPLES_PER_QUERY) if self.auth == "sigv4" else None
 
 
 class ClusterSettings(Section):
@@ -142,80 +154,6 @@ class BusinessUnitSettings(Section):
         return self
 
 
-class WasteOverride(Section):
-    """Other thresholds for one business unit."""
-
-    business_unit: Name
-    waste_usd_per_hour: Positive | None = None
-    waste_percent: Percent | None = None
-    for_hours: Annotated[int, Field(ge=1, le=168)] | None = None
-
-
-class WasteRule(Section):
-    """Fires when a unit wastes at least so much money, and so much of what it holds, for so many hours on end."""
-
-    rule: Literal["waste"]
-    waste_usd_per_hour: Positive
-    waste_percent: Percent
-    for_hours: Annotated[int, Field(ge=1, le=168)] = 1
-    overrides: tuple[WasteOverride, ...] = ()
-
-    def for_unit(self, business_unit: str) -> "WasteRule":
-        """The rule with one unit's thresholds."""
-        for override in self.overrides:
-            if override.business_unit == business_unit:
-                changes = override.model_dump(exclude_none=True, exclude={"business_unit"})
-                return self.model_copy(update=changes)
-        return self
-
-
-class SlackReceiver(Section):
-    """A Slack incoming webhook; its address is the secret's value."""
-
-    type: Literal["slack"]
-    secret: SecretName
-
-
-class EmailReceiver(Section):
-    """The deployment's SNS email topic."""
-
-    type: Literal["email"]
-
-
-Receiver = Annotated[SlackReceiver | EmailReceiver, Field(discriminator="type")]
-
-
-class AlertSettings(Section):
-    """When to speak up, and to whom."""
-
-    rules: tuple[WasteRule, ...] = ()
-    receivers: tuple[Receiver, ...] = ()
-
-
-Days = Annotated[int, Field(ge=35, le=3660)]
-
-
-class RetentionSettings(Section):
-    """How long records are kept, in days from when they are written; what is there already keeps its end."""
-
-    lines_days: Days = 400
-    """Pods, nodes, and the usage that hours are rated again from."""
-    hours_days: Days = 1830
-    """An hour's sums by business unit and namespace."""
-    days_days: Days = 1830
-    """Sums of days, and what was restated."""
-
-    @model_validator(mode="after")
-    def _sums_outlive_what_they_sum(self) -> "RetentionSettings":
-        if not self.lines_days <= self.hours_days <= self.days_days:
-            raise ValueError("lines_days must not be more than hours_days, nor hours_days more than days_days")
-        return self
-
-    def periods(self) -> Retention:
-        """The same, as the ledger takes it."""
-        return Retention(*(timedelta(days=days) for days in (self.lines_days, self.hours_days, self.days_days)))
-
-
 class Settings(Section):
     """The whole document."""
 
@@ -228,6 +166,7 @@ class Settings(Section):
     """Pod labels carried on every line."""
     lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
     alerts: AlertSettings = AlertSettings()
+    retention: RetentionSettings = RetentionSettings()
     access: tuple[GrantSettings, ...] | None = None
     """Who may see what. Not there: all whom IAM lets in see everything. There: whom no grant names sees nothing."""
 
@@ -237,8 +176,6 @@ class Settings(Section):
         if access is None:  # a section left empty was hardly meant to let everybody in
             raise ValueError("must be a list of grants; leave the key out to let in all whom IAM lets in")
         return access
-
-    retention: RetentionSettings = RetentionSettings()
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Settings":
@@ -303,13 +240,23 @@ def parse_settings(text: str) -> Settings:
         raise SettingsError(f"settings: {_finding(error)}") from error
 
 
+def check_new(settings: Settings) -> None:
+    """What is asked of a document that is pushed, beyond what older stored ones must fulfil to be read.
+
+    Raises:
+        SettingsError: rules that only their place tells apart, or a time zone that does not exist.
+    """
+    if sentence := settings.alerts.unstable_names():
+        raise SettingsError(sentence)
+    if unknown := settings.alerts.unknown_zones():
+        raise SettingsError(f"settings: alerts: time_zone {unknown[0]!r} is not known; one like Europe/Berlin is meant")
+
+
 _PLAIN = {
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
-    "union_tag_not_found": "type is needed: slack or email",
-    "union_tag_invalid": "type must be slack or email",
 }
 """What pydantic says in terms of Python, in terms of the document."""
 
@@ -318,31 +265,56 @@ def _finding(error: ValidationError) -> str:
     findings = error.errors(include_url=False)
     # A key that is misspelt is missing, too: the misspelling says more.
     finding = next((one for one in findings if one["type"] == "extra_forbidden"), findings[0])
-    path = [part for part in finding["loc"] if part not in {"slack", "email", "[key]", "named", "own"}]
+    path = [part for place, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], place)]
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
     if finding["type"] == "extra_forbidden":
-        allowed = ", ".join(_fields_at(path[:-1]))
+        allowed = ", ".join(_fields_at(finding["loc"][:-1]))
         return f"unknown key {where!r}; allowed there: {allowed}"
     if finding["type"] == "literal_error" and path == ["pricing", "split"]:
         expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
+    if finding["type"].startswith("union_tag"):
+        name = "rule" if "rules" in path else "type"
+        *most, last = RULE_KINDS if name == "rule" else RECEIVER_TYPES
+        verb = "must be" if finding["type"] == "union_tag_invalid" else "is needed:"
+        return f"{where}: {name} {verb} {', '.join(most)} or {last}"
     message = _PLAIN.get(finding["type"], finding["msg"].removeprefix("Value error, "))
     return f"{where}: {message}" if where else message
 
 
-def _fields_at(path: list[int | str]) -> list[str]:
+def _is_tag(path: tuple[int | str, ...], place: int) -> bool:
+    """Whether a part of a finding's place is pydantic's word for one of several models, and not of the document."""
+    part = path[place]
+    if part in {"[key]", "named", "own"}:
+        return True
+    return place > 0 and isinstance(path[place - 1], int) and part in {*RULE_KINDS, *RECEIVER_TYPES}
+
+
+def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     """The keys that the section at a path takes."""
-    section: Any = Settings
-    for part in path:
-        if isinstance(part, int):
+    found: list[Any] = [Settings]
+    for place, part in enumerate(path):
+        if isinstance(part, int) or part in {"[key]", "named", "own"}:
             continue
-        section = _section_of(section.model_fields[part].annotation)
-    return [field.alias or name for name, field in section.model_fields.items()]
+        if _is_tag(path, place):
+            found = [one for one in found if part in _tags(one)]
+        else:
+            found = _sections_of(found[0].model_fields[part].annotation)
+    return [field.alias or name for name, field in found[0].model_fields.items()]
 
 
-def _section_of(annotation: Any) -> Any:
-    """The model inside `X | None`, `tuple[X, ...]` or `Annotated[X, …]`."""
+def _tags(section: Any) -> tuple[Any, ...]:
+    """What tells a model from the others of its kind."""
+    return tuple(
+        value
+        for name in ("rule", "type")
+        if name in section.model_fields
+        for value in getattr(section.model_fields[name].annotation, "__args__", ())
+    )
+
+
+def _sections_of(annotation: Any) -> list[Any]:
+    """The models inside `X | None`, `tuple[X, ...]`, `Annotated[X, …]` or a union of several."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    inner = [_section_of(argument) for argument in getattr(annotation, "__args__", ())]
-    return next((found for found in inner if found is not None), None)
+        return [annotation]
+    return [found for argument in getattr(annotation, "__args__", ()) for found in _sections_of(argument)]

@@ -6,7 +6,9 @@ from typing import Literal
 
 from gpucost.adapters.dynamodb.table import Item, text
 
-Kind = Literal["hours", "notes", "summaries", "nodes", "usage", "restatements", "beside", "days", "rollups", "limits"]
+Kind = Literal[
+    "hours", "notes", "summaries", "nodes", "usage", "restatements", "beside", "days", "rollups", "exports", "limits",
+]  # fmt: skip
 """What a partition of a cluster holds, one or more items per hour or day."""
 
 

@@ -231,7 +231,11 @@ class DynamoLedger:
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """What each node of an hour cost, and what was paid for without one."""
         manifest = self.manifest(cluster, hour)
-        own = self._pieces_of(keys.partition(cluster, "nodes"), hour, manifest.run_id) if manifest else []
+        return self.nodes_of(manifest) if manifest else ((), ())
+
+    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """The nodes of this very version of an hour, and what was paid for without one."""
+        own = self._pieces_of(keys.partition(manifest.cluster, "nodes"), manifest.hour, manifest.run_id)
         return blobs.read_nodes(blobs.unpack(own)) if own else ((), ())
 
     def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:

@@ -11,7 +11,7 @@ from typing import Any
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
 from gpucost.ports import StoredSettings
-from gpucost.settings import parse_settings
+from gpucost.settings import check_new, parse_settings
 
 PARTITION = "SETTINGS"
 CACHED = timedelta(minutes=1)
@@ -100,6 +100,7 @@ class DynamoSettingsStore:
             ConflictError: somebody else pushed at the same time; nothing was written.
         """
         settings = parse_settings(text)
+        check_new(settings)
         packed = zlib.compress(text.encode())
         if len(packed) > LARGEST:
             raise SettingsError(f"settings are too large: {len(packed)} bytes compressed; at most {LARGEST} fit")

@@ -17,7 +17,11 @@ def metrics_reader(
     """A reader for one cluster, as its settings say; fulfils `ports.MetricsReaders`."""
     prometheus = cluster.prometheus
     client = PrometheusClient(
-        prometheus.url, cluster=cluster.name, auth=authenticator(prometheus), timeout=prometheus.timeout_seconds
+        prometheus.url,
+        cluster=cluster.name,
+        auth=authenticator(prometheus),
+        timeout=prometheus.timeout_seconds,
+        most_samples=prometheus.most_samples(),
     )
     best, *others = preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from requests.auth import AuthBase
 from requests.models import PreparedRequest
 
+from gpucost.errors import SourceError
 from gpucost.settings import PrometheusSettings
 
 if TYPE_CHECKING:
@@ -45,9 +46,18 @@ class OneAtATime(AuthBase):
         self._lock = Lock()
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        """Sign."""
-        with self._lock:
-            return self._signer(request)
+        """Sign.
+
+        Raises:
+            SourceError: there are no credentials: the role cannot be assumed, for instance.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            with self._lock:
+                return self._signer(request)
+        except (BotoCoreError, ClientError) as error:
+            raise SourceError(f"requests to Prometheus could not be signed: {error}") from error
 
 
 def sigv4(credentials: "Credentials", region: str) -> AuthBase:
@@ -64,8 +74,6 @@ def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     session = botocore.session.get_session()
     own = session.get_credentials()
     if own is None:
-        from gpucost.errors import SourceError
-
         raise SourceError("no AWS credentials were found to sign requests to Prometheus with")
     if not prometheus.role_arn:
         return own

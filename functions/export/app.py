@@ -1,0 +1,51 @@
+"""EventBridge Scheduler, daily, and `gpucost export` → days as FOCUS rows in S3."""
+
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import ValidationError
+
+from gpucost import bootstrap
+from gpucost.errors import MessageError, SourceError
+from gpucost.messages import ExportDue, first_problem
+from gpucost.observability import logger, metrics
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Export what is due, or what is asked for.
+
+    Raises:
+        MessageError: the event does not fit.
+        SourceError: a day could not be exported; the others are. The call is tried again, and ends in the dead letters.
+    """
+    try:
+        due = ExportDue.model_validate(event)
+    except ValidationError as error:
+        raise MessageError(f"not a valid ExportDue: {first_problem(error)}") from error
+    result = bootstrap.export_service().export(due, lambda: context.get_remaining_time_in_millis() / 1000)
+    if result is None:
+        logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
+        return {"exported": [], "days_left": 0}
+    for one in result.exported:
+        logger.info(
+            "day exported",
+            cluster=one.cluster,
+            day=f"{one.day:%Y-%m-%d}",
+            version=one.version,
+            status=one.status,
+            rows=one.rows,
+            bytes=one.parquet_bytes,
+        )
+    for failure in result.failures:
+        logger.error("a day could not be exported", reason=failure)
+    metrics.add_metric("ExportDaysLeft", MetricUnit.Count, result.days_left)
+    if result.failures:
+        raise SourceError("; ".join(result.failures))
+    exported = [
+        {"cluster": one.cluster, "day": f"{one.day:%Y-%m-%d}", "status": one.status, "rows": one.rows}
+        for one in result.exported
+    ]
+    return {"exported": exported, "days_left": result.days_left}

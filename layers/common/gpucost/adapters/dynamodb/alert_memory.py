@@ -1,0 +1,118 @@
+"""The memory of alerting, in the ledger's table; fulfils `ports.AlertMemory` (docs/ledger.md).
+
+| item | pk | sk |
+| --- | --- | --- |
+| book | `C#<scope>#alerts` | `book#<hash of owner>` |
+| cursor | `C#<scope>#alerts` | `cursor` |
+
+Only what is pending, firing or still to be told is kept: a book with nothing in it expires. It stays for a week, so
+that somebody who has read it before it was emptied cannot write what was decided since a second time.
+"""
+
+import hashlib
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from gpucost.adapters.dynamodb import outdated_alerts
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text
+from gpucost.alert_ports import Memory
+from gpucost.domain.alerting.model import Book, Cursor
+from gpucost.errors import ConflictError
+
+EMPTY_KEPT = 7 * 86_400
+"""Seconds."""
+_BOOK = TypeAdapter(Book)
+_CURSOR = TypeAdapter(Cursor)
+_CURSOR_KEY = "cursor"
+
+
+class DynamoAlertMemory:
+    """One item per owner and scope.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+    """
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._table = Table(client, table)
+
+    def load(self, scope: str) -> Memory:
+        """All of a scope."""
+        cursor: Cursor | None = None
+        books: dict[str, Book] = {}
+        older: list[Item] = []
+        for item in self._table.query(_partition(scope)):
+            check_format(item)
+            sk = text(item, "sk")
+            if sk == _CURSOR_KEY:
+                cursor = _CURSOR.validate_json(zlib.decompress(item["b"]["B"]))
+            elif sk.startswith("book#"):
+                book = _BOOK.validate_json(zlib.decompress(item["b"]["B"]))
+                books[book.owner] = book
+            else:
+                older.append(item)
+        if older:
+            old_cursor, old_books = outdated_alerts.read(scope, (text(item, "state") for item in older))
+            cursor = cursor or old_cursor
+            books = {book.owner: book for book in old_books} | books
+        owners = sorted(books)
+        outdated = tuple(text(item, "sk") for item in older)
+        return Memory(cursor or Cursor(scope), tuple(books[owner] for owner in owners), outdated)
+
+    def save_book(self, book: Book) -> Book:
+        """Write a book on condition that its version is still the stored one; returns it with the next version.
+
+        Raises:
+            ConflictError: somebody else wrote first.
+        """
+        saved = replace(book, version=book.version + 1)
+        more: Item = {}
+        if book.is_empty:
+            more = {"expires_at": {"N": str(int(time.time() + EMPTY_KEPT))}}
+        owner = hashlib.sha256(book.owner.encode()).hexdigest()[:24]
+        self._put(book.scope, f"book#{owner}", saved.version, _BOOK.dump_json(saved), more)
+        return saved
+
+    def save_cursor(self, cursor: Cursor) -> Cursor:
+        """The same for a cursor.
+
+        Raises:
+            ConflictError: somebody else wrote first.
+        """
+        saved = replace(cursor, version=cursor.version + 1)
+        self._put(cursor.scope, _CURSOR_KEY, saved.version, _CURSOR.dump_json(saved), {})
+        return saved
+
+    def forget(self, scope: str, outdated: Sequence[str]) -> None:
+        """Let items of an older form expire."""
+        for sk in outdated:
+            item: Item = {**key(_partition(scope), sk), "v": {"N": str(FORMAT)}, "expires_at": {"N": "1"}}
+            try:
+                self._table.put(item, "attribute_exists(pk)")
+            except ConflictError:
+                continue
+
+    def _put(self, scope: str, sk: str, version: int, document: bytes, more: Item) -> None:
+        item: Item = {
+            **key(_partition(scope), sk),
+            "v": {"N": str(FORMAT)},
+            "n": {"N": str(version)},
+            "b": {"B": zlib.compress(document)},
+            **more,
+        }
+        if version > 1:
+            self._table.put(item, "n = :version", {":version": {"N": str(version - 1)}})
+        else:
+            # What has expired may be there for some days before DynamoDB deletes it.
+            now = {":now": {"N": str(int(time.time()))}}
+            self._table.put(item, "attribute_not_exists(pk) OR expires_at < :now", now)
+
+
+def _partition(scope: str) -> str:
+    return f"C#{scope}#alerts"

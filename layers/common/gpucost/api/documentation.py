@@ -1,0 +1,160 @@
+"""`/docs`: the OpenAPI document as a page that needs no script and no other host."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from html import escape
+from typing import Any
+from urllib.parse import urlencode
+
+HTML = "text/html; charset=utf-8"
+_STYLE = """
+:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1rem}
+h2{margin:2.5rem 0 .5rem;border-top:1px solid #8886;padding-top:1rem}
+code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere}
+table{border-collapse:collapse;width:100%;margin:.5rem 0}
+th,td{text-align:left;vertical-align:top;padding:.35rem .6rem;border-bottom:1px solid #8884}
+.role{border:1px solid #8886;border-radius:.5rem;padding:0 .5rem;font-size:.85em}
+summary{cursor:pointer;margin:.5rem 0}
+nav li{margin:.15rem 0}
+.wide{overflow-x:auto}
+"""
+PAGE_SECURITY = (
+    "default-src 'none'; "
+    f"style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The page's Content-Security-Policy: its own style, and nothing else."""
+_ROLES = {
+    "public": "open to everybody",
+    "bu": "any role; bu roles see their business units",
+    "viewer": "viewer or admin",
+    "admin": "admin",
+}
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """An OpenAPI 3.1 document as HTML."""
+    info = document["info"]
+    operations = [
+        (f"{method.upper()} {path}", path, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    links = "".join(
+        f'<li><a href="#{_anchor(name)}"><code>{escape(name)}</code></a> {escape(operation["summary"])}</li>'
+        for name, _, operation in operations
+    )
+    shapes = "".join(_shape(name, schema) for name, schema in document["components"]["schemas"].items())
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(info['title'])}: API</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{escape(info['title'])}</h1><p>{escape(info['description'])}</p>"
+        f'<p>Version {escape(info["version"])}. The document itself: <a href="openapi.json">openapi.json</a>.</p>'
+        f"<nav><ul>{links}</ul></nav>"
+        f"{''.join(_operation(*one) for one in operations)}"
+        f"<h2>Shapes</h2>{shapes}</body></html>"
+    )
+
+
+def _operation(name: str, path: str, operation: Mapping[str, Any]) -> str:
+    parameters = operation.get("parameters", [])
+    rows = "".join(_parameter(one) for one in parameters)
+    table = _table(("parameter", "takes", "meaning", "examples"), rows) if rows else "<p>Takes no parameters.</p>"
+    responses = "".join(_response(status, one) for status, one in operation["responses"].items())
+    role = operation.get("x-required-role", "")
+    return (
+        f'<h2 id="{_anchor(name)}"><code>{escape(name)}</code></h2><p>{escape(operation["summary"])}. '
+        f'<span class="role">{escape(_ROLES.get(role, role))}</span></p>'
+        f"<p>{escape(_own_words(operation))}</p>{table}{_example(path, parameters)}"
+        f"<details><summary>Answers</summary>{_table(('status', 'meaning', 'shape'), responses)}</details>"
+    )
+
+
+def _own_words(operation: Mapping[str, Any]) -> str:
+    return " ".join(str(operation.get("description", "")).split())
+
+
+def _parameter(one: Mapping[str, Any]) -> str:
+    schema = one["schema"]
+    need = "needed" if one.get("required") else "optional"
+    takes = f"{_type(schema)}, {need}"
+    if schema.get("default") not in (None, ""):
+        takes += f"; without: <code>{escape(str(schema['default']))}</code>"
+    examples = " ".join(f"<code>{escape(_text(value))}</code>" for value in _examples(one))
+    return (
+        f"<tr><td><code>{escape(one['name'])}</code></td><td>{takes}</td>"
+        f"<td>{escape(one.get('description', ''))}</td><td>{examples}</td></tr>"
+    )
+
+
+def _examples(one: Mapping[str, Any]) -> Sequence[Any]:
+    found: Sequence[Any] = one["schema"].get("examples", [])
+    return found
+
+
+def _example(path: str, parameters: Sequence[Mapping[str, Any]]) -> str:
+    """A request with everything that is needed."""
+    needed = [one for one in parameters if one.get("required")]
+    if any(not _examples(one) for one in needed):
+        return ""
+    for one in needed:
+        if one["in"] == "path":
+            path = path.replace(f"{{{one['name']}}}", _text(_examples(one)[0]))
+    query = urlencode({one["name"]: _text(_examples(one)[0]) for one in needed if one["in"] == "query"}, safe=":,")
+    return f"<p>Example: <code>GET {escape(path + ('?' + query if query else ''))}</code></p>"
+
+
+def _response(status: str, one: Mapping[str, Any]) -> str:
+    shapes = " or ".join(
+        f"{_type(content.get('schema', {}))} <code>{escape(kind)}</code>"
+        for kind, content in one.get("content", {}).items()
+    )
+    return f"<tr><td>{escape(status)}</td><td>{escape(one['description'])}</td><td>{shapes}</td></tr>"
+
+
+def _shape(name: str, schema: Mapping[str, Any]) -> str:
+    needed = schema.get("required", [])
+    rows = "".join(
+        f"<tr><td><code>{escape(field)}</code></td><td>{_type(one)}{'' if field in needed else ', may be missing'}</td>"
+        f"<td>{escape(one.get('description', ''))}</td></tr>"
+        for field, one in schema.get("properties", {}).items()
+    )
+    words = escape(" ".join(schema.get("description", "").split()))
+    table = _table(("field", "type", "meaning"), rows)
+    return (
+        f'<details id="{_anchor(name)}"><summary><code>{escape(name)}</code></summary><p>{words}</p>{table}</details>'
+    )
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
+        return f'<a href="#{_anchor(name)}">{escape(name)}</a>'
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return " or ".join(dict.fromkeys(_type(one) for one in schema[several]))
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if values:
+        return " or ".join(f"<code>{escape(_text(value))}</code>" for value in values)
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_type(schema['additionalProperties'])}"
+    return escape(" ".join(str(schema[key]) for key in ("type", "format") if key in schema)) or "anything"
+
+
+def _table(heads: Sequence[str], rows: str) -> str:
+    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _anchor(name: str) -> str:
+    return escape("".join(letter if letter.isalnum() else "-" for letter in name).strip("-"))

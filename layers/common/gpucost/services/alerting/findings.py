@@ -1,0 +1,163 @@
+"""What the rules on closed hours find in one hour: waste, idle workloads, unallocated capacity."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+
+from gpucost.alert_ports import AlertLedger
+from gpucost.domain.alerting import idle, unallocated, waste
+from gpucost.domain.alerting.idle import OBSERVED, IdleThresholds
+from gpucost.domain.alerting.machine import Policy
+from gpucost.domain.alerting.model import Alert, Subject, Workload
+from gpucost.domain.alerting.unallocated import UnallocatedThreshold
+from gpucost.domain.alerting.waste import WasteThresholds
+from gpucost.domain.ledger import HourSummary
+from gpucost.domain.model import Costs, Line, NodeHour
+from gpucost.services.alerting.decisions import Finding
+from gpucost.settings import Settings
+from gpucost.settings.alerts import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
+
+
+@dataclass(frozen=True)
+class HourFacts:
+    """One hour of one cluster, or of several together, as rules see it.
+
+    Attributes:
+        cluster: its name; "" for several.
+        groups: costs by (business unit, namespace).
+        lines: reads a unit's lines.
+        nodes: reads the nodes.
+    """
+
+    cluster: str
+    hour: datetime
+    version: int
+    currency: str
+    groups: Mapping[tuple[str, str], Costs]
+    lines: Callable[[str], Sequence[Line]]
+    nodes: Callable[[], Sequence[NodeHour]]
+    _units: dict[str, Costs] = field(default_factory=dict)
+
+    def units(self) -> Mapping[str, Costs]:
+        """Costs by business unit."""
+        if not self._units:
+            self._units.update(sums(self.groups, lambda _: True))
+        return self._units
+
+
+def facts_of(ledger: AlertLedger, summaries: Sequence[HourSummary], cluster: str) -> HourFacts:
+    """One hour's facts from the summaries of one or more clusters; what costs more is read when it is asked for."""
+    groups: dict[tuple[str, str], Costs] = {}
+    for summary in summaries:
+        for key, costs in summary.groups.items():
+            groups[key] = Costs.total((groups[key], costs)) if key in groups else costs
+    hour = summaries[0].hour
+
+    @cache
+    def lines(unit: str) -> Sequence[Line]:
+        return [line for one in summaries for line in ledger.lines(one.cluster, hour, unit)]
+
+    @cache
+    def nodes() -> Sequence[NodeHour]:
+        return [node for one in summaries for node in ledger.nodes(one.cluster, hour)[0]]
+
+    version = sum(summary.version for summary in summaries)
+    return HourFacts(cluster, hour, version, summaries[0].currency, groups, lines, nodes)
+
+
+def find(rule: RuleSettings, settings: Settings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+    """What a rule finds in an hour, of every subject that breaches or that it watches already."""
+    if isinstance(rule, WasteRule):
+        yield from _waste(rule, settings, facts, active)
+    elif isinstance(rule, IdleWorkloadRule):
+        yield from _idle(rule, facts, active)
+    elif isinstance(rule, UnallocatedRule):
+        yield from _unallocated(rule, facts, active)
+
+
+def sums(groups: Mapping[tuple[str, str], Costs], has_namespace: Callable[[str], bool]) -> dict[str, Costs]:
+    """Costs by business unit, of some namespaces."""
+    parts: dict[str, list[Costs]] = {}
+    for (unit, namespace), costs in groups.items():
+        if has_namespace(namespace):
+            parts.setdefault(unit, []).append(costs)
+    return {unit: Costs.total(own) for unit, own in parts.items()}
+
+
+def policy_of(rule: RuleSettings) -> Policy:
+    """A rule's patience."""
+    return Policy(rule.for_hours, rule.keep_firing_hours)
+
+
+def _waste(rule: WasteRule, settings: Settings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+    units = sums(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units()
+    guesses = not set(settings.utilization.ladder) <= OBSERVED
+    for unit in _watched(units, active):
+        if not rule.scope.has_unit(unit):
+            continue
+        subject = Subject(facts.cluster, unit)
+        own, costs = rule.for_subject(subject), units.get(unit, Costs())
+        thresholds = WasteThresholds(own.waste_usd_per_hour, own.waste_percent)
+        breaches = thresholds.breached_by(costs)
+        if breaches and guesses:
+            costs = _observed_only(line for line in facts.lines(unit) if rule.scope.has_namespace(line.namespace))
+            breaches = thresholds.breached_by(costs)
+        yield Finding(
+            subject, facts.hour, breaches, thresholds.words(own.for_hours, facts.currency), waste.figures(costs),
+            facts.currency, policy_of(own), _worst_of(facts, unit, rule.scope.has_namespace),
+        )  # fmt: skip
+
+
+def _idle(rule: IdleWorkloadRule, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+    watched: dict[str, set[idle.Key]] = {}
+    for alert in active:
+        watched.setdefault(alert.subject.business_unit, set()).add(alert.subject[2:5])
+    for unit in _watched(facts.units(), active):
+        if not rule.scope.has_unit(unit):
+            continue
+        costs = facts.units().get(unit, Costs())
+        own = (rule, *(rule.model_copy(update=one.changes()) for one in rule.overrides))
+        could = any(IdleThresholds(one.gpus, one.utilization_percent).could_breach(costs) for one in own)
+        workloads = idle.by_workload(facts.lines(unit)) if could else {}
+        for key in sorted(workloads.keys() | watched.get(unit, set())):
+            found = _idle_workload(rule, facts, idle.subject(facts.cluster, unit, key), workloads.get(key, Costs()))
+            if found.breaches is not False or key in watched.get(unit, set()):
+                yield found
+
+
+def _idle_workload(rule: IdleWorkloadRule, facts: HourFacts, subject: Subject, costs: Costs) -> Finding:
+    own = rule.for_subject(subject)
+    thresholds = IdleThresholds(own.gpus, own.utilization_percent)
+    is_in = rule.scope.has_namespace(subject.namespace)
+    return Finding(
+        subject, facts.hour, thresholds.breached_by(costs) if is_in else False, thresholds.words(own.for_hours),
+        idle.figures(costs), facts.currency, policy_of(own),
+    )  # fmt: skip
+
+
+def _unallocated(rule: UnallocatedRule, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+    pools = unallocated.by_node_pool(facts.nodes())
+    for name in sorted(pools.keys() | {alert.subject.node_pool for alert in active}):
+        if not rule.scope.has_node_pool(name):
+            continue
+        subject = Subject(facts.cluster, node_pool=name)
+        own, pool = rule.for_subject(subject), pools.get(name, unallocated.PoolHour())
+        threshold = UnallocatedThreshold(own.usd_per_hour)
+        yield Finding(
+            subject, facts.hour, threshold.breached_by(pool), threshold.words(own.for_hours, facts.currency),
+            unallocated.figures(pool), facts.currency, policy_of(own),
+        )  # fmt: skip
+
+
+def _watched(units: Iterable[str], active: Sequence[Alert]) -> list[str]:
+    return sorted({*units, *(alert.subject.business_unit for alert in active)})
+
+
+def _observed_only(lines: Iterable[Line]) -> Costs:
+    """Where settings allow guessed utilization, only what was observed counts as waste (design §3)."""
+    return Costs.total(costs for costs in idle.by_workload(lines).values())
+
+
+def _worst_of(facts: HourFacts, unit: str, has_namespace: Callable[[str], bool]) -> Callable[[], tuple[Workload, ...]]:
+    return lambda: idle.worst(line for line in facts.lines(unit) if has_namespace(line.namespace))

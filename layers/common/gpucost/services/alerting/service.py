@@ -1,0 +1,209 @@
+"""The alert function's entry: what to decide and deliver when an hour is closed, on a tick, and on AMP's word."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+from gpucost.alert_ports import AlertHistory, AlertMemory, AlertSources, Notifier, Notifiers, Silences
+from gpucost.domain.alerting.model import FLEET, Alert, Notification
+from gpucost.domain.alerting.telling import Hold
+from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.errors import ConflictError, SettingsMissingError, SourceError
+from gpucost.messages import ExternalAlerts, HourClosed, Tick
+from gpucost.observability import logger
+from gpucost.ports import Clock, SettingsStore, StoredSettings
+from gpucost.services.alerting.decisions import HISTORY
+from gpucost.services.alerting.delivery import Delivery
+from gpucost.services.alerting.external import ExternalDecisions
+from gpucost.services.alerting.holding import hold_of
+from gpucost.services.alerting.hours import ACROSS, HourDecisions
+from gpucost.services.alerting.ticks import TickDecisions
+from gpucost.settings import Settings
+
+TRIES = 8
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class AlertService:
+    """Decides and delivers.
+
+    Args:
+        settings_store: the settings document.
+        sources: what rules look at.
+        memory: what alerting remembers.
+        history: what people were told.
+        silences: who wants to hear nothing.
+        receivers: who is told, by stable name.
+        clock: the time now; only leases, quiet hours and silences use it.
+    """
+
+    def __init__(
+        self,
+        settings_store: SettingsStore,
+        sources: AlertSources,
+        memory: AlertMemory,
+        history: AlertHistory,
+        silences: Silences,
+        receivers: Notifiers,
+        clock: Clock = _now,
+    ) -> None:
+        self._settings_store = settings_store
+        self._memory = memory
+        self._history = history
+        self._silences = silences
+        self._receivers = receivers
+        self._clock = clock
+        self._hours = HourDecisions(sources.ledger, memory)
+        self._ticks = TickDecisions(sources, memory)
+        self._external = ExternalDecisions(memory)
+
+    def hour_closed(self, message: HourClosed) -> None:
+        """Decide all rules of a cluster through an hour, then deliver what is in its outboxes.
+
+        Raises:
+            SourceError: a receiver could not be told; what it should hear waits in the outbox for a retry.
+            ConflictError: others kept writing the same books; a retry decides anew.
+        """
+        if message.origin != "schedule":
+            return
+        stored = self._settings()
+        if stored is None or stored.settings.cluster(message.cluster) is None:
+            return
+        _persistently(lambda: self._hours.decide_cluster(stored.settings, message.cluster, message.hour))
+        self._deliver(stored.settings, [message.cluster], self._clock())
+
+    def tick(self, message: Tick) -> None:
+        """Decide what looks at several clusters or at silence, repeat what goes on, deliver what had to wait.
+
+        Raises:
+            SourceError: a receiver could not be told.
+            ConflictError: others kept writing the same books; a retry decides anew.
+        """
+        stored = self._settings()
+        if stored is None:
+            return
+        settings, at = stored.settings, floor_hour(message.scheduled_time)
+        _persistently(lambda: self._hours.decide_across(settings, at - 2 * HOUR))
+        _persistently(lambda: self._ticks.decide(stored, message))
+        scopes = scopes_of(settings)
+        hold = self._hold(settings, self._clock())
+        for scope in scopes:
+            _persistently(lambda scope=scope: self._ticks.repeat(settings, scope, at, hold))  # type: ignore[misc]
+        failures = self._deliveries(settings, scopes, hold)
+        failures |= self._keep_alive(settings, scopes, hold)
+        _refuse(failures)
+
+    def external(self, message: ExternalAlerts) -> None:
+        """Pass on what AMP's alerting rules say.
+
+        Raises:
+            SourceError: a receiver could not be told.
+            ConflictError: others kept writing the same books; a retry decides anew.
+        """
+        stored = self._settings()
+        if stored is None:
+            return
+        _persistently(lambda: self._external.decide(stored.settings, message))
+        self._deliver(stored.settings, [FLEET], self._clock())
+
+    def _settings(self) -> StoredSettings | None:
+        try:
+            return self._settings_store.current()
+        except SettingsMissingError:
+            logger.info("no settings have been pushed yet: no alert rules, nothing to do")
+            return None
+
+    def _hold(self, settings: Settings, now: datetime) -> Hold:
+        return hold_of(settings, self._silences.all(), self._memory.load(FLEET).books, now)
+
+    def _deliver(self, settings: Settings, scopes: Iterable[str], now: datetime) -> None:
+        _refuse(self._deliveries(settings, scopes, self._hold(settings, now)))
+
+    def _deliveries(self, settings: Settings, scopes: Iterable[str], hold: Hold) -> dict[str, str]:
+        failures: dict[str, str] = {}
+        people = self._receivers(settings)
+        for scope in scopes:
+            receivers: dict[str, Notifier] = {**people, HISTORY: _Historian(self._history, scope)}
+            for failed, why in failures.items():
+                receivers[failed] = _Broken(why)
+            delivery = Delivery(self._memory, receivers, hold, self._clock)
+            delivery.deliver(scope)
+            failures |= delivery.failures
+        return failures
+
+    def _keep_alive(self, settings: Settings, scopes: Iterable[str], hold: Hold) -> dict[str, str]:
+        """Tell receivers that forget what they do not hear of every hour."""
+        rules, failures = settings.alerts.named_rules(), {}
+        for key, notifier in self._receivers(settings).items():
+            if not notifier.keeps_alive:
+                continue
+            mine = {name for name, rule in rules.items() if key in settings.alerts.receiver_keys(rule)}
+            firing = [
+                alert.news for scope in scopes for book in self._memory.load(scope).books for alert in book.alerts
+                if _is_told(alert) and alert.rule in mine and alert.news is not None and not hold.holds(alert.news)
+            ]  # fmt: skip
+            try:
+                for at in range(0, len(firing), notifier.most):
+                    notifier.send(firing[at : at + notifier.most])
+            except SourceError as error:
+                failures[key] = str(error)
+        return failures
+
+
+class _Historian:
+    """Fulfils `Notifier`: takes the same thing twice for one."""
+
+    most = 25
+    keeps_alive = False
+
+    def __init__(self, history: AlertHistory, scope: str) -> None:
+        self._history = history
+        self._scope = scope
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        self._history.add(self._scope, notifications)
+
+
+class _Broken:
+    """Fulfils `Notifier` for one that failed a moment ago: it is not kept waiting for again."""
+
+    most = 1
+    keeps_alive = False
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        raise SourceError(self._why)
+
+
+def scopes_of(settings: Settings) -> list[str]:
+    """Every scope that may remember something."""
+    return [FLEET, ACROSS, *(cluster.name for cluster in settings.clusters)]
+
+
+def _is_told(alert: Alert) -> bool:
+    return alert.phase == "firing" and alert.told_at is not None
+
+
+def _persistently(decide: Callable[[], None]) -> None:
+    """Decide again where somebody else wrote first.
+
+    Raises:
+        ConflictError: again and again.
+    """
+    for _ in range(TRIES):
+        try:
+            decide()
+        except ConflictError:
+            logger.info("others decided meanwhile; deciding again")
+        else:
+            return
+    raise ConflictError(f"alert books changed {TRIES} times while deciding")
+
+
+def _refuse(failures: dict[str, str]) -> None:
+    if failures:
+        raise SourceError("; ".join(f"{name} was not told: {why}" for name, why in failures.items()))

@@ -1,0 +1,195 @@
+"""`gpucost alerts`, `gpucost silence` and `gpucost ack`: what people do with alerts, under their own IAM."""
+
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpucost.domain.hours import HOUR, floor_hour, format_instant
+from gpucost.errors import InvalidInputError
+from local.options import HourType, author, settings_store, stack_option
+
+if TYPE_CHECKING:
+    from gpucost.alert_ports import AlertSources
+    from gpucost.domain.alerting.model import Notification, Subject
+    from gpucost.domain.alerting.telling import Silence
+    from gpucost.services.alerting.managing import AlertDesk
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@click.group()
+def alerts() -> None:
+    """Alerts: which are active, whether messages arrive, what new rules would have done."""
+
+
+@alerts.command("list")
+@stack_option
+def list_(stack: str) -> None:
+    """List pending and firing alerts, with the ids that `gpucost ack` takes."""
+    for one in _desk(stack).active():
+        alert = one.alert
+        more = [f"acked by {alert.acknowledged_by}"] if alert.acknowledged_by else []
+        more += [f"silenced by {silence}" for silence in one.silenced_by]
+        since = format_instant(alert.since)
+        _print(one.id, alert.phase, since, alert.rule, words(alert.subject), ", ".join(more))
+
+
+@alerts.command("test")
+@stack_option
+@click.option("--receiver", required=True, help="name of a receiver in the settings; its type where it has no name")
+def try_(stack: str, receiver: str) -> None:
+    """Send a sample to one receiver, now."""
+    from gpucost.adapters.notifiers import notifiers
+    from local import deployment
+
+    settings = settings_store(stack).current().settings
+    found = {one.name or one.type: one for one in settings.alerts.receivers}
+    if receiver not in found:
+        raise InvalidInputError(f"{receiver!r} is no receiver of the settings; there are: {', '.join(found) or 'none'}")
+    topic = deployment.find(stack).email_topic_arn
+    key = found[receiver].key
+    notifiers(settings, email_topic_arn=topic, public_url="")[key].send([_sample(settings.clusters[0].name)])
+    click.echo(f"sent to {receiver} ({key})")
+
+
+@alerts.command("replay")
+@stack_option
+@click.option("--from", "start", required=True, type=HourType(), help="first hour, as 2026-11-19T10:00:00Z")
+@click.option("--to", "end", required=True, type=HourType(), help="end of the period")
+@click.option(
+    "--settings", "path", type=click.Path(path_type=Path), help="rules to try; the deployment's where not given"
+)
+def replay(stack: str, start: datetime, end: datetime, path: Path | None) -> None:
+    """Say what rules would have decided on stored hours; nobody is told, and nothing is remembered."""
+    from gpucost.ports import StoredSettings
+    from gpucost.services.alerting.replay import counts
+    from gpucost.services.alerting.replay import replay as run
+    from gpucost.settings import check_new, parse_settings
+
+    stored = settings_store(stack).current()
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInputError(f"settings file {str(path)!r} cannot be read") from error
+        settings = parse_settings(text)
+        check_new(settings)
+        stored = StoredSettings(stored.version, text, settings, author(), datetime.now(UTC))
+    news = list(run(_sources(stack), stored, start, end))
+    for one in news:
+        note = f"({one.note})" if one.note else ""
+        _print(format_instant(one.hour), one.event, one.rule, words(one.subject), note)
+    fired = ", ".join(f"{rule} {number}" for rule, number in sorted(counts(news).items())) or "none"
+    click.echo(f"would have fired: {fired}", err=True)
+
+
+@alerts.command("amp-definition")
+@stack_option
+def amp_definition(stack: str) -> None:
+    """Print the alert manager definition that lets an AMP workspace tell this deployment."""
+    from local import deployment
+
+    text = (REPOSITORY / "cluster" / "amp-alertmanager.yaml").read_text()
+    topic = deployment.find(stack).events_topic_arn
+    region = topic.split(":")[3]
+    sys.stdout.write(text.replace("EVENTS_TOPIC_ARN", topic).replace("REGION", region))
+
+
+@click.command()
+@stack_option
+@click.argument("matchers", nargs=-1)
+@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="how long, from now on")
+@click.option("--comment", default="", help="why nobody wants to hear of it")
+@click.option("--end", "ended", metavar="ID", help="let a silence end now")
+def silence(stack: str, matchers: tuple[str, ...], hours: float | None, comment: str, ended: str | None) -> None:
+    """Hear nothing of some alerts for a time: gpucost silence rule=waste 'business_unit=res*' --hours 8 --comment ….
+
+    Without matchers the silences there are.
+    """
+    desk = _desk(stack)
+    if ended is not None:
+        _show(desk.end_silence(ended))
+    elif not matchers:
+        for one in desk.silences():
+            _show(one)
+    else:
+        if hours is None:
+            raise InvalidInputError("--hours is needed: every silence has an end")
+        _show(desk.silence(_matchers(matchers), author=author(), comment=comment, hours=hours))
+
+
+@click.command()
+@stack_option
+@click.argument("alert")
+def ack(stack: str, alert: str) -> None:
+    """Take a firing alert on: it is not repeated; that it is over is still said."""
+    taken = _desk(stack).acknowledge(alert, author=author())
+    click.echo(f"{taken.alert.rule} {words(taken.alert.subject)} is {taken.alert.acknowledged_by}'s")
+
+
+def words(subject: "Subject") -> str:
+    """What an alert is about, on one line."""
+    return " ".join(f"{name}={re.sub(r'[^ -~]', '?', value)}" for name, value in subject._asdict().items() if value)
+
+
+def _matchers(given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not value:
+            raise InvalidInputError(f"{one!r} is no matcher; one is written like business_unit=research")
+        found[name] = value
+    return found
+
+
+def _show(one: "Silence") -> None:
+    matchers = " ".join(f"{name}={value}" for name, value in sorted(one.matchers.items()))
+    times = f"{format_instant(one.starts_at)} to {format_instant(one.ends_at)}"
+    _print(one.id, times, one.author, matchers, one.comment)
+
+
+def _print(*columns: str) -> None:
+    click.echo("\t".join(columns).rstrip())
+
+
+def _sample(cluster: str) -> "Notification":
+    from gpucost.domain.alerting.model import Notification, Subject
+
+    hour = floor_hour(datetime.now(UTC)) - HOUR
+    subject = Subject(cluster, detail=f"sent by {author()}")
+    return Notification(
+        f"{cluster}/sample", "firing", "sample", "sample", "info", subject, hour, hour, "gpucost alerts test", {}
+    )
+
+
+def _table(stack: str) -> tuple[Any, str]:
+    from gpucost.adapters import aws
+    from local import deployment
+
+    table = deployment.find(stack).table
+    return aws.client("dynamodb"), table
+
+
+def _desk(stack: str) -> "AlertDesk":
+    from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
+    from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
+    from gpucost.services.alerting.managing import AlertDesk
+
+    store, own = settings_store(stack), _table(stack)
+    return AlertDesk(
+        store, DynamoAlertMemory(*own), DynamoAlertHistory(*own), DynamoSilences(*own), clock=lambda: datetime.now(UTC)
+    )
+
+
+def _sources(stack: str) -> "AlertSources":
+    from gpucost.adapters.dynamodb.ledger import DynamoLedger
+    from gpucost.adapters.dynamodb.rollups import DynamoRollups
+    from gpucost.adapters.dynamodb.spend_memory import DynamoSpendMemory
+    from gpucost.alert_ports import AlertSources
+
+    own = _table(stack)
+    return AlertSources(DynamoLedger(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: None)

@@ -1,0 +1,116 @@
+"""`/docs` and the OpenAPI document behind it."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.api.documentation import page
+from tests.functions.asking import ask_as
+
+DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+PARAMETERS = [
+    (path, one)
+    for path, methods in DOCUMENT["paths"].items()
+    for operation in methods.values()
+    for one in operation.get("parameters", [])
+]
+OF_TIME = {"start", "end", "window", "step", "granularity", "from", "to", "since", "until"}
+UNITS = re.compile(r"UTC|hours?\b|days?\b|weeks?|USD|GPU-hours|seconds|rows?\b|workloads|percent|ratio", re.I)
+VOID = {"meta", "br", "link", "img", "input"}
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every element that opens is closed, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.style = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "style":
+            self.style += data
+        else:
+            self.text += data
+
+
+def test_the_page_shows_every_route_parameter_and_shape() -> None:
+    answer = ask_as(None, "/docs")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    shown = Page(answer.body)
+    words = " ".join(shown.text.split())
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            assert f"{method.upper()} {path}" in words
+            assert operation["summary"] in words
+    for _, one in PARAMETERS:
+        assert one["name"] in words
+        assert " ".join(one["description"].split()) in words
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        assert name in words
+        assert all(field in words for field in schema.get("properties", {}))
+
+
+def test_the_page_needs_no_other_host_and_runs_nothing() -> None:
+    answer = ask_as(None, "/docs")
+    shown = Page(answer.body)
+    anchors = {attributes["id"] for _, attributes in shown.elements if "id" in attributes}
+    for tag, attributes in shown.elements:
+        assert tag not in {"script", "iframe", "object", "embed", "link", "img", "form", "base"}
+        assert not any(name.startswith("on") or name in {"src", "style"} for name in attributes)
+        if tag == "a":
+            target = str(attributes["href"])
+            assert target == "openapi.json" or (target.startswith("#") and target[1:] in anchors)
+    digest = base64.b64encode(hashlib.sha256(shown.style.encode()).digest()).decode()
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
+    assert policy == {
+        "default-src": "'none'", "style-src": f"'sha256-{digest}'", "base-uri": "'none'", "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }  # fmt: skip
+
+
+def test_what_the_document_says_is_text_on_the_page() -> None:
+    nasty = '"><script>alert(1)</script>&'
+    document = json.loads(json.dumps(DOCUMENT))
+    document["info"]["title"] = document["info"]["description"] = nasty
+    operation = document["paths"]["/v1/costs"]["get"]
+    operation["summary"] = operation["description"] = operation["x-required-role"] = nasty
+    operation["parameters"][0] |= {"description": nasty, "name": nasty}
+    operation["parameters"][0]["schema"] = {"type": nasty, "examples": [nasty], "default": nasty}
+    operation["responses"]["200"]["description"] = nasty
+    document["components"]["schemas"][nasty] = {
+        "description": nasty, "properties": {nasty: {"enum": [nasty], "description": nasty}},
+    }  # fmt: skip
+    shown = Page(page(document))
+    assert shown.text.count("<script>alert(1)</script>") >= 12
+    assert "script" not in {tag for tag, _ in shown.elements}
+
+
+@pytest.mark.parametrize(("path", "one"), PARAMETERS, ids=[f"{path} {one['name']}" for path, one in PARAMETERS])
+def test_every_parameter_says_what_it_means_in_which_unit_and_gives_an_example(path: str, one: dict[str, Any]) -> None:
+    schema = one["schema"]
+    choices = [schema, *schema.get("anyOf", [])]
+    assert len(one["description"]) > 10, path
+    assert schema.get("examples") or any("enum" in each or "const" in each for each in choices), path
+    kinds = {each.get("type") for each in choices}
+    if one["name"] in OF_TIME or kinds & {"integer", "number"}:
+        assert UNITS.search(one["description"]), path

@@ -1,0 +1,85 @@
+"""What the transformed template declares for the exports: a private bucket, a table for Athena, a daily schedule."""
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from gpucost.domain.exports import object_key
+from gpucost.domain.focus_columns import COLUMNS
+from gpucost.messages import ExportDue, read_message
+from local.template import REPOSITORY
+
+Template = dict[str, Any]
+IN_ATHENA = {"text": "string", "amount": "decimal(38,12)", "whole": "bigint", "time": "timestamp"}
+DAY = datetime(2026, 11, 19, tzinfo=UTC)
+
+
+def properties(template: Template, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = template["Resources"][name]["Properties"]
+    return found
+
+
+def test_the_schedule_passes_its_own_time_and_fails_into_the_dead_letters(template: Template) -> None:
+    schedule = properties(template, "ExportFunctionDaily")
+    given = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T02:40:00Z")
+    recorded = json.loads((REPOSITORY / "events/export.json").read_text())
+    assert read_message(ExportDue, given) == ExportDue.model_validate(recorded)
+    assert (schedule["ScheduleExpression"], schedule["ScheduleExpressionTimezone"]) == ("cron(40 2 * * ? *)", "UTC")
+    assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+
+
+def test_the_table_has_the_columns_that_are_written(template: Template) -> None:
+    table = properties(template, "ExportGlueTable")["TableInput"]
+    declared = {column["Name"]: column["Type"] for column in table["StorageDescriptor"]["Columns"]}
+    assert declared == {name.lower(): IN_ATHENA[kind] for name, kind in COLUMNS.items()}
+
+
+def test_athena_works_out_every_month_s_folder_without_a_crawler(template: Template) -> None:
+    table = properties(template, "ExportGlueTable")["TableInput"]
+    parameters = table["Parameters"]
+    (key,) = table["PartitionKeys"]
+    assert (key["Name"], parameters["projection.enabled"]) == ("billing_period", "true")
+    assert parameters["projection.billing_period.format"] == "yyyy-MM"
+    # What `Fn::Sub` makes of it: `${!name}` stays as `${name}`, for Athena to fill in.
+    location = parameters["storage.location.template"]["Fn::Sub"][0].replace("${Bucket}", "b").replace("${!", "${")
+    month = location.replace("${billing_period}", "2026-11")
+    assert re.match(r"^s3://b/focus/billing_period=2026-11/$", month)
+    assert f"s3://b/{object_key('demo', DAY)}".startswith(month)
+    # CSV files lie elsewhere: Athena would read them as Parquet.
+    assert not object_key("demo", DAY, "csv").startswith("focus/")
+
+
+def test_the_bucket_is_private_encrypted_and_outlives_the_stack(template: Template) -> None:
+    bucket = template["Resources"]["ExportBucket"]
+    assert (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
+    assert bucket["Properties"]["BucketEncryption"]
+    (rule,) = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
+    assert rule["ExpirationInDays"] == {"Ref": "ExportDays"}
+    (statement,) = properties(template, "ExportBucketPolicy")["PolicyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+
+
+def test_what_is_written_lies_where_the_functions_may_reach_it(template: Template) -> None:
+    for role, sid in (("ExportFunctionRole", "WriteExports"), ("ApiFunctionRole", "SignDownloads")):
+        (statement,) = [
+            one
+            for policy in properties(template, role)["Policies"]
+            for one in policy["PolicyDocument"]["Statement"]
+            if one.get("Sid") == sid
+        ]
+        folders = [one["Fn::Sub"][0].rpartition("${Bucket}/")[2] for one in statement["Resource"]]
+        assert folders == ["focus/*", "csv/*"]
+        for file_format in ("parquet", "csv"):
+            key = object_key("demo", DAY, file_format)
+            assert any(key.startswith(folder.removesuffix("*")) for folder in folders)
+
+
+def test_only_export_carries_duckdb(template: Template) -> None:
+    with_it = [
+        name
+        for name, body in template["Resources"].items()
+        if body["Type"] == "AWS::Lambda::Function" and "DuckDbLayer" in json.dumps(body["Properties"]["Layers"])
+    ]
+    assert with_it == ["ExportFunction"]

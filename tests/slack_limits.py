@@ -1,0 +1,71 @@
+"""Slack's documented limits of a message (docs.slack.dev, Block Kit reference), as a validator of payloads."""
+
+from collections.abc import Iterator
+from typing import Any
+
+BLOCKS, HEADER, SECTION_TEXT, FIELDS, FIELD, ELEMENTS, CONTEXT_TEXT, FALLBACK = (
+    50,
+    150,
+    3000,
+    10,
+    2000,
+    10,
+    3000,
+    40_000,
+)
+KNOWN = {
+    "header": {"type", "text", "block_id"},
+    "section": {"type", "text", "fields", "accessory", "block_id", "expand"},
+    "context": {"type", "elements", "block_id"},
+    "divider": {"type", "block_id"},
+}
+
+
+def problems(body: dict[str, Any]) -> list[str]:
+    """What Slack would refuse, or show otherwise than meant."""
+    return list(_problems(body))
+
+
+def _problems(body: dict[str, Any]) -> Iterator[str]:
+    if not body.get("text"):
+        yield "no fallback text"
+    elif len(body["text"]) > FALLBACK:
+        yield "fallback text too long"
+    blocks = body.get("blocks", [])
+    if not 1 <= len(blocks) <= BLOCKS:
+        yield f"{len(blocks)} blocks"
+    for block in blocks:
+        kind = block.get("type")
+        if kind not in KNOWN or not block.keys() <= KNOWN[kind]:
+            yield f"a block that is not known: {kind} {sorted(block)}"
+        elif kind == "header":
+            yield from _text(block.get("text"), HEADER, {"plain_text"})
+        elif kind == "section":
+            yield from _section(block)
+        elif kind == "context":
+            elements = block.get("elements", [])
+            if not 1 <= len(elements) <= ELEMENTS:
+                yield f"{len(elements)} elements"
+            for element in elements:
+                yield from _text(element, CONTEXT_TEXT, {"plain_text", "mrkdwn"})
+
+
+def _section(block: dict[str, Any]) -> Iterator[str]:
+    if "text" not in block and not block.get("fields"):
+        yield "a section without text or fields"
+    if "text" in block:
+        yield from _text(block["text"], SECTION_TEXT, {"plain_text", "mrkdwn"})
+    if len(block.get("fields", [])) > FIELDS:
+        yield "too many fields"
+    for one in block.get("fields", []):
+        yield from _text(one, FIELD, {"plain_text", "mrkdwn"})
+
+
+def _text(text: Any, most: int, kinds: set[str]) -> Iterator[str]:
+    if not isinstance(text, dict) or text.get("type") not in kinds:
+        yield f"no text object of kind {sorted(kinds)}"
+        return
+    if not 1 <= len(text.get("text", "")) <= most:
+        yield f"a text of {len(text.get('text', ''))} characters where {most} are allowed"
+    if text["type"] == "mrkdwn" and "emoji" in text:
+        yield "emoji goes with plain_text only"

@@ -1,0 +1,85 @@
+"""A stack in the embedded AWS whose functions run in this process, and the command line beside them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from unittest.mock import patch
+
+import requests
+
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.domain.hours import HOUR, floor_day
+from gpucost.domain.rollups import DAY
+from local import deployment
+from local.aws import STACK, Deployed, create_stack, local_client, running_aws
+from local.cli import main
+from tests.chaos.script import document
+from tests.chaos.world import Endpoints, World
+from tests.system.test_cli import Said
+
+FIRST = floor_day(datetime.now(UTC)) - 2 * DAY - 2 * HOUR
+"""Two hours before a midnight that has passed."""
+
+
+class Stack(World):
+    """A world on the table, queues and topic that the template declares."""
+
+    def __post_init__(self) -> None:
+        self.now = self.first
+        self.sqs, self.sns = (local_client(name, self.endpoints.aws) for name in ("sqs", "sns"))
+        self.dynamodb = local_client("dynamodb", self.endpoints.dynamodb)
+        self.clients = {"dynamodb": self.dynamodb, "sqs": self.sqs, "sns": self.sns}
+        self.deploy({})
+        self.push(document(self.clusters))
+
+    def deploy(self, parameters: dict[str, str]) -> None:
+        """Deploy the template anew."""
+        local_client("cloudformation", self.endpoints.aws).delete_stack(StackName=STACK)
+        self.deployed: Deployed = create_stack(self.endpoints.aws, "http://127.0.0.1:1", parameters)
+        outputs = self.deployed.outputs
+        self.queues = {
+            "hours": outputs["HoursQueueUrl"],
+            "backfill": outputs["BackfillQueueUrl"],
+            "dead": outputs["DeadLetterQueueUrl"],
+            "events": self.sqs.create_queue(QueueName="heard")["QueueUrl"],
+        }
+        for url in self.queues.values():  # at once visible again, as in every world
+            self.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "0"})
+        self.topic = outputs["EventsTopicArn"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=self.queues["events"], AttributeNames=["QueueArn"])["Attributes"]
+        self.sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn["QueueArn"])
+        tables = {variables["GPUCOST_TABLE"] for variables in self.deployed.environments.values()}
+        (self.table,) = tables | {outputs["TableName"]}  # all functions and the command line know the same one
+        self.ledger = DynamoLedger(self.dynamodb, self.table)
+        self.rollups = DynamoRollups(self.dynamodb, self.table)
+
+    def figures(self) -> dict[str, object]:
+        """What readers see; without the memory of alerts, which a backfill leaves alone."""
+        return {name: value for name, value in self.seen().items() if " alert " not in name}
+
+    def gpucost(self, *arguments: str) -> Said:
+        """The command line against this stack, in this process."""
+        self.now = datetime.now(UTC)  # the command line knows no other
+        out, err, status = StringIO(), StringIO(), 0
+        with self.active(), redirect_stdout(out), redirect_stderr(err):
+            try:
+                main([*arguments, "--stack", STACK])
+            except SystemExit as ended:
+                status = int(ended.code or 0)
+        return Said(status, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Stack]:
+    """The embedded AWS with one cluster's stack, where the command line finds it."""
+    with running_aws() as endpoint:
+        requests.post(f"{endpoint}/moto-api/reset", timeout=10)  # what moto holds outlives its server
+        state = folder / "local.json"
+        state.write_text(json.dumps({"endpoint": endpoint}))
+        with patch.object(deployment, "STATE", state):
+            yield Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
+        requests.post(f"{endpoint}/moto-api/reset", timeout=10)

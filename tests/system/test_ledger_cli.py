@@ -1,0 +1,153 @@
+"""The ledger's commands against a stack, as people run them: backfill, redrive, freeze, adjustments, migrate."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.domain.hours import HOUR, floor_hour, format_instant
+from gpucost.domain.observations import Observation
+from gpucost.domain.rollups import DAY
+from gpucost.settings import ClusterSettings, Settings
+from tests.chaos.script import ScriptedReader, document
+from tests.system.deployed import FIRST, Stack, running
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with running(tmp_path) as found:
+        yield found
+
+
+class Reader(ScriptedReader):
+    """The script's metrics, of one hour in a way that nobody thought of."""
+
+    poison: datetime | None = None
+    kept: timedelta | None = None
+
+    def observe(self, hours: Sequence[datetime]) -> list[Observation]:
+        if self.poison in hours:
+            raise ZeroDivisionError("nobody thought of this")
+        return super().observe(hours)
+
+    def retention(self) -> timedelta | None:
+        return self.kept
+
+
+def readers(stack: Stack, **facts: Any) -> None:
+    def made(cluster: ClusterSettings, settings: Settings) -> Reader:
+        reader = Reader(cluster.name, stack.first, lambda: stack.now)
+        for name, value in facts.items():
+            setattr(reader, name, value)
+        return reader
+
+    stack.readers = made
+
+
+def period(start: datetime, hours: int) -> tuple[str, ...]:
+    return "--from", format_instant(start), "--to", format_instant(start + hours * HOUR)
+
+
+def states(stack: Stack) -> list[str]:
+    return [one.status for one in stack.ledger.manifests("east", FIRST - DAY, FIRST + DAY)]
+
+
+def test_a_poison_hour_is_found_among_the_dead_letters_and_sent_again_after_the_fix(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("local.redriving.HIDDEN_SECONDS", 0)  # nobody waits a minute between the two commands
+    readers(stack, poison=FIRST + HOUR)
+    assert stack.gpucost("backfill", *period(FIRST, 3), "--no-wait").stdout == "3 hours of 1 clusters are under way\n"
+    with stack.active():
+        stack.drain()
+    assert states(stack) == ["complete", "incomplete", "complete"]
+    looked = stack.gpucost("redrive", "--dry-run")
+    assert looked.stdout == "1 would be sent again, 0 stay among the dead letters\n"
+    letter = f"hours-due east {FIRST + HOUR:%Y-%m-%dT%HZ}, 1 h: ZeroDivisionError: nobody thought of this"
+    assert letter in looked.stderr
+    readers(stack)
+    sent = stack.gpucost("redrive")
+    assert (sent.returncode, sent.stdout) == (0, "1 were sent again, 0 stay among the dead letters\n")
+    with stack.active():
+        stack.drain()
+    assert states(stack) == ["complete"] * 3
+    again = stack.gpucost("backfill", *period(FIRST, 3))
+    assert again.stdout == "0 hours of 1 clusters are under way\n"
+
+
+@pytest.mark.parametrize(
+    ("kept", "settings", "says"),
+    [
+        (timedelta(days=15), {}, "which are kept for 15 days"),
+        (None, {"auth": "sigv4", "region": "eu-central-1"}, "which are kept for 150 days"),
+        (None, {"auth": "sigv4", "region": "eu-central-1", "retention_days": 400}, "which are kept for 400 days"),
+    ],
+)
+def test_what_the_metrics_no_longer_hold_is_refused_in_one_sentence(
+    stack: Stack, kept: timedelta | None, settings: dict[str, Any], says: str
+) -> None:
+    readers(stack, kept=kept)
+    told = json.loads(document(("east",)))
+    told["clusters"][0]["prometheus"] |= settings
+    stack.push(json.dumps(told))
+    days = int(says.split()[-2])
+    oldest = floor_hour(datetime.now(UTC)) - timedelta(days=days)
+    refused = stack.gpucost("backfill", *period(oldest, 2), "--no-wait")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.count("\n") == 1
+    assert says in refused.stderr
+    taken = stack.gpucost("backfill", *period(oldest + 2 * HOUR, 2), "--no-wait")
+    assert taken.returncode == 0
+
+
+def test_a_backfill_of_nonsense_is_refused(stack: Stack) -> None:
+    for more, says in (
+        (period(FIRST, 0), "--to must be after --from"),
+        (period(floor_hour(datetime.now(UTC)), 2), "is not over yet"),
+        ((*period(FIRST, 2), "--cluster", "atlantis"), "cluster 'atlantis' is not in the settings; there are: east"),
+    ):
+        refused = stack.gpucost("backfill", *more)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert says in refused.stderr
+
+
+def test_a_month_is_frozen_corrected_beside_and_opened(stack: Stack) -> None:
+    """Of the month before, whatever today is."""
+    stack.first = FIRST.replace(day=1, hour=0) - 3 * HOUR
+    month = f"{stack.first:%Y-%m}"
+    stack.gpucost("backfill", *period(stack.first, 3), "--no-wait")
+    with stack.active():
+        stack.drain()
+    assert stack.gpucost("freeze", "--month", "2031-01").returncode == 2
+    frozen = stack.gpucost("freeze", "--month", month)
+    assert (frozen.returncode, frozen.stdout.split(";")[0]) == (0, f"{month} is frozen")
+    assert "frozen already" in stack.gpucost("freeze", "--month", month).stderr
+    before = stack.figures()
+    stack.push(document(("east",)).replace(": 12}", ": 15}"))
+    stack.gpucost("restate", *period(stack.first, 2), "--settings", "current", "--reason", "new price")
+    with stack.active():
+        stack.drain()
+    assert stack.figures() == before
+    told = json.loads(stack.gpucost("adjustments", "--month", month, "--format", "json").stdout, parse_float=Decimal)
+    rows = {row["business_unit"]: (row["frozen"]["allocated_usd"], row["now"]["allocated_usd"]) for row in told["rows"]}
+    assert (told["hours"], rows) == (2, {"chat": (24, 30), "research": (24, 30)})
+    table = stack.gpucost("adjustments", "--month", month).stdout
+    assert "$6.00" in table
+    opened = stack.gpucost("unfreeze", "--month", month)
+    assert (opened.returncode, opened.stdout) == (0, f"{month} is open; 2 hours changed\n")
+    assert stack.figures() != before
+    missing = stack.gpucost("adjustments", "--month", month)
+    assert (missing.returncode, missing.stderr) == (1, f"gpucost: {month} is not frozen\n")
+
+
+def test_a_table_is_moved_on(stack: Stack) -> None:
+    stack.gpucost("backfill", *period(FIRST, 1), "--no-wait")
+    with stack.active():
+        stack.drain()
+    moved = stack.gpucost("migrate")
+    assert moved.returncode == 0
+    assert moved.stdout.endswith("items looked at, 0 groups of lines moved on\n")

@@ -1,0 +1,70 @@
+"""The runbook's page on restoring, rehearsed: a copy by point-in-time recovery, and a total loss."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpucost.domain.hours import HOUR, format_instant
+from tests.chaos.script import document
+from tests.system.deployed import Stack, running
+
+HOURS = 5
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with running(tmp_path) as found:
+        yield found
+
+
+def backfill(stack: Stack) -> str:
+    """The runbook's command, and all that follows from it."""
+    end = stack.first + HOURS * HOUR
+    said = stack.gpucost("backfill", "--from", format_instant(stack.first), "--to", format_instant(end), "--no-wait")
+    assert (said.returncode, said.stderr) == (0, "")
+    with stack.active():
+        stack.drain()
+    return said.stdout
+
+
+def test_restored_to_a_point_in_time_and_backfilled_it_equals_an_undisturbed_ledger(stack: Stack) -> None:
+    stack.run(*range(3))
+    lost = stack.table
+    stack.dynamodb.restore_table_to_point_in_time(
+        SourceTableName=lost, TargetTableName="restored", UseLatestRestorableTime=True
+    )
+    stack.run(*range(3, HOURS))
+    undisturbed = stack.figures()
+    assert len([name for name in undisturbed if name.endswith("manifest")]) == HOURS
+    stack.dynamodb.delete_table(TableName=lost)
+    stack.deploy({"ExistingTableName": "restored"})
+    assert stack.table == "restored"
+    told = len(stack.told)
+    assert stack.figures() != undisturbed
+    assert backfill(stack) == "2 hours of 1 clusters are under way\n"
+    assert stack.figures() == undisturbed
+    assert len(stack.told) == told, "a backfill tells nobody"
+
+
+def test_what_a_copy_does_not_bring_along_is_switched_on_as_the_runbook_says(stack: Stack) -> None:
+    stack.dynamodb.restore_table_to_point_in_time(
+        SourceTableName=stack.table, TargetTableName="restored", UseLatestRestorableTime=True
+    )
+    ttl = {"Enabled": True, "AttributeName": "expires_at"}
+    stack.dynamodb.update_time_to_live(TableName="restored", TimeToLiveSpecification=ttl)
+    recovery = {"PointInTimeRecoveryEnabled": True}
+    stack.dynamodb.update_continuous_backups(TableName="restored", PointInTimeRecoverySpecification=recovery)
+    found = stack.dynamodb.describe_time_to_live(TableName="restored")["TimeToLiveDescription"]
+    assert found == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+
+
+def test_lost_altogether_it_is_built_again_from_the_metrics(stack: Stack) -> None:
+    stack.run(*range(HOURS))
+    undisturbed = stack.figures()
+    stack.dynamodb.delete_table(TableName=stack.table)
+    stack.deploy({})
+    assert stack.figures() == {}
+    stack.push(document(stack.clusters))
+    assert backfill(stack) == f"{HOURS} hours of 1 clusters are under way\n"
+    assert stack.figures() == undisturbed
