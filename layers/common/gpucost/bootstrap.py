@@ -396,4 +396,5 @@ def api_services() -> "Services":
         limits=limit_reports,
         alerts=alert_desk,
         access=access_policy,
+        limits=limit_reports,
     )

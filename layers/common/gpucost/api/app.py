@@ -69,6 +69,7 @@ class Services:
     limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertDesk]
     access: Callable[[], AccessPolicy]
+    limits: Callable[[], LimitReports]
 
 
 def build_app(services: Services) -> APIGatewayHttpResolver:
