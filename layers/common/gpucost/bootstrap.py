@@ -396,5 +396,4 @@ def api_services() -> "Services":
         limits=limit_reports,
         alerts=alert_desk,
         access=access_policy,
-        limits=limit_reports,
     )

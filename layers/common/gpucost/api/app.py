@@ -69,7 +69,6 @@ class Services:
     limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertDesk]
     access: Callable[[], AccessPolicy]
-    limits: Callable[[], LimitReports]
 
 
 def build_app(services: Services) -> APIGatewayHttpResolver:
