@@ -1,5 +1,7 @@
 """The template as CloudFormation sees it: transformed offline by the code that AWS runs."""
 
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,16 @@ REGION = "eu-central-1"
 
 
 def transform(path: Path = TEMPLATE) -> dict[str, Any]:
-    """Transform a SAM template.
+    """Transform a SAM template; once in a process, for it takes a second.
 
     Raises:
         samtranslator.model.exceptions.InvalidDocumentException: the transform refuses it; says why.
     """
+    return deepcopy(_transformed(path))
+
+
+@cache
+def _transformed(path: Path) -> dict[str, Any]:
     import boto3
     from samtranslator.parser.parser import Parser
     from samtranslator.translator.translator import Translator

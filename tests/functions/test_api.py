@@ -470,7 +470,7 @@ def test_an_answer_too_long_to_send_says_how_to_narrow_it(
     for hour in range(4):
         prepared.put("east", at(hour), {(f"unit-{unit}", "n"): usd("1") for unit in range(5)})
     monkeypatch.setattr(reading, "MOST_CELLS", 19)
-    monkeypatch.setattr(service, "MOST_HOURS", 47)
+    monkeypatch.setattr(service, "MOST_ROWS", 47)
 
     assert ask("/v1/costs", {**DAY, "granularity": "day", "group_by": "business_unit"}).status == 200
     for path, says in (("/v1/costs", "more than 19 rows; shorten the period, ask for"), ("/v1/hours", "than 47 rows")):

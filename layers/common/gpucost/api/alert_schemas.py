@@ -24,7 +24,7 @@ class AboutWhat(Shape):
     detail: str | None = Field(description="What else tells it from others", examples=["2026-11 spent 80%", "overdue"])
 
 
-class WorkloadRow(Shape):
+class AlertWorkload(Shape):
     """A workload that wastes most."""
 
     namespace: str
@@ -61,7 +61,7 @@ class NewsRow(Shape):
     threshold: str = Field(description="The rule in words, as it applied")
     figures: dict[str, Amount | None] = Field(description="By name; which ones depends on the kind. Null is unknown")
     currency: str = Field(examples=["USD"])
-    workloads: list[WorkloadRow]
+    workloads: list[AlertWorkload]
     note: str
 
 

@@ -417,6 +417,6 @@ def _matches(patterns: Iterable[str], name: str) -> bool:
 def _is_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
-    except (OSError, ValueError):
+    except (KeyError, OSError, ValueError):
         return False
     return name != FLEET

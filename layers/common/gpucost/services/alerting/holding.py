@@ -34,7 +34,7 @@ def zone_of(alerts: AlertSettings, rule: RuleSettings) -> tzinfo:
     name = rule.time_zone or alerts.time_zone
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError):
+    except (KeyError, OSError, ValueError):
         logger.warning("a time zone is not known here; UTC is taken", time_zone=name)
         return UTC
 

@@ -12,7 +12,9 @@ from gpucost.alert_ports import AlertSources, DaySoFar, Memory, MonthPart
 from gpucost.domain.alerting.model import Book, Cursor, Notification
 from gpucost.domain.alerting.spend import SoFar
 from gpucost.domain.hours import HOUR, floor_day, hours_between
-from gpucost.domain.rollups import by_unit
+from gpucost.domain.ledger import DEFAULT_RETENTION, Retention
+from gpucost.domain.model import Costs
+from gpucost.domain.rollups import DaySummary, FactKey, UnitHour, by_unit, sum_day
 from gpucost.errors import InvalidInputError
 from gpucost.messages import ClusterState, Tick
 from gpucost.ports import StoredSettings
@@ -41,7 +43,14 @@ def replay(sources: AlertSources, stored: StoredSettings, start: datetime, end: 
     if not hours or end - start > LONGEST:
         raise InvalidInputError(f"a period of 1 hour to {LONGEST.days} days is needed")
     settings = stored.settings
-    past = replace(sources, spend=_Spend(sources, settings), newest_price=lambda: start, dead_letters=lambda: None)
+    rollups = _PastRollups(sources, start)
+    past = replace(
+        sources,
+        rollups=rollups,
+        spend=_Spend(sources, settings),
+        newest_price=lambda: start,
+        dead_letters=lambda: None,
+    )
     scratch = _Scratch()
     by_hour, by_tick = HourDecisions(sources.ledger, scratch), TickDecisions(past, scratch)
     published = {
@@ -52,6 +61,7 @@ def replay(sources: AlertSources, stored: StoredSettings, start: datetime, end: 
     }
     undated = settings.model_copy(update={"alerts": _without_price_age(settings)})
     for hour in hours:
+        rollups.until = hour + HOUR
         for cluster, known in published.items():
             if hour in known:
                 by_hour.decide_cluster(settings, cluster, hour)
@@ -101,6 +111,39 @@ class _Scratch:
             found += [entry.notification for entry in book.outbox if entry.receiver == HISTORY]
             self._books[key] = replace(book, outbox=())
         return sorted(found, key=lambda one: (one.hour, one.id))
+
+
+class _PastRollups:
+    """Fulfils `Rollups` as it was at a moment: hours that end later are not there yet."""
+
+    def __init__(self, sources: AlertSources, until: datetime) -> None:
+        self._sources = sources
+        self.until = until
+
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
+        """Every UTC day of `[start, end)` that had a published hour, in order."""
+        today = floor_day(self.until)
+        found = self._sources.rollups.days(cluster, start, min(end, today)) if start < today else []
+        if today < end and today < self.until:
+            manifests = self._sources.ledger.manifests(cluster, today, self.until)
+            if manifests:
+                summaries = self._sources.ledger.summaries(cluster, today, self.until)
+                found = [*found, sum_day(cluster, today, manifests, summaries)]
+        return found
+
+    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+        """As it is now; no rule asks."""
+        return self._sources.rollups.unit_hours(cluster, business_unit, start, end)
+
+    def facts(
+        self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """As they are now: digests ask for days that are over."""
+        return self._sources.rollups.facts(cluster, start, end, business_unit)
+
+    def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
+        """Nothing is written."""
+        return False
 
 
 class _Spend:

@@ -149,7 +149,10 @@ class Reader:
             answer = found.answer()
             if answer is not None:
                 return answer
-        raise SourceError("hours of the period are being replaced while they are read; ask again")
+        raise SourceError(
+            "rows and sums of the period do not agree: its hours are being replaced, or single lines of them are no "
+            "longer kept; ask again, for whole days where it is long ago"
+        )
 
     def read_unit(self, unit: str, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
         """One business unit's rows, with nothing of the fleet: a fraction of what `read` costs.

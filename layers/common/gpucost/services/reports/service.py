@@ -22,8 +22,8 @@ from gpucost.services.reports.records import CostReport, HourRow, PeriodCoverage
 from gpucost.services.reports.waste import WastePage, WorstOffenders
 from gpucost.services.scoped import scoped_hours
 
-MOST_HOURS = 10_000
-"""Hours of clusters in one answer of `hours`, and restatements in one of `restatements`."""
+MOST_ROWS = 10_000
+"""Rows of answers that are always whole: of `hours`, `restatements` and `business_units`."""
 
 
 class ReportService:
@@ -68,6 +68,7 @@ class ReportService:
         report = self.costs(
             replace(asked, granularity="total", group_by="business_unit", limit=LARGEST_PAGE), scope=scope
         )
+        _refuse_too_many(report.row_count)
         named = {row.group["business_unit"] for row in report.rows}
         period = report.period
         units = self._settings_store.current().settings.business_units
@@ -238,7 +239,7 @@ class ReportService:
 
 
 def _refuse_too_many(rows: int) -> None:
-    if rows > MOST_HOURS:
+    if rows > MOST_ROWS:
         raise InvalidInputError(
-            f"the answer would have more than {MOST_HOURS:,} rows; shorten the period, or name one cluster"
+            f"the answer would have more than {MOST_ROWS:,} rows; shorten the period, or name one cluster"
         )
