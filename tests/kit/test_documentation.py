@@ -58,6 +58,15 @@ def test_the_quick_start_says_what_is_seen() -> None:
         assert file.removeprefix("kit/") in example(), file
 
 
+def test_clusters_are_created_without_a_second_device_plugin() -> None:
+    """eksctl installs its own for AL2023's GPU groups unless a flag says no: its configuration file cannot."""
+    places = [page("quickstart-eks.md"), *(text for name, text in example().items() if name.startswith("eksctl/"))]
+    for text in places:
+        commands = re.findall(r"eksctl create cluster -f .*", text)
+        assert commands
+        assert all(command.endswith(" --install-nvidia-plugin=false") for command in commands), commands
+
+
 def test_every_check_of_the_doctor_has_its_row() -> None:
     rows = page("quickstart-eks.md").partition("## What the doctor says")[2].splitlines()
     told = [
