@@ -23,7 +23,7 @@ def page(name: str) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_files_that_pages_name_are_there(name: str) -> None:
-    for found in re.findall(rf"\b(?:kit/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)):
+    for found in re.findall(rf"(?<![\w/-])(?:kit/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)):
         assert any(fnmatchcase(path, found) for path in (*example(), "aws/query-role.parameters.json")), found
     for found in re.findall(r"`((?:tests|local|docs|gpucost)/[a-z_/.]+\.py)`", page(name)):
         assert (REPOSITORY / "layers/common" / found).exists() or (REPOSITORY / found).exists(), found
