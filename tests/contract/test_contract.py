@@ -90,8 +90,12 @@ def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
     }  # fmt: skip
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=known, timeout=60)
     assert done.returncode == 0, done.stderr
+    if "format=" in example:  # a download: a header, or a line about the whole
+        assert re.match(r'start,|{"', done.stdout), done.stdout
+        assert '"status": 4' not in done.stdout
+        return
     found = json.loads(done.stdout)
-    assert "rows" in found or found.get("code") == 200, done.stdout
+    assert found.get("status") in (None, "success"), done.stdout
 
 
 @pytest.mark.parametrize("signed", [["awscurl", "--service", "execute-api", "--region", "us-east-1"], ["curl", "-s"]])
@@ -142,7 +146,7 @@ def operation_of(path: str) -> tuple[str, str, dict[str, str]]:
     raise AssertionError(f"no operation answers {path}")
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if "format=" not in one])
 def test_a_generated_client_asks_what_the_examples_ask(example: str, client: Any) -> None:
     path, query = asked_of(example)
     tag, name, parts = operation_of(path)
@@ -160,4 +164,5 @@ def test_a_generated_client_asks_what_the_examples_ask(example: str, client: Any
     assert answer.status_code == 200, answer.content
     plain = json.loads(answer.content)
     assert json.loads(json.dumps(answer.parsed.to_dict()).replace('+00:00"', 'Z"')) == plain
-    assert plain.get("rows") != [] or "window" not in query
+    if path in ("/v1/costs", "/v1/business-units", "/v1/hours") and "window" in query:
+        assert plain["rows"], "what is compared is something"
