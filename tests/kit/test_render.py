@@ -127,6 +127,20 @@ def test_karpenters_nodes_stay_private() -> None:
                 }
 
 
+def test_pools_that_take_reservations_find_them() -> None:
+    """`reserved` among a pool's capacity types selects nothing by itself: the node class says which reservations."""
+    files = [one for name, one in objects(example()) if name.startswith("karpenter/")]
+    choosing = {one["metadata"]["name"] for one in files if one["spec"].get("capacityReservationSelectorTerms")}
+    taking = {
+        one["spec"]["template"]["spec"]["nodeClassRef"]["name"]
+        for one in files
+        if one["kind"] == "NodePool"
+        for need in one["spec"]["template"]["spec"]["requirements"]
+        if need["key"] == "karpenter.sh/capacity-type" and "reserved" in need["values"]
+    }
+    assert choosing == taking == {"gpu-training"}
+
+
 def test_the_drivers_of_the_volumes_that_workloads_claim_are_there() -> None:
     (claim,) = [one for _, one in objects(example()) if one["kind"] == "PersistentVolumeClaim"]
     assert claim["spec"]["storageClassName"] == "efs-sc"
