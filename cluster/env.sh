@@ -1,5 +1,7 @@
 # Names that the commands of docs/quickstart-eks.md use: `source env.sh`.
 export CLUSTER_NAME="{{ cluster.name }}"
+export AWS_PARTITION="{{ cluster.partition }}"
+export AWS_ACCOUNT_ID="{{ cluster.account }}"
 export AWS_REGION="{{ cluster.region }}"
 export AMP_WORKSPACE_ID="{{ workspace.id }}"
 export AMP_WORKSPACE_ARN="{{ workspace.arn }}"

@@ -56,11 +56,8 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
             records += attribute_hours(reader, cluster, settings, wanted[at : at + 24], now=now)
     records.sort(key=lambda record: (record.hour, record.cluster))
     if form == "table":
-        from rich.console import Console
-
-        console = Console()
         for table in render.hours_tables(records):
-            console.print(table)
+            render.put(table)
     else:
         sys.stdout.write(render.hours_json(records) + "\n" if form == "json" else render.hours_csv(records))
 

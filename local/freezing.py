@@ -88,10 +88,9 @@ def adjustments_csv(found: "Adjustments") -> str:
 
 def _print(found: "Adjustments") -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    from local.render import money, printable
+    from local.render import money, printable, put
 
     month = found.month
     title = f"{month.month}, frozen {month.frozen_at:%Y-%m-%d} by {month.author}: {month.reason}"
@@ -106,7 +105,7 @@ def _print(found: "Adjustments") -> None:
         change = None if before is None or now is None else now - before
         amounts = (money(amount, row.currency) for amount in (before, now, change))
         table.add_row(printable(row.cluster), printable(row.business_unit), *amounts)
-    Console().print(table)
+    put(table)
 
 
 def _freezing(stack: str) -> "Freezing":

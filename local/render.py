@@ -6,7 +6,10 @@ from decimal import Decimal
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
+from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from gpucost.domain.hours import format_instant
@@ -14,6 +17,21 @@ from gpucost.domain.model import Capacity, Costs, HourRecord, Line
 from gpucost.encoding import csv_text, dumps
 
 _UNKNOWN = "—"
+_NAME_WIDTH = 24
+"""Longer names are folded where the terminal is narrow."""
+
+
+def put(part: Table | str, console: Console | None = None) -> None:
+    """Print a table whole: a terminal too narrow for it (or a pipe, taken for 80 columns) breaks its lines, rather
+    than that amounts lose digits and rows their names."""
+    console = console or Console()
+    if isinstance(part, Table):
+        for column in part.columns:
+            longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+            column.min_width = longest if column.no_wrap else min(longest, _NAME_WIDTH)
+        wide = console.options.update(width=10_000)
+        console.width = max(console.width, Measurement.get(console, wide, part).minimum)
+    console.print(part)
 
 
 def hours_document(records: Iterable[HourRecord]) -> dict[str, Any]:

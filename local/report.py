@@ -8,7 +8,6 @@ from typing import Any
 import requests
 import simplejson
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -31,9 +30,8 @@ def show_units(*, stack: str | None, api: str | None, question: Mapping[str, str
     if form == "json":
         sys.stdout.write(answer.text + "\n")
         return
-    console = Console()
     for part in tables(decode(answer.text)):
-        console.print(part)
+        render.put(part)
 
 
 def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
@@ -60,9 +58,8 @@ def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str
     if form == "json":
         sys.stdout.write(dumps({**document, "rows": rows}) + "\n")
     elif form == "table":
-        console = Console()
         for part in costs_tables({**document, "rows": rows}):
-            console.print(part)
+            render.put(part)
 
 
 def _address(stack: str | None, api: str | None) -> tuple[str, bool]:

@@ -35,8 +35,7 @@ def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple
     )
     environment.filters["yaml"] = _as_yaml
     found = dict(values)
-    names = sorted(environment.list_templates(filter_func=_is_of_the_kit))
-    names.sort(key=lambda name: name != SCRAPING)
+    names = sorted(_names(source), key=lambda name: name != SCRAPING)
     for name in names:
         try:
             text = environment.get_template(name).render(found)
@@ -62,6 +61,9 @@ def write(values: Mapping[str, Any], out: Path) -> list[str]:
     if foreign:
         raise InvalidInputError(f"{str(out)!r} holds {foreign[0]!r}, which is no part of a kit; name an empty folder")
     try:
+        for name in _names(SOURCE):
+            if name not in files:  # of an earlier rendering, whose settings had a use for it
+                (out / name).unlink(missing_ok=True)
         for name, text in files.items():
             path = out / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +71,10 @@ def write(values: Mapping[str, Any], out: Path) -> list[str]:
     except OSError as error:
         raise InvalidInputError(f"{str(out)!r} cannot be written to: {error.strerror}") from error
     return list(files)
+
+
+def _names(source: Path) -> list[str]:
+    return [name for name in FileSystemLoader(source).list_templates() if _is_of_the_kit(name)]
 
 
 def _is_of_the_kit(name: str) -> bool:

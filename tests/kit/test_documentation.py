@@ -23,7 +23,7 @@ def page(name: str) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_files_that_pages_name_are_there(name: str) -> None:
-    for found in re.findall(rf"\b(?:kit/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)):
+    for found in re.findall(rf"(?<![\w/-])(?:kit/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)):
         assert any(fnmatchcase(path, found) for path in (*example(), "aws/query-role.parameters.json")), found
     for found in re.findall(r"`((?:tests|local|docs|gpucost)/[a-z_/.]+\.py)`", page(name)):
         assert (REPOSITORY / "layers/common" / found).exists() or (REPOSITORY / found).exists(), found
@@ -56,6 +56,15 @@ def test_the_quick_start_says_what_is_seen() -> None:
         assert f"{versions[name]['chart']} " in text
     for file in re.findall(r"-f ([a-z/-]+\.yaml)", text):
         assert file.removeprefix("kit/") in example(), file
+
+
+def test_clusters_are_created_without_a_second_device_plugin() -> None:
+    """eksctl installs its own for AL2023's GPU groups unless a flag says no: its configuration file cannot."""
+    places = [page("quickstart-eks.md"), *(text for name, text in example().items() if name.startswith("eksctl/"))]
+    for text in places:
+        commands = re.findall(r"eksctl create cluster -f .*", text)
+        assert commands
+        assert all(command.endswith(" --install-nvidia-plugin=false") for command in commands), commands
 
 
 def test_every_check_of_the_doctor_has_its_row() -> None:

@@ -74,6 +74,19 @@ def test_a_kit_is_written_over_a_kit_and_over_nothing_else(tmp_path: Path) -> No
         write(given, tmp_path)
 
 
+def test_what_settings_have_no_use_for_any_more_goes(tmp_path: Path) -> None:
+    """A role's parameters that stay behind would be deployed."""
+    parameters = parse_parameters(OTHER_PARAMETERS)
+    without = "\n".join(
+        line for line in OTHER_SETTINGS.splitlines() if "role_arn" not in line and "external_id" not in line
+    )
+    assert "aws/query-role.parameters.json" in write(values(parse_settings(OTHER_SETTINGS), parameters), tmp_path)
+    kept = write(values(parse_settings(without), parameters), tmp_path)
+    there = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert there == set(kept)
+    assert "aws/query-role.parameters.json" not in there
+
+
 def test_nothing_of_one_cluster_stays_in_another() -> None:
     """Every value comes from its one place: with other settings and parameters none of the example's is left."""
     text = "\n".join(other().values())
@@ -93,6 +106,46 @@ def test_no_file_types_what_parameters_or_versions_say() -> None:
     for name, text in typed.items():
         for value in said:
             assert value not in text, f"{name} types {value}"
+
+
+def test_every_chart_is_installed_from_a_repository_that_its_file_names() -> None:
+    charts = yaml.safe_load((CLUSTER / "versions.yaml").read_text())["charts"]
+    for name, text in example().items():
+        for chart in re.findall(r"helm upgrade --install [a-z-]+ ([a-z-]+/[a-z-]+)", text):
+            (repository,) = [one["repository"] for one in charts.values() if one["chart"] == chart]
+            assert f"# helm repo add {chart.partition('/')[0]} {repository}\n" in text, name
+
+
+def test_karpenters_nodes_stay_private() -> None:
+    """eksctl gives the cluster's tag to public subnets too."""
+    for _, one in objects(example()):
+        if one["kind"] == "EC2NodeClass":
+            for term in one["spec"]["subnetSelectorTerms"]:
+                assert term["tags"] == {
+                    "karpenter.sh/discovery": "gpu-cost-poc",
+                    "kubernetes.io/role/internal-elb": "1",
+                }
+
+
+def test_pools_that_take_reservations_find_them() -> None:
+    """`reserved` among a pool's capacity types selects nothing by itself: the node class says which reservations."""
+    files = [one for name, one in objects(example()) if name.startswith("karpenter/")]
+    choosing = {one["metadata"]["name"] for one in files if one["spec"].get("capacityReservationSelectorTerms")}
+    taking = {
+        one["spec"]["template"]["spec"]["nodeClassRef"]["name"]
+        for one in files
+        if one["kind"] == "NodePool"
+        for need in one["spec"]["template"]["spec"]["requirements"]
+        if need["key"] == "karpenter.sh/capacity-type" and "reserved" in need["values"]
+    }
+    assert choosing == taking == {"gpu-training"}
+
+
+def test_the_drivers_of_the_volumes_that_workloads_claim_are_there() -> None:
+    (claim,) = [one for _, one in objects(example()) if one["kind"] == "PersistentVolumeClaim"]
+    assert claim["spec"]["storageClassName"] == "efs-sc"
+    (cluster,) = documents(example()["eksctl/proof-of-concept.yaml"])
+    assert {"name": "aws-efs-csi-driver", "wellKnownPolicies": {"efsCSIController": True}} in cluster["addons"]
 
 
 def test_one_block_for_every_collector() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from gpucost.domain.model import Capacity, Costs
+from local.render import put
 from local.report import costs_tables, tables
 
 
@@ -79,3 +80,24 @@ def test_costs_by_any_dimension_as_a_table() -> None:
     assert lines[-2].startswith("filtered out 0.000")
     assert lines[-1].startswith("all 9.000 2.00 EUR")
     assert lines[-1].endswith("3.00 EUR 5.00 EUR")
+
+
+def test_a_narrow_terminal_cuts_no_amounts_and_no_names() -> None:
+    """A pipe is taken for 80 columns: rows by workload lost their names there, and amounts their digits."""
+    costs = Costs(allocated_gpu_hours=Decimal(160000), allocated_usd=Decimal("1131234.56")).figures()
+    idle = {"idle_gpu_hours": Decimal(1), "idle_usd": Decimal("375540.25"), "cost_usd": Decimal("1506774.81")}
+    document = {
+        **answer(Costs(allocated_usd=Decimal("1131234.56")), Capacity(node_cost_usd=Decimal("1506774.81"))),
+        "granularity": "total", "group_by": ["workload"], "idle": "separate", "filtered_out": None, "currency": "USD",
+        "rows": [{"start": "2026-11-19T00:00:00Z", "kind": "held", "group": {"workload": "llm-finetune-7b"}, **costs,
+                  **idle}],
+    }  # fmt: skip
+    document["totals"] = document["totals"] | {"allocated_gpu_hours": Decimal(160000)}
+    for width in (40, 80, 200):
+        file = io.StringIO()
+        for part in costs_tables(document):
+            put(part, Console(width=width, file=file))
+        (row,) = [line for line in file.getvalue().splitlines() if "llm-finetune-7b" in line]
+        assert "$1,131,234.56" in row
+        assert "$1,506,774.81" in row
+        assert "…" not in file.getvalue()
