@@ -374,6 +374,7 @@ def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
         ({"start": "2020-01-01", "end": "2026-11-16"}, "end", "at most 35 days of this kind; granularity=day"),
         ({"start": "2020-01-01", "end": "2026-11-16", "granularity": "month"}, "end", "at most 731 days"),
         ({"window": "fortnight"}, "window", "allowed: 24h, 7d"),
+        ({"window": "9999d"}, "window", "at most 35 days of this kind; granularity=day"),
         ({**PERIOD, "group_by": "label:app"}, "group_by", "label:team"),
         ({**PERIOD, "group_by": "pod"}, "group_by", "at most 48 hours at once; shorten the period, or"),
         ({**PERIOD, "node": "n1"}, "node", "GET /v1/exports"),
@@ -397,6 +398,18 @@ def test_a_question_that_cannot_be_answered_says_what_can(query: dict[str, str],
     assert says in error["detail"]
     for secret in ("reports-", "arn:", "Traceback", "C#", "DynamoDB"):
         assert secret not in answer.body
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodepools", "/v1/quotas"])
+def test_a_window_that_is_too_long_is_named(path: str) -> None:
+    (error,) = ask(path, {"window": "3d"}).json["errors"]
+    assert error["parameter"] == "window"
+
+
+def test_a_path_that_is_not_there_is_not_found_whatever_is_asked_of_it() -> None:
+    answer = ask("/v1/business-units/a/b", {"window": "24h"})
+    assert answer.status == 404
+    assert "not a parameter" not in answer.body
 
 
 def test_a_cursor_fits_no_other_question_and_no_other_route() -> None:

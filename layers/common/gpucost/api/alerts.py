@@ -8,7 +8,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from gpucost.api import alert_schemas
 from gpucost.api.access import open_to, scope_of_caller
-from gpucost.api.routes import answers, instant_of, json_answer
+from gpucost.api.routes import answers, json_answer
+from gpucost.domain.reporting.periods import parse_moment
 from gpucost.services.alerting.managing import AlertDesk
 
 Start = Annotated[str, Query(description="First moment of the history, UTC", examples=["2026-11-18T00:00:00Z"])]
@@ -33,7 +34,7 @@ def add_alert_routes(app: APIGatewayHttpResolver, desk: Callable[[], AlertDesk])
 
         Who may see some business units only sees their alerts, and none of clusters and node pools.
         """
-        first, last = instant_of("start", start), instant_of("end", end)
+        first, last = parse_moment("start", start), parse_moment("end", end)
         scope = scope_of_caller(app)
         active = [one for one in desk().active() if scope.covers(one.alert.subject.business_unit)]
         history = [one for one in desk().past(first, last) if scope.covers(one.subject.business_unit)]

@@ -108,7 +108,10 @@ def build_app(services: Services) -> APIGatewayHttpResolver:
 
 def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Refuse what would otherwise be ignored: a misspelt parameter answers another question than the one asked."""
-    dependant = getattr(app.context.get("_route"), "dependant", None)
+    route = app.context["_route"]
+    if route not in (*app._static_routes, *app._dynamic_routes):
+        return next_middleware(app)  # that there is no such path says more than that it takes no parameters
+    dependant = getattr(route, "dependant", None)
     allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
     given = parse_qsl(app.current_event.raw_event.get("rawQueryString", ""), True)
     given = given or list((app.current_event.query_string_parameters or {}).items())

@@ -1,7 +1,6 @@
 """What can be asked, with every parameter described; each route calls the report service once."""
 
 from collections.abc import Callable
-from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -12,10 +11,9 @@ from gpucost.api import report_parameters as given
 from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.pages import cut, paged_json
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS
-from gpucost.domain.hours import parse_instant
 from gpucost.domain.reporting.paging import write_cursor
 from gpucost.encoding import dumps
-from gpucost.errors import InvalidInputError, ParameterError
+from gpucost.errors import InvalidInputError
 from gpucost.services.reports import Asked, ReportService
 from gpucost.services.reports.nodes import DEFAULT_NODES
 
@@ -113,18 +111,6 @@ def _healthy() -> dict[int, Any]:
 
 def _ok(model: type[Any], extra: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"description": "The answer", "content": {JSON: {"model": model}, **(extra or {})}}
-
-
-def instant_of(parameter: str, text: str) -> datetime:
-    """A parameter that is a UTC time.
-
-    Raises:
-        ParameterError: it is not; says what is allowed.
-    """
-    try:
-        return parse_instant(text)
-    except (ValueError, OverflowError) as error:
-        raise ParameterError(parameter, str(error)) from None
 
 
 def json_answer(document: dict[str, Any]) -> Response[str]:

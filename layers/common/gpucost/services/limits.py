@@ -137,7 +137,7 @@ class LimitReports:
     def _limits(self, asked: Asked, scope: Scope) -> tuple[Period, list[Limits]]:
         period = parse_period(asked.start, asked.end, asked.window, self._clock())
         if period.hours() > HOURS_OF_LINES:
-            raise ParameterError("end", f"limits are answered for at most {HOURS_OF_LINES} hours at once")
+            raise ParameterError(period.given_by, f"limits are answered for at most {HOURS_OF_LINES} hours at once")
         clusters = clusters_of(asked.cluster, self._settings_store.current().settings, scope)
         found = [one for name in clusters for one in self._store.limits(name, period.start, period.end)]
         return period, sorted(found, key=lambda one: (one.hour, one.cluster))

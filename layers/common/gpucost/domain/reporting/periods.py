@@ -1,7 +1,7 @@
 """Periods of reports: `[start, end)` in UTC, given by dates, times or a window, and cut into rows by a granularity."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -30,6 +30,8 @@ class Period:
 
     start: datetime
     end: datetime
+    given_by: str = field(default="end", compare=False)
+    """The parameter to change where it is too long."""
 
     def whole_days(self) -> "Period":
         """The UTC days that lie in it as a whole; `(end, end)` where there is none."""
@@ -51,7 +53,7 @@ def parse_period(start: str | None, end: str | None, window: str | None, now: da
         given = next((name for name, text in (("start", start), ("end", end)) if text is not None), None)
         if given is not None:
             raise ParameterError(given, "goes without window: give one of the two")
-        return window_of(window, now)
+        return replace(window_of(window, now), given_by="window")
     if start is None:
         raise ParameterError("start", f"is needed and missing; or give window: {_ALLOWED}")
     if end is None:
@@ -101,7 +103,9 @@ def check_length(period: Period, granularity: Granularity) -> None:
     if period.end - period.start > longest:
         more = next(((name, most) for name, most in LONGEST.items() if most > longest), None)
         hint = f"; granularity={more[0]} takes {more[1].days} days" if more else ""
-        raise ParameterError("end", f"one answer covers at most {longest.days} days of this kind{hint}; shorten it")
+        raise ParameterError(
+            period.given_by, f"one answer covers at most {longest.days} days of this kind{hint}; shorten it"
+        )
 
 
 def begin_of(moment: datetime, granularity: Granularity, period: Period) -> datetime:
@@ -143,13 +147,22 @@ def _until(start: datetime, ended: datetime) -> Period:
     return Period(start, max(ended, start + HOUR))
 
 
-def _moment(name: str, text: str) -> datetime:
+def parse_moment(name: str, text: str) -> datetime:
+    """Read a parameter that is a UTC time, or a day for its first moment.
+
+    Raises:
+        ParameterError: it is neither; says what is allowed.
+    """
     try:
-        moment = parse_instant(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
+        return parse_instant(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
     except (ValueError, OverflowError):
         raise ParameterError(
             name, f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19, of 1971 to 9998"
         ) from None
+
+
+def _moment(name: str, text: str) -> datetime:
+    moment = parse_moment(name, text)
     if floor_hour(moment) != moment:
         raise ParameterError(
             name, f"{format_instant(moment)} is not on a full UTC hour; it lies in {format_instant(floor_hour(moment))}"

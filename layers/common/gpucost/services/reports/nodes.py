@@ -66,7 +66,7 @@ class NodePages:
             ParameterError: a period longer than 48 hours, or a cursor of another question.
         """
         if period.hours() > HOURS_OF_LINES:
-            raise ParameterError("end", f"nodes are answered for at most {HOURS_OF_LINES} hours at once")
+            raise ParameterError(period.given_by, f"nodes are answered for at most {HOURS_OF_LINES} hours at once")
         hours = sorted(
             (one for name in clusters for one in self._ledger.manifests(name, period.start, period.end)),
             key=lambda one: (one.hour, one.cluster),
