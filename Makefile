@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup demo test check faults chaos contract mutate build deploy lock openapi bench clean
+.PHONY: help setup demo test heavy check faults chaos contract mutate build deploy lock openapi bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,10 @@ check: setup ## everything static
 
 test: check ## everything that CI runs
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+heavy: ## the tests that take too long for CI
+	@scripts/setup.sh test
+	$(BIN)/python -m pytest -m heavy
 
 bench: ## benchmarks, as ratios to a floor measured in the same run
 	@scripts/setup.sh test

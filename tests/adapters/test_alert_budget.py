@@ -1,10 +1,13 @@
 """What one tick reads with 500 business units and 20 rules, in the units that DynamoDB Local says it consumed."""
 
+import pytest
+
 from benchmarks import alerts
 from gpucost.settings import parse_settings
 from tests.conftest import DynamoTable
 
 
+@pytest.mark.heavy
 def test_a_tick_of_a_large_fleet_keeps_its_budget(table: DynamoTable) -> None:
     """On a day under way in a month's second week: two parts are read anew, as on every other day."""
     fleet = alerts.Fleet(table.client, table.name, days=13)

@@ -34,7 +34,7 @@ def without_residual(capacity: Capacity) -> Decimal:
     return sum(parts, ZERO)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(observations(), rules, prices)
 def test_every_dollar_is_somewhere(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
     found = record(observation, metering, rate)
@@ -56,7 +56,7 @@ def test_every_dollar_is_somewhere(observation: Observation, metering: MeteringR
         assert contradiction or hours + capacity.unobserved_gpu_hours == capacity.capacity_gpu_hours
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(observations(), rules)
 def test_every_nodes_time_is_somewhere(observation: Observation, metering: MeteringRules) -> None:
     usage = meter(observation, metering)
@@ -70,7 +70,7 @@ def test_every_nodes_time_is_somewhere(observation: Observation, metering: Meter
         assert all(node.present.overlap(one.held) == one.held for one in own)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(observations(), rules, prices, st.randoms(use_true_random=False))
 def test_the_order_of_what_was_seen_does_not_matter(
     observation: Observation, metering: MeteringRules, rate: Pricing, shuffle: random.Random
@@ -95,7 +95,7 @@ def held_by_pod(usage: Usage) -> dict[tuple[str, str], Fraction]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(observations(changed=False), st.integers(1, HOUR_MS - 1))
 def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut: int) -> None:
     metering = MeteringRules()
@@ -112,7 +112,7 @@ def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut
     assert together == held_by_pod(whole)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(observations(), rules, prices)
 def test_another_holder_makes_no_line_dearer(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
     """But for the one interval after its last sample in which a pod may have ended at any time: where metrics
@@ -129,7 +129,7 @@ def test_another_holder_makes_no_line_dearer(observation: Observation, metering:
         assert after is None or (after.allocated_usd is not None and after.allocated_usd <= most)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(observations(), rules, prices)
 def test_names_change_nothing_but_names(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
     def renamed(namespace: str) -> str:

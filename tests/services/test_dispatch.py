@@ -162,6 +162,7 @@ def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
     assert [hours for _, _, hours in fleet.work("backfill")] == [24, 24, 2]
 
 
+@pytest.mark.heavy
 def test_an_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_given_up(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     hour, end = NEWEST, NEWEST + 168 * HOUR

@@ -79,6 +79,7 @@ class Troubled(DynamoLedger):
         return super().manifests(cluster, start, end)
 
 
+@pytest.mark.heavy
 def test_of_three_hundred_clusters_those_that_fail_delay_only_themselves(
     endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from local.dynamodb_local import create_table
 from tests.services import small_fleets
 from tests.services.small_fleets import CLUSTERS, DAYS, FIRST, NAMES, NOW, TEAMS, SmallFleet
 
-CASES = int(os.environ.get("GPUCOST_REPORT_CASES", "60"))
+CASES = int(os.environ.get("GPUCOST_REPORT_CASES", "25"))
 DIMENSIONS = (*NAMES, "cluster", "label:team")
 
 

@@ -28,6 +28,7 @@ def backfill(stack: Stack) -> str:
     return said.stdout
 
 
+@pytest.mark.heavy
 def test_restored_to_a_point_in_time_and_backfilled_it_equals_an_undisturbed_ledger(stack: Stack) -> None:
     stack.run(*range(3))
     lost = stack.table
@@ -47,6 +48,7 @@ def test_restored_to_a_point_in_time_and_backfilled_it_equals_an_undisturbed_led
     assert len(stack.told) == told, "a backfill tells nobody"
 
 
+@pytest.mark.heavy
 def test_what_a_copy_does_not_bring_along_is_switched_on_as_the_runbook_says(stack: Stack) -> None:
     stack.dynamodb.restore_table_to_point_in_time(
         SourceTableName=stack.table, TargetTableName="restored", UseLatestRestorableTime=True
@@ -59,6 +61,7 @@ def test_what_a_copy_does_not_bring_along_is_switched_on_as_the_runbook_says(sta
     assert found == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
 
+@pytest.mark.heavy
 def test_lost_altogether_it_is_built_again_from_the_metrics(stack: Stack) -> None:
     stack.run(*range(HOURS))
     undisturbed = stack.figures()
