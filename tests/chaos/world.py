@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from gpucost import bootstrap
 from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
@@ -29,6 +28,7 @@ from local.aws import credentials, local_client
 from local.dynamodb_local import create_table
 from tests.chaos.outside import KilledError, Outside
 from tests.chaos.script import ScriptedReader, document
+from tests.sandbox import forget
 
 RECEIVES = 4
 """`maxReceiveCount` of the template's queues."""
@@ -355,10 +355,3 @@ class Person:
     def send(self, notifications: Sequence[Notification]) -> None:
         """Fulfils `alert_ports.Notifier`."""
         self._outside.send(notifications=notifications)
-
-
-def forget() -> None:
-    """A new sandbox remembers nothing."""
-    for part in vars(bootstrap).values():
-        if hasattr(part, "cache_clear"):
-            part.cache_clear()

@@ -28,6 +28,7 @@ from local.prometheus import free_port
 from local.template import transform
 from tests.functions.asking import Context
 from tests.records import line, record
+from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 DAYS = 31
@@ -142,13 +143,6 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = who
         with serving(invoke, routes, port, identify=identify):
             yield f"http://127.0.0.1:{port}"
     forget()
-
-
-def forget() -> None:
-    """Make the function's services anew when they are next asked."""
-    for made in vars(bootstrap).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
 
 
 if __name__ == "__main__":  # to look around in: python -m tests.contract.running

@@ -21,6 +21,7 @@ from local.identity import authorizer_of
 from tests.conftest import DynamoTable
 from tests.functions.asking import Answer, Caller, ask_as, by_iam, by_role, by_token
 from tests.records import line, record
+from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 DAY = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-20T00:00:00Z"}
@@ -114,15 +115,9 @@ def document(filled: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[D
     monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: filled.client)
     monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
-    clear()
+    forget()
     yield known
-    clear()
-
-
-def clear() -> None:
-    for made in vars(bootstrap).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
+    forget()
 
 
 def routes() -> dict[str, Any]:

@@ -15,11 +15,12 @@ from moto.server import ThreadedMotoServer
 
 from functions.alert import app as function
 from gpucost import bootstrap
-from gpucost.adapters import aws, secrets
+from gpucost.adapters import secrets
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.domain.model import Coverage, HourRecord, Line, Totals
 from gpucost.domain.money import quantize
 from gpucost.errors import SourceError
+from tests.sandbox import forget
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DOCUMENT = """
@@ -111,12 +112,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
 
 def _forget() -> None:
     """Start as a new execution environment does."""
-    for made in (
-        bootstrap.environment, bootstrap.ledger, bootstrap.rollups, bootstrap.settings_store, bootstrap.alert_memory,
-        bootstrap.alert_history, bootstrap.silences, bootstrap.price_book, bootstrap.bus, bootstrap.alert_service,
-        aws.client,
-    ):  # fmt: skip
-        made.cache_clear()
+    forget()
     secrets.forget()
 
 

@@ -4,17 +4,17 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import jsonschema
 import pytest
 
-from functions.api import app as function
 from gpucost import bootstrap
 from gpucost.domain.hours import HOUR, floor_day, format_instant
 from gpucost.domain.ledger import HourSummary, Manifest, Restatement
@@ -26,6 +26,7 @@ from gpucost.ports import StoredSettings
 from gpucost.services.reports import reading, service
 from gpucost.settings import parse_settings
 from local.openapi import main as openapi_main
+from tests.functions.asking import Answer, ask_as, by_iam
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -38,15 +39,8 @@ pricing: {source: constant, gpu_hourly_usd: 12}
 business_units: [{name: research, namespaces: ["r*"]}, {name: idle, namespaces: ["idle"]}]
 """
 CAPACITY = Capacity(node_cost_usd=quantize(96))
-CALLER = {"iam": {"userArn": "arn:aws:iam::123456789012:user/finance"}}
+SOMEBODY = by_iam("arn:aws:iam::123456789012:user/finance")
 NASTY = '=cmd|"<script>"\n,<!here>'
-
-
-class Context:
-    function_name = "api"
-    memory_limit_in_mb = 512
-    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:api"
-    aws_request_id = "1"
 
 
 class Prepared:
@@ -148,17 +142,6 @@ def doubled(totals: Totals) -> Totals:
     return replace(totals, costs=Costs.total([totals.costs, totals.costs]))
 
 
-@dataclass
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body, parse_float=Decimal, parse_int=Decimal)
-
-
 Ask = Callable[..., Answer]
 
 
@@ -178,30 +161,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
 
 @pytest.fixture
 def ask(prepared: Prepared) -> Ask:
-    def ask(path: str, query: dict[str, str] | str | None = None, method: str = "GET") -> Answer:
-        raw = query if isinstance(query, str) else urlencode(query or {})
-        joined: dict[str, str] = {}
-        for name, value in parse_qsl(raw, keep_blank_values=True):
-            joined[name] = f"{joined[name]},{value}" if name in joined else value
-        event = {
-            "version": "2.0",
-            "routeKey": f"{method} {path}",
-            "rawPath": path,
-            "rawQueryString": raw,
-            "headers": {"host": "costs.example.com"},
-            **({"queryStringParameters": joined} if joined else {}),
-            "requestContext": {
-                "authorizer": CALLER,
-                "http": {"method": method, "path": path, "protocol": "HTTP/1.1"},
-                "requestId": "request-1",
-                "stage": "$default",
-            },
-            "isBase64Encoded": False,
-        }
-        answer = function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
-        return Answer(answer["statusCode"], answer["headers"], answer["body"])
-
-    return ask
+    return partial(ask_as, SOMEBODY)
 
 
 def usd(amount: str) -> Costs:

@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from functions.api import app as function
 from gpucost import bootstrap
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.services.alerting.managing import AlertDesk
 from tests.alerting_world import START, Fleet, document, node, pod
 from tests.conftest import DynamoTable
-from tests.functions.test_api import Context
+from tests.functions.asking import ask_as, by_iam
+from tests.sandbox import forget
 
 ACCESS = 'access: [{principal: "arn:aws:iam::123456789012:user/ann", roles: ["bu:research"]},\n' + (
     '  {principal: "arn:aws:iam::123456789012:user/fin", roles: [admin]}]\n'
@@ -31,28 +31,14 @@ def fleet(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet
     monkeypatch.setenv("GPUCOST_TABLE", table.name)
     monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: table.client)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: made.now)
-    _forget()
+    forget()
     yield made
-    _forget()
-
-
-def _forget() -> None:
-    for made in vars(bootstrap).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
+    forget()
 
 
 def ask(path: str, user: str, **query: str) -> tuple[int, Any]:
-    raw = "&".join(f"{name}={value}" for name, value in query.items())
-    event = {
-        "version": "2.0", "routeKey": f"GET {path}", "rawPath": path, "rawQueryString": raw,
-        "headers": {"host": "costs.example.com"}, "queryStringParameters": query, "isBase64Encoded": False,
-        "requestContext": {"http": {"method": "GET", "path": path, "protocol": "HTTP/1.1"},
-                           "authorizer": {"iam": {"userArn": f"arn:aws:iam::123456789012:user/{user}"}},
-                           "requestId": "request-1", "stage": "$default"},
-    }  # fmt: skip
-    answer = function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
-    return answer["statusCode"], json.loads(answer["body"], parse_float=Decimal)
+    answer = ask_as(by_iam(f"arn:aws:iam::123456789012:user/{user}"), path, query)
+    return answer.status, json.loads(answer.body, parse_float=Decimal)
 
 
 def test_alerts_with_their_history_and_silences(fleet: Fleet) -> None:

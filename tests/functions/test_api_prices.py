@@ -6,17 +6,16 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import jsonschema
 import pytest
 
-from functions.api import app as function
 from gpucost import bootstrap
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.domain.prices import Price
 from tests.conftest import DynamoTable
-from tests.functions.test_api import CALLER, Context, Prepared
+from tests.functions.asking import ask_as, by_iam
+from tests.functions.test_api import Prepared
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
@@ -43,14 +42,8 @@ def book(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dynamo
 
 
 def ask(**query: str) -> tuple[int, Any]:
-    event = {
-        "version": "2.0", "routeKey": "GET /v1/prices", "rawPath": "/v1/prices", "rawQueryString": urlencode(query),
-        "headers": {"host": "costs.example.com"}, "queryStringParameters": query, "isBase64Encoded": False,
-        "requestContext": {"http": {"method": "GET", "path": "/v1/prices", "protocol": "HTTP/1.1"},
-                           "authorizer": CALLER, "requestId": "request-1", "stage": "$default"},
-    }  # fmt: skip
-    answer = function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
-    return answer["statusCode"], json.loads(answer["body"], parse_float=Decimal)
+    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/finance"), "/v1/prices", query)
+    return answer.status, json.loads(answer.body, parse_float=Decimal)
 
 
 def shown(**query: str) -> list[tuple[str, str]]:

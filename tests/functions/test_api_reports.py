@@ -30,6 +30,7 @@ from local.aws import local_client
 from local.dynamodb_local import create_table
 from tests.functions.asking import Answer, ask_as, by_iam
 from tests.records import line, record
+from tests.sandbox import forget
 
 FIRST = datetime(2026, 11, 16, tzinfo=UTC)
 NOW = FIRST + 3 * DAY + timedelta(hours=2, minutes=5)
@@ -118,12 +119,6 @@ def ledger(dynamodb_url: str) -> Iterator[None]:
         forget()
         yield
         forget()
-
-
-def forget() -> None:
-    for made in vars(bootstrap).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
 
 
 pytestmark = pytest.mark.usefixtures("ledger")

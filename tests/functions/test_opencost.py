@@ -25,6 +25,7 @@ from local.aws import local_client
 from local.dynamodb_local import create_table
 from tests.functions.asking import Answer, ask_as, by_role
 from tests.records import line, record
+from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 """A Friday."""
@@ -111,12 +112,6 @@ def records(dynamodb_url: str) -> Iterator[list[HourRecord]]:
         forget()
         yield known
     forget()
-
-
-def forget() -> None:
-    for made in vars(bootstrap).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
 
 
 def ask(role: str = "viewer", **query: str) -> Answer:

@@ -10,7 +10,7 @@ from gpucost import bootstrap
 from gpucost.errors import MessageError, SourceError
 from tests.adapters.aws_prices import Aws, Offer, gpus
 from tests.conftest import DynamoTable
-from tests.functions.test_api import Context
+from tests.functions.asking import Context
 from tests.services.test_prices import HOUR, NOON, P5, System
 
 EVERYTHING = {"version": 1}

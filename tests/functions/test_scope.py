@@ -29,6 +29,7 @@ from local.aws import local_client
 from local.dynamodb_local import create_table
 from tests.functions.asking import Answer, ask_as, by_role
 from tests.functions.strangers import HOUR, Strangers
+from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 DAYS = [datetime(2026, 11, day, tzinfo=UTC) for day in (17, 18, 19)]
@@ -104,12 +105,6 @@ def fleets(dynamodb_url: str) -> Iterator[list[Published]]:
             published.append(Published(fleet, table, secrets))
         yield published
         forget()
-
-
-def forget() -> None:
-    for made in vars(bootstrap).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
 
 
 def instants(fleet: Strangers) -> list[str]:

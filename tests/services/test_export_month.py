@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import boto3
 import duckdb
 import pytest
 import requests
@@ -22,7 +21,6 @@ import sqlglot
 
 from functions.export import app as export
 from gpucost import bootstrap
-from gpucost.adapters import aws
 from gpucost.domain.focus_columns import COLUMNS
 from gpucost.domain.hours import format_instant
 from local.aws import local_client, running_aws
@@ -31,6 +29,7 @@ from local.template import REPOSITORY
 from tests import exported_month, focus_rules
 from tests.exported_month import DAYS, START
 from tests.functions.asking import Context, ask_as, by_role
+from tests.sandbox import forget
 
 END = START + timedelta(days=DAYS)
 NOW = END + timedelta(hours=2, minutes=40)
@@ -79,16 +78,6 @@ def ask(path: str, **query: str) -> dict[str, Any]:
     return found
 
 
-def clear() -> None:
-    """Forget services made for another environment."""
-    for made in vars(bootstrap).values():
-        if hasattr(made, "cache_clear"):
-            made.cache_clear()
-    aws.client.cache_clear()
-    aws.s3_client.cache_clear()
-    boto3.DEFAULT_SESSION = None  # it would go on using the credentials of an earlier test
-
-
 @pytest.fixture(scope="module")
 def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
     with running_aws() as s3_url, pytest.MonkeyPatch.context() as patch:
@@ -103,7 +92,7 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         }  # fmt: skip
         for name, value in variables.items():
             patch.setenv(name, value)
-        clear()
+        forget()
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         now = datetime.now(UTC)
         bootstrap.settings_store().push(exported_month.SETTINGS, author="test", now=now)
@@ -118,7 +107,7 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read())
         yield Exported(folder, answer)
-    clear()
+    forget()
 
 
 def by_hand(key: Callable[[Any], tuple[str, ...]]) -> Sums:

@@ -9,7 +9,7 @@ from gpucost.adapters.secrets import secret_value
 from gpucost.adapters.slack import SlackNotifier
 from gpucost.alert_ports import Notifier
 from gpucost.settings import Settings
-from gpucost.settings.alerts import AlertmanagerReceiver, Receiver, SlackReceiver
+from gpucost.settings.alert_receivers import AlertmanagerReceiver, Receiver, SlackReceiver
 
 
 def notifiers(settings: Settings, *, email_topic_arn: str, public_url: str) -> Mapping[str, Notifier]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from gpucost.api.schemas import Amount, CostFigures, FleetTotals, Instant, Shape, totals_answer
+from gpucost.api.schemas import Amount, CapacityFigures, CostFigures, FleetTotals, Instant, Shape, totals_answer
 from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Capacity, NodeHour
 from gpucost.domain.money import ZERO
@@ -64,7 +64,7 @@ class Holder(Shape):
     unmeasured_usd: Amount | None
 
 
-class NodeAnswerRow(Shape):
+class NodeAnswerRow(CapacityFigures):
     """A GPU node in one hour: effective + waste + unmeasured of its holders, and what nobody held, are its cost.
 
     A row of `kind` other than `node` is paid for without one: unused commitment or reserved capacity.
@@ -88,16 +88,6 @@ class NodeAnswerRow(Shape):
     effective_usd: Amount | None = Field(description="Of that, cost of what they used; null where holders is")
     waste_usd: Amount | None
     unmeasured_usd: Amount | None
-    capacity_gpu_hours: Amount | None
-    unallocated_gpu_hours: Amount | None
-    stranded_gpu_hours: Amount | None
-    unobserved_gpu_hours: Amount | None
-    node_cost_usd: Amount | None
-    unallocated_usd: Amount | None
-    stranded_usd: Amount | None
-    unobserved_usd: Amount | None
-    host_usd: Amount | None
-    residual_usd: Amount | None
     unpriced_capacity_gpu_hours: Amount
     holders: list[Holder] | None = Field(
         description="Who held its GPUs; null where two nodes had this name in the hour: nothing tells whose was whose"

@@ -41,7 +41,22 @@ class CostFigures(Shape):
     )
 
 
-class FleetTotals(Shape):
+class CapacityFigures(Shape):
+    """What the GPUs that were there cost, and what became of those that nobody held."""
+
+    capacity_gpu_hours: Amount | None
+    unallocated_gpu_hours: Amount | None
+    stranded_gpu_hours: Amount | None
+    unobserved_gpu_hours: Amount | None
+    node_cost_usd: Amount | None
+    unallocated_usd: Amount | None
+    stranded_usd: Amount | None
+    unobserved_usd: Amount | None
+    host_usd: Amount | None
+    residual_usd: Amount | None
+
+
+class FleetTotals(CapacityFigures):
     """Sums over the period. All null where no hour has figures; capacity's null where one hour's is not known; money's
     null where nothing has a price.
 
@@ -56,16 +71,6 @@ class FleetTotals(Shape):
     unmeasured_usd: Amount | None
     unmeasured_gpu_hours: Amount | None
     unpriced_gpu_hours: Amount | None
-    capacity_gpu_hours: Amount | None
-    unallocated_gpu_hours: Amount | None
-    stranded_gpu_hours: Amount | None
-    unobserved_gpu_hours: Amount | None
-    node_cost_usd: Amount | None
-    unallocated_usd: Amount | None
-    stranded_usd: Amount | None
-    unobserved_usd: Amount | None
-    host_usd: Amount | None
-    residual_usd: Amount | None
     unpriced_capacity_gpu_hours: Amount | None
 
 

@@ -17,7 +17,9 @@ from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 from gpucost.settings.access import GrantSettings
-from gpucost.settings.alerts import RECEIVER_TYPES, RULE_KINDS, AlertSettings, SecretName
+from gpucost.settings.alert_receivers import RECEIVER_TYPES, SecretName
+from gpucost.settings.alert_rules import RULE_KINDS
+from gpucost.settings.alerts import AlertSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
 from gpucost.settings.section import Name, Positive, QueryRole, Region, Section, as_instant

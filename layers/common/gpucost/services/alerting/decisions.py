@@ -10,7 +10,8 @@ from gpucost.domain.alerting.machine import Policy, Step, observe, restate
 from gpucost.domain.alerting.model import Alert, Book, Entry, Event, Notification, Subject, Workload
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.observability import logger
-from gpucost.settings.alerts import AlertSettings, RuleSettings, legacy_names
+from gpucost.settings.alert_rules import RuleSettings
+from gpucost.settings.alerts import AlertSettings, legacy_names
 
 HISTORY = "history"
 """The receiver that keeps what was decided; it is told first, and of everything."""

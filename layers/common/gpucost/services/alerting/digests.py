@@ -15,7 +15,7 @@ from gpucost.domain.rollups import DAY, DaySummary
 from gpucost.services.alerting.decisions import notification_id
 from gpucost.services.alerting.holding import zone_of
 from gpucost.settings import Settings
-from gpucost.settings.alerts import DigestRule, RuleSettings
+from gpucost.settings.alert_rules import DigestRule, RuleSettings
 
 LATEST = timedelta(days=2)
 """A digest that could not be made so long is left out: nobody wants last week's on Friday."""

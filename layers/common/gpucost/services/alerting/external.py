@@ -13,7 +13,7 @@ from gpucost.domain.hours import floor_hour
 from gpucost.messages import ExternalAlert, ExternalAlerts
 from gpucost.services.alerting.decisions import Decisions, notification_id
 from gpucost.settings import Settings
-from gpucost.settings.alerts import ExternalRule, RuleSettings
+from gpucost.settings.alert_rules import ExternalRule, RuleSettings
 
 DEFAULT_NAME = "external"
 LONGEST_DETAIL = 200

@@ -14,7 +14,7 @@ from gpucost.domain.ledger import HourSummary
 from gpucost.domain.model import Costs, Line, NodeHour
 from gpucost.services.alerting.decisions import Finding
 from gpucost.settings import Settings
-from gpucost.settings.alerts import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
+from gpucost.settings.alert_rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 
 AT_ONCE = 50
 """Units whose lines are read one by one: each costs a read unit, and all of a large cluster's together some 240."""

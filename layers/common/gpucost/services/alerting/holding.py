@@ -8,7 +8,8 @@ from gpucost.domain.alerting.model import Book
 from gpucost.domain.alerting.telling import Hold, QuietHours, Silence
 from gpucost.observability import logger
 from gpucost.settings import Settings
-from gpucost.settings.alerts import AlertSettings, DataRule, RuleSettings
+from gpucost.settings.alert_rules import DataRule, RuleSettings
+from gpucost.settings.alerts import AlertSettings
 
 MISSING = frozenset({"overdue"})
 """Details of a data alert that say a cluster's hours are missing."""

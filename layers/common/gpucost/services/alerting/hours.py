@@ -10,7 +10,7 @@ from gpucost.domain.ledger import HourSummary
 from gpucost.services.alerting.decisions import Decisions
 from gpucost.services.alerting.findings import HourFacts, find
 from gpucost.settings import Settings
-from gpucost.settings.alerts import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
+from gpucost.settings.alert_rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 
 ACROSS = "*hours"
 """The scope of waste over several clusters; no cluster can be named so."""

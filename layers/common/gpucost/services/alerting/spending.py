@@ -24,7 +24,7 @@ from gpucost.domain.rollups import DAY, DaySummary, by_unit
 from gpucost.services.alerting.decisions import Decisions, Finding
 from gpucost.services.alerting.findings import policy_of
 from gpucost.settings import Settings
-from gpucost.settings.alerts import BudgetRule, SpendChangeRule
+from gpucost.settings.alert_rules import BudgetRule, SpendChangeRule
 
 PART = timedelta(days=7)
 WEEK = timedelta(days=7)

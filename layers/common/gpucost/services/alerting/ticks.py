@@ -19,7 +19,7 @@ from gpucost.services.alerting.findings import policy_of
 from gpucost.services.alerting.hours import ACROSS, across_rules, cluster_rules
 from gpucost.services.alerting.spending import Spending
 from gpucost.settings import Settings
-from gpucost.settings.alerts import BudgetRule, DataRule, RuleSettings, SpendChangeRule
+from gpucost.settings.alert_rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
 
 
 class TickDecisions:

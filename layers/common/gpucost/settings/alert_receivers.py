@@ -1,0 +1,68 @@
+"""Receivers of the settings' section `alerts`: who is told, and by which way (docs/alerts.md)."""
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, StringConstraints, field_validator
+
+from gpucost.settings.section import Section
+
+SecretName = Annotated[str, StringConstraints(pattern=r"^gpucost/[A-Za-z0-9/_+=.@-]{1,400}$")]
+ReceiverName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
+class _Receiver(Section):
+    """What all receivers share."""
+
+    name: ReceiverName | None = None
+    """What rules call it; its type where not given."""
+
+
+class SlackReceiver(_Receiver):
+    """A Slack incoming webhook; its address is the secret's value."""
+
+    type: Literal["slack"]
+    secret: SecretName
+
+    @property
+    def key(self) -> str:
+        """What outboxes call it."""
+        return f"slack:{self.secret}"
+
+
+class EmailReceiver(_Receiver):
+    """The deployment's SNS email topic."""
+
+    type: Literal["email"]
+
+    @property
+    def key(self) -> str:
+        """What outboxes call it."""
+        return "email"
+
+
+class AlertmanagerReceiver(_Receiver):
+    """An Alertmanager (API v2), for the routing that is there already: PagerDuty, Opsgenie, Teams."""
+
+    type: Literal["alertmanager"]
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
+    """Base address; `/api/v2/alerts` is added."""
+    secret: SecretName | None = None
+    """Its value is sent as a bearer token."""
+
+    @field_validator("url")
+    @classmethod
+    def _holds_no_credentials(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("must not hold credentials; use secret")
+        return url
+
+    @property
+    def key(self) -> str:
+        """What outboxes call it."""
+        return f"alertmanager:{self.url}"
+
+
+Receiver = Annotated[SlackReceiver | EmailReceiver | AlertmanagerReceiver, Field(discriminator="type")]
+RECEIVER_TYPES = ("slack", "email", "alertmanager")
