@@ -42,6 +42,7 @@ _NODE_LEVELS = ("node_pool", "cluster")
 POD = "namespace, pod, uid"
 _RESOURCES = matches("resource", GPU_RESOURCES)
 _NVIDIA, _NEURON = matches("resource", "nvidia_.+"), matches("resource", "aws_amazon_com_neuron.*")
+_SLICES = matches("resource", MIG_PREFIX + ".+")
 _FACTS = {
     "node_pool": [exported(key) for key in NODE_POOL.keys],
     "instance_type": [exported(key) for key in INSTANCE_TYPE.keys],
@@ -141,7 +142,7 @@ class RecordingRules:
             for count, names in shares.physical_gpus().items()
         ]
         whole = f"max by (node) ({self.queries.select(CAPACITY, equals('resource', GPU))})"
-        sliced = self.queries.select(CAPACITY, matches("resource", MIG_PREFIX + ".+"))
+        sliced = self.queries.select(CAPACITY, _SLICES)
         divided = self.queries.select(NODE_LABELS, matches(shares.PRODUCT, ".+-(MIG|SHARED).*"))
         gpus = f"{whole} / {self.slices_per_gpu}" if self.slices_per_gpu else whole
         found = [
@@ -167,13 +168,15 @@ class RecordingRules:
         return first_that_matches(shares.unit_branches(capacity, labels, info, physical), "node, resource")
 
     def _unit(self) -> str:
-        """Scaled down where a node's slices sum above its GPUs; Neuron's devices and cores are the same hardware."""
+        """Slices scaled down where they sum above the GPUs that are sliced: those of the node that are not whole."""
         nominal = self._own("node_resource:gpucost_nominal_unit_gpus")
-        nvidia = self._own("node_resource:gpucost_nominal_unit_gpus", _NVIDIA)
-        units = f"max by (node, resource) ({self.queries.select(CAPACITY, _RESOURCES)})"
-        sums = f"sum by (node) ({units} * on (node, resource) {nvidia})"
-        scale = f"clamp_max(max by (node) ({self._own('node:gpucost_capacity_gpus')}) / {sums}, 1)"
-        return f"{nvidia} * on (node) group_left () {scale} or {nominal}"
+        slices = self._own("node_resource:gpucost_nominal_unit_gpus", _SLICES)
+        units = f"max by (node, resource) ({self.queries.select(CAPACITY, _SLICES)})"
+        physical = f"max by (node) ({self._own('node:gpucost_capacity_gpus')})"
+        whole = f"max by (node) ({self.queries.select(CAPACITY, equals('resource', GPU))})"
+        sums = f"sum by (node) ({units} * on (node, resource) {slices})"
+        scale = f"clamp(({physical} - ({whole} or {physical} * 0)) / {sums}, 0, 1)"
+        return f"{slices} * on (node) group_left () {scale} or {nominal}"
 
     def _unallocated(self) -> str:
         """What a node offers, at most what it has, less what is held."""

@@ -35,10 +35,20 @@ def run(
     input_series: Sequence[Mapping[str, str]],
     expectations: Sequence[Mapping[str, Any]] = (),
     alerts: Sequence[Mapping[str, Any]] = (),
+    interval: str = "1m",
 ) -> str:
-    """Evaluate rules every minute; answers "" where all is as expected, else what promtool says of it."""
+    """Evaluate rules every minute; answers "" where all is as expected, else what promtool says of it.
+
+    Args:
+        folder: for files of its own.
+        groups: rules, evaluated in their order.
+        input_series: see `series`.
+        expectations: see `expectation`.
+        alerts: expected alerts, in promtool's form.
+        interval: between two values of a series.
+    """
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}))
-    tests = [{"interval": "1m", "input_series": list(input_series), "promql_expr_test": list(expectations),
+    tests = [{"interval": interval, "input_series": list(input_series), "promql_expr_test": list(expectations),
               "alert_rule_test": list(alerts)}]  # fmt: skip
     document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests,
                 "group_eval_order": [group["name"] for group in groups]}  # fmt: skip
