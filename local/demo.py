@@ -124,7 +124,9 @@ def settings_text(prometheus_url: str) -> str:
                         "waste_percent": 60,
                         "for_hours": 3,
                         "overrides": [{"business_unit": "assistant", "waste_usd_per_hour": 30}],
-                    }
+                    },
+                    {"rule": "idle-workload", "gpus": 2, "utilization_percent": 10, "for_hours": 2},
+                    {"rule": "unallocated", "usd_per_hour": 20, "for_hours": 2, "keep_firing_hours": 2},
                 ],
                 "receivers": [{"type": "slack", "secret": SLACK_SECRET}, {"type": "email"}],
             },
@@ -139,7 +141,7 @@ def _print(console: Console, stack: LocalStack, slack: Slack, start: datetime, e
     console.print()
     for part in report.tables(report.decode(answer.text)):
         console.print(part)
-    console.print(f"{len(slack.posts)} alerts of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
+    console.print(f"{len(slack.posts)} messages of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
     for post in slack.posts:
         console.print(Panel(escape(_as_shown(post)), width=78))
     console.print(f"{len(stack.emails())} emails, {len(stack.dead_letters())} dead letters")
