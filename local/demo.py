@@ -55,7 +55,7 @@ def run(*, once: bool, port: int) -> None:
         task = steps.add_task("starting AWS and the functions", total=1.0)
         slack = running.enter_context(running_slack())
         stack = running.enter_context(running_stack(port=port))
-        running.enter_context(announced(stack.endpoint))
+        running.enter_context(announced(stack.endpoint, stack.dynamodb))
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)
         _work(stack, start, end, steps)
@@ -95,7 +95,7 @@ def _work(stack: LocalStack, start: datetime, end: datetime, steps: Progress) ->
 def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None:
     local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
     store = DynamoSettingsStore(
-        local_client("dynamodb", stack.endpoint), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
+        local_client("dynamodb", stack.dynamodb), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
     )
     store.push(settings_text(prometheus_url), author="demo", now=datetime.now(UTC))
 

@@ -56,7 +56,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with ExitStack() as running:
         endpoint = running.enter_context(running_aws())
         requests.post(f"{endpoint}/moto-api/reset", timeout=10)  # what moto holds outlives its server
-        state.write_text(json.dumps({"endpoint": endpoint}))
+        state.write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
         running.enter_context(patch.object(deployment, "STATE", state))
         running.enter_context(patch.dict(os.environ))  # commands set where AWS is
         aws.client.cache_clear()

@@ -150,16 +150,22 @@ Told = tuple[int, str, str, str]
 
 
 def told(breaches: Mapping[int, bool], for_hours: int, keep_hours: int, rule: str, about: str) -> Iterator[Told]:
-    """A rule's words by hand: it fires in the last of so many hours on end, and is over after others on end."""
+    """A rule's words by hand: it fires in the last of so many hours on end, and is over after others on end.
+
+    Once a day it is said again: by the tick that sends for an hour, so with what the hour before decided.
+    """
     run = quiet = 0
-    firing = False
+    told_at: int | None = None
     for hour, breached in breaches.items():
+        if told_at is not None and hour + 1 - told_at >= 24:
+            told_at = hour + 1
+            yield hour - 1, "repeat", rule, about
         run, quiet = (run + 1, 0) if breached else (0, quiet + 1)
-        if not firing and run >= for_hours:
-            firing = True
+        if told_at is None and run >= for_hours:
+            told_at = hour + 1
             yield hour, "firing", rule, about
-        elif firing and quiet >= keep_hours:
-            firing = False
+        elif told_at is not None and quiet >= keep_hours:
+            told_at = None
             yield hour, "resolved", rule, about
 
 
@@ -211,7 +217,7 @@ def expected_alerts(end: datetime) -> list[Told]:
 def test_alerts_are_those_that_the_scenario_calls_for_and_no_others(running: Demo) -> None:
     wanted = expected_alerts(running.end)
     assert {rule for _, _, rule, _ in wanted} == {"waste", "idle-workload", "unallocated"}
-    assert {event for _, event, _, _ in wanted} == {"firing", "resolved"}
+    assert {event for _, event, _, _ in wanted} == {"firing", "resolved", "repeat"}
     answer = running.ask(f"/v1/alerts?{running.period}")
     history = [
         (running.hours.index(datetime.fromisoformat(one["hour"])), one["event"], one["rule"],
@@ -225,13 +231,13 @@ def test_alerts_are_those_that_the_scenario_calls_for_and_no_others(running: Dem
         for one in answer["active"]
         if one["phase"] == "firing"
     }
-    assert firing == {key for key, event in last.items() if event == "firing"}
+    assert firing == {key for key, event in last.items() if event != "resolved"}
 
-    # One message per business unit, and one for what nobody owns, each time the schedule runs.
+    # One message per business unit, and one for what nobody owns, for each closed hour and for each tick.
     units = {"chat": "assistant", "notebook": "research"}
     messages = {
-        (max(hour, demo.HOURS - 24), units.get(about, "" if rule == "unallocated" else about))
-        for hour, _, rule, about in wanted
+        (max(hour, demo.HOURS - 24), event == "repeat", units.get(about, "" if rule == "unallocated" else about))
+        for hour, event, rule, about in wanted
     }
     assert f"{len(messages)} messages of the last 24 hours" in running.printed
     assert f"{len(messages)} emails, 0 dead letters" in running.printed
