@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
+from operator import add
 from typing import Any
 
 import simplejson
@@ -33,12 +34,17 @@ def dumps_row(row: Mapping[str, Any]) -> str:
     Raises:
         As `dumps`.
     """
-    return "{" + ", ".join([f"{_quoted(name)}: {_written(value)}" for name, value in row.items()]) + "}"
+    values = [decimal_text(value) if isinstance(value, Decimal) else _written(value) for value in row.values()]
+    return "{" + ", ".join(map(add, _names(tuple(row)), values)) + "}"
+
+
+@lru_cache(maxsize=256)
+def _names(names: Sequence[str]) -> list[str]:
+    """What stands before the values of rows with these names."""
+    return [f"{_quoted(name)}: " for name in names]
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, Decimal):
-        return decimal_text(value)
     if value is None:
         return "null"
     if isinstance(value, str):
@@ -65,6 +71,8 @@ def decimal_text(value: Decimal) -> str:
     if not value:
         return "0"
     text = str(value)
+    if text[-1] in "123456789" and "E" not in text:
+        return text  # nearly every amount of a report
     if not text[-1].isdigit():
         raise ValueError(f"{value} is not a number that can be published")
     if "E" in text:
