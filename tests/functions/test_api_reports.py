@@ -91,7 +91,17 @@ def hours() -> list[HourRecord]:
             lines.append(held(hour, "=w", "job", "1", "1", labels={}))
         found.append(published("east", hour, lines, twins=hour == 72))
     west = [published("west", hour, [held(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
-    return [*found, *west]
+    return [*found, *west, *partly_priced()]
+
+
+def partly_priced() -> list[HourRecord]:
+    """Two earlier days: on the second, half of what the unit holds has no price."""
+    nothing = dict.fromkeys(("gpu_hourly_usd", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"))
+    priced = held(-96, "part", "job", "4", "1")
+    return [
+        published("east", -96, [priced]),
+        published("east", -72, [priced, held(-72, "part", "new", "4", "1", **nothing)]),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +265,13 @@ def test_one_business_unit_its_workloads_and_its_trend() -> None:
     assert (other["current"]["costs"]["waste_usd"], other["percent"]["waste_usd"]) == (0, -100)
     zero = ask("/v1/business-units/nobody/trend", {"start": "2026-11-18", "end": "2026-11-19"}, route=route).json
     assert (zero["change"]["waste_usd"], zero["percent"]["waste_usd"]) == (0, None)
+    part = ask("/v1/business-units/part/trend", {"start": "2026-11-13", "end": "2026-11-14"}, route=route).json
+    assert part["current"]["costs"]["allocated_usd"] == part["before"]["costs"]["allocated_usd"] == 4
+    assert {name: value for name, value in part["change"].items() if name.endswith("_usd")} == dict.fromkeys(
+        name for name in part["change"] if name.endswith("_usd")
+    ), "what half of it costs is not known"
+    assert part["change"]["allocated_gpu_hours"] == part["before"]["costs"]["allocated_gpu_hours"]
+    assert part["percent"]["allocated_gpu_hours"] == 100
 
 
 @pytest.mark.parametrize("more", ["", "/workloads", "/trend"])

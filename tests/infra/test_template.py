@@ -236,11 +236,14 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     assert asked | {"GET /openapi.json", "GET /docs"} == routes.keys()
 
 
-def test_alarms_reach_operations_and_are_silent_without_data(template: Template) -> None:
+def test_alarms_reach_operations_and_all_but_one_are_silent_without_data(template: Template) -> None:
     alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
-    for alarm in alarms.values():
+    for name, alarm in alarms.items():
         assert alarm["AlarmActions"] == [{"Ref": "OperationsTopic"}]
-        assert alarm["TreatMissingData"] == "notBreaching"
+        assert alarm["TreatMissingData"] == ("breaching" if name == "ScheduleSilentAlarm" else "notBreaching")
+    silence = alarms["ScheduleSilentAlarm"]  # where nothing runs, nothing counts: no data is what it is for
+    assert (silence["MetricName"], silence["ComparisonOperator"]) == ("Invocations", "LessThanThreshold")
+    assert silence["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "DispatchFunction"}}]
     watched = {a["Dimensions"][0]["Value"]["Ref"] for a in alarms.values() if a["Namespace"] == "AWS/Lambda"}
     assert watched == {name for name, _ in of_type(template, "AWS::Lambda::Function")}
     assert alarms["HoursOverdueAlarm"]["EvaluationPeriods"] == 2

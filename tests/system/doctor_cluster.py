@@ -1,11 +1,11 @@
 """Metrics of a small cluster of the last hours, healthy, from which a test takes things away or in which it plants."""
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
+from gpucost.domain.hours import HOUR, floor_hour
 from tests.system.timeline import Timeline
 
-LAST_FULL_HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
 KSM = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
 LABELS = {
     "node_kubernetes_io_instance_type": "g5.12xlarge",
@@ -21,9 +21,11 @@ LABELS = {
 
 
 class Recent(Timeline):
-    """A timeline whose minutes count from the start of the last full hour."""
+    """A timeline whose minutes count from the start of the hour that is the last full one at `now`, its making."""
 
-    base = LAST_FULL_HOUR
+    def __init__(self, cluster: str = "", step: float = 60.0) -> None:
+        self.now = datetime.now(UTC)
+        super().__init__(cluster, step, base=floor_hour(self.now) - HOUR)
 
     def exporter_up(self, *nodes: str) -> None:
         """The GPU exporters' targets."""

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ def examined(prometheus: Callable[[str], str]) -> Examine:
         url = prometheus(cluster.text())
         one = f'[{{name: demo, prometheus: {{url: "{url}"}}, selector: {{{selector}}}}}]'
         settings = parse_settings(document(url, more=more, clusters=one))
-        return examine(settings.clusters[0], settings, datetime.now(UTC))
+        return examine(settings.clusters[0], settings, cluster.now)
 
     return run
 
