@@ -465,7 +465,7 @@ def test_grafanas_ledger_asks_what_is_answered(window: str) -> None:
     """Every query of its dashboard for the Infinity data source: path, parameters, and the fields of its columns."""
     targets = [one for panel in panels(dashboards()["ledger"]) for one in panel.get("targets", ())]
     assert len(targets) == 5
-    kinds = {"number": (Decimal, type(None)), "string": str, "timestamp": str}
+    kinds: dict[str, tuple[type, ...]] = {"number": (Decimal, type(None)), "string": (str,), "timestamp": (str,)}
     for target in targets:
         query = {one["key"]: one["value"].replace("${window}", window) for one in target["url_options"]["params"]}
         answer = ask(target["url"], query)
@@ -474,7 +474,7 @@ def test_grafanas_ledger_asks_what_is_answered(window: str) -> None:
         assert rows, target["url"]
         for row in rows:
             for column in target["columns"]:
-                value = _selected(row, column["selector"])
+                value: Any = _selected(row, column["selector"])
                 assert isinstance(value, kinds[column["type"]]), column
                 if column["type"] == "timestamp":
-                    assert datetime.fromisoformat(value).tzinfo is not None
+                    assert datetime.fromisoformat(str(value)).tzinfo is not None
