@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup demo test heavy check faults chaos contract mutate build deploy lock openapi bench clean
+.PHONY: help setup demo test heavy check faults chaos contract mutate build deploy lock openapi dashboards bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,6 +27,7 @@ check: setup ## everything static
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m local.openapi --check
+	$(BIN)/python -m local.grafana --check
 	AWS_DEFAULT_REGION=eu-central-1 $(SAM) validate --lint
 
 test: check ## everything that CI runs
@@ -78,6 +79,9 @@ lock: ## renew the locks
 
 openapi: ## write docs/openapi.json
 	$(BIN)/python -m local.openapi
+
+dashboards: ## write dashboards/: Grafana's, and the quick start's recording rules
+	$(BIN)/python -m local.grafana
 
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

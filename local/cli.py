@@ -22,6 +22,7 @@ from local.price_commands import prices
 from local.redriving import redrive
 from local.report_command import report
 from local.restating import compare_splits, restate
+from local.rules.command import rules
 
 FAILURE, BAD_INPUT = 1, 2
 
@@ -157,6 +158,7 @@ cli.add_command(adjustments)
 cli.add_command(migrate)
 cli.add_command(restate)
 cli.add_command(compare_splits)
+cli.add_command(rules)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -28,6 +28,7 @@ from gpucost.services.reports import reading
 from gpucost.settings import parse_settings
 from local.aws import local_client
 from local.dynamodb_local import create_table
+from local.grafana.asked import dashboards, panels
 from tests.functions.asking import Answer, ask_as, by_iam
 from tests.records import line, record
 from tests.sandbox import forget
@@ -451,3 +452,29 @@ def test_a_question_that_reads_too_much_says_what_to_narrow(monkeypatch: pytest.
     assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
     monkeypatch.setattr(reading, "MOST_LINES", 1)
     assert "more than 1 pods' hours" in detail({**by_day, "cluster": "east"})
+
+
+def _selected(row: Any, selector: str) -> Any:
+    for name in selector.split("."):
+        row = row[name]
+    return row
+
+
+@pytest.mark.parametrize("window", ["7d", "24h"])
+def test_grafanas_ledger_asks_what_is_answered(window: str) -> None:
+    """Every query of its dashboard for the Infinity data source: path, parameters, and the fields of its columns."""
+    targets = [one for panel in panels(dashboards()["ledger"]) for one in panel.get("targets", ())]
+    assert len(targets) == 5
+    kinds: dict[str, tuple[type, ...]] = {"number": (Decimal, type(None)), "string": (str,), "timestamp": (str,)}
+    for target in targets:
+        query = {one["key"]: one["value"].replace("${window}", window) for one in target["url_options"]["params"]}
+        answer = ask(target["url"], query)
+        assert answer.status == 200, answer.body
+        rows = answer.json[target["root_selector"]]
+        assert rows, target["url"]
+        for row in rows:
+            for column in target["columns"]:
+                value: Any = _selected(row, column["selector"])
+                assert isinstance(value, kinds[column["type"]]), column
+                if column["type"] == "timestamp":
+                    assert datetime.fromisoformat(str(value)).tzinfo is not None
