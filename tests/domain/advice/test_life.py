@@ -1,5 +1,6 @@
 """What becomes of advice: applied when the figures show it, verified after a week, gone when nothing supports it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -35,7 +36,7 @@ def weekly(day: float, night: float, days: int = 30) -> list[float | None]:
     ]
 
 
-def run(known: list[Recommendation], held: list[float | None] | None, found: list[Advice]) -> list[Recommendation]:
+def run(known: list[Recommendation], held: Sequence[float | None] | None, found: list[Advice]) -> list[Recommendation]:
     cost = [None if own is None else own * 2 for own in held or []]
     return advance(known, {one.id: one for one in found}, Measures(START, held, cost), NOW)
 
@@ -59,7 +60,7 @@ def test_what_is_advised_again_stays_open_since_it_was_first_advised() -> None:
 
 @pytest.mark.parametrize("hours", [6, 100])
 def test_a_change_is_found_and_dated_to_the_hour(hours: int) -> None:
-    held: list[float | None] = [8.0] * (720 - hours) + [2.0] * hours
+    held: Sequence[float | None] = [8.0] * (720 - hours) + [2.0] * hours
     for found in ([], [advice()]):  # whether the look-back still shows the waste or no longer
         (new,) = run([opened(advice())], held, found)
         assert (new.state, new.applied_at) == ("applied", START + timedelta(hours=720 - hours))
@@ -86,14 +87,14 @@ def test_a_change_is_seen_under_a_weekly_pattern() -> None:
 
 
 def test_a_saving_is_verified_over_a_week() -> None:
-    held: list[float | None] = [8.0] * (720 - 168) + [2.0] * 168
+    held: Sequence[float | None] = [8.0] * (720 - 168) + [2.0] * 168
     (new,) = run([opened(advice())], held, [])
     assert new.state == "verified"
     assert new.verified_usd == (16 - 4) * 730, "an hour cost 8 × $2, and costs 2 × $2 now"
 
 
 def test_hours_without_figures_verify_nothing() -> None:
-    held: list[float | None] = [8.0] * (720 - 170) + [2.0] * 100 + [None] * 70
+    held: Sequence[float | None] = [8.0] * (720 - 170) + [2.0] * 100 + [None] * 70
     (new,) = run([opened(advice())], held, [])
     assert new.state == "applied"
 
