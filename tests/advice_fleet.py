@@ -36,6 +36,8 @@ class Pool:
     """Whether pods go to the fullest node that has room; else to the emptiest, and no node is ever left."""
     keeps: int = 0
     """Nodes that stay even when nothing runs on them."""
+    moves: bool = False
+    """Whether pods are moved together every hour, largest first."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Load:
     slice: Decimal = Decimal(1)
     """Physical GPUs per unit that it requests."""
     resource: str = "nvidia.com/gpu"
+    memory_gib: float | None = None
+    """The most that any pod of it uses; None where nobody sees it."""
 
     def there(self, hour: int) -> int:
         return self.pods(hour) if self.life[0] <= hour < self.life[1] else 0
@@ -89,13 +93,17 @@ def simulate(
     made = 0
     pools = list(dict.fromkeys(load.pool for load in loads))
     by_name = {load.name: load for load in loads}
+    nodes += [_Node(f"{pool.name}-{number}", pool) for pool in pools for number in range(pool.keeps)]
     for hour in range(hours):
         for node in nodes:
             for name, number in list(node.pods):
                 if number >= by_name[name].there(hour):
                     del node.pods[name, number]
+        for node in nodes:
+            if node.pool.moves:
+                node.pods.clear()
         placed = {key for node in nodes for key in node.pods}
-        for load in loads:
+        for load in sorted(loads, key=lambda one: -one.gpus * one.slice):
             for number in range(load.there(hour)):
                 if (load.name, number) in placed:
                     continue
@@ -160,6 +168,19 @@ def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, bu
         unmeasured_gpu_hours=unmeasured, gpu_hourly_usd=rate, price_source=node.pool.price_source, allocated_usd=usd,
         effective_usd=used_usd, waste_usd=usd - (used_usd or 0) - unmeasured * rate, unmeasured_usd=unmeasured * rate,
     )  # fmt: skip
+
+
+def memory(loads: Sequence[Load], hours: int) -> dict[datetime, dict[tuple[str, str], float]]:
+    """What an exporter would have seen of GPU memory, by day and pod."""
+    return {
+        START + timedelta(days=day): {
+            (f"{load.unit}-ns", f"{load.name}-{number}"): load.memory_gib * 2**30
+            for load in loads
+            if load.memory_gib is not None
+            for number in range(max(load.there(hour) for hour in range(24 * day, 24 * day + 24)))
+        }
+        for day in range(-(-hours // 24))
+    }
 
 
 def costs(records: Sequence[HourRecord]) -> tuple[float, float]:

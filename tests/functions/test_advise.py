@@ -13,8 +13,10 @@ from functions.advise import app as advise
 from gpucost import bootstrap
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
+from gpucost.observability import tally
 from local.aws import local_client
 from local.dynamodb_local import create_table
+from local.prometheus import running_prometheus
 from local.template import REPOSITORY
 from tests import advice_fleet as sim
 from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role
@@ -25,8 +27,8 @@ HOURS = 48
 END = sim.START + HOUR * HOURS
 SETTINGS = """
 clusters:
-  - {name: demo, prometheus: {url: "http://127.0.0.1:9090"}}
-  - {name: empty, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: demo, prometheus: {url: "PROMETHEUS"}, selector: {cluster: demo}}
+  - {name: empty, prometheus: {url: "http://127.0.0.1:9"}}
 pricing: {source: constant, gpu_hourly_usd: 1.5}
 access:
   - {principal: "arn:aws:iam::123456789012:role/finops", roles: [admin]}
@@ -40,7 +42,12 @@ LOADS = [
     sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet"),
     sim.Load("render", lambda _: 0.0, lambda _: 2, unit="vision"),
     sim.Load("serve", lambda _: 1.0, lambda _: 2, unit="vision"),
-]
+    sim.Load(
+        "mini", lambda _: 0.15, lambda _: 3, kind="Job", unit="speech", memory_gib=3.0,
+        pool=sim.Pool("h100", "p5.4xlarge", 1, Decimal(7), model="NVIDIA H100 80GB HBM3"),
+    ),
+]  # fmt: skip
+DEVICE = 'cluster="demo",UUID="GPU-1",namespace="monitoring",pod="dcgm-exporter-1"'
 
 
 class Lambda(Context):
@@ -52,6 +59,18 @@ def publish(first: int, last: int) -> None:
     records = list(sim.simulate(LOADS, last))
     for record in records[first:]:
         bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
+
+
+def metrics() -> str:
+    """GPU memory as dcgm-exporter tells it under Prometheus' own labels, in MiB; the peak lasts a moment."""
+    lines = ["# TYPE DCGM_FI_DEV_FB_USED gauge"]
+    for number in range(3):
+        labels = f'{DEVICE},exported_namespace="speech-ns",exported_pod="mini-{number}"'
+        for minute in range(0, 60 * HOURS, 15):
+            at = int(sim.START.timestamp()) + 60 * minute
+            lines.append(f"DCGM_FI_DEV_FB_USED{{{labels}}} {3072 if minute % 1440 == 300 else 512} {at}")
+    lines.append(f"DCGM_FI_DEV_FB_USED{{{DEVICE.replace('demo', 'other')}}} 70000 {int(sim.START.timestamp())}")
+    return "\n".join([*lines, "# EOF", ""])
 
 
 def run(at_hour: int, **more: Any) -> dict[str, Any]:
@@ -68,8 +87,10 @@ def ask(caller: Caller = FINOPS, **query: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def stored(dynamodb_url: str) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
+def stored(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    path = tmp_path_factory.mktemp("metrics") / "memory.om"
+    path.write_text(metrics())
+    with running_prometheus(path) as prometheus, pytest.MonkeyPatch.context() as patch:
         table = f"advice-{uuid4()}"
         create_table(local_client("dynamodb", dynamodb_url), table)
         variables = {
@@ -80,10 +101,12 @@ def stored(dynamodb_url: str) -> Iterator[None]:
         for name, value in variables.items():
             patch.setenv(name, value)
         forget()
-        bootstrap.settings_store().push(SETTINGS, author="test", now=bootstrap.utc_now())
+        bootstrap.settings_store().push(
+            SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=bootstrap.utc_now()
+        )
         publish(0, HOURS)
         assert run(HOURS) == {
-            "reviewed": [{"cluster": "demo", "advice": 3, "workloads": 4}], "clusters_left": 0,
+            "reviewed": [{"cluster": "demo", "advice": 5, "workloads": 5}], "clusters_left": 0,
         }  # fmt: skip
         yield
     forget()
@@ -95,9 +118,9 @@ pytestmark = pytest.mark.usefixtures("stored")
 def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> None:
     answer = ask()
     assert [(row["kind"], row["about"]["workload"]) for row in answer["rows"]] == [
-        ("fewer-gpus", "chat"), ("idle", "render"), ("idle", "notebook"),
+        ("mig-slice", "mini"), ("mig-geometry", None), ("fewer-gpus", "chat"), ("idle", "render"), ("idle", "notebook"),
     ]  # fmt: skip
-    chat = answer["rows"][0]
+    chat = answer["rows"][2]
     assert chat["saving"] == {
         "usd": 4 * Decimal("1.5") * 730, "low_usd": 4380, "high_usd": 4380, "list_usd": 4380, "cash_usd": 4380,
         "gpu_hours": 2920,
@@ -109,9 +132,15 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
         'apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: "chat"\n  namespace: "research-ns"\n'
         "spec:\n  replicas: 2\n"
     )
-    assert answer["totals"] == {"usd": 4380 + 2190 + 1095, "list_usd": 7665, "cash_usd": 7665}
+    slices, geometry = answer["rows"][:2]
+    assert slices["evidence"]["facts"]["GPU memory"] == "3.0 GiB at most", "a moment's peak, from Prometheus"
+    assert slices["evidence"]["facts"]["profile"] == "1g.10gb, 0.143 of a GPU"
+    assert slices["part_of"] == geometry["id"]
+    assert geometry["saving"]["usd"] == 2 * 7 * 730, "three GPUs' work fits one"
+    sums = 4380 + 2190 + 1095 + 10220
+    assert answer["totals"] == {"usd": sums, "list_usd": sums, "cash_usd": sums}, "the slices are in the pool's plan"
     (reviewed,) = answer["reviews"]
-    assert reviewed["workloads"] == {"healthy": 1, "idle": 2, "low": 1}
+    assert reviewed["workloads"] == {"healthy": 1, "idle": 2, "low": 2}
     assert {row["about"]["workload"]: row["standing"] for row in answer["standings"]}["serve"] == "healthy"
 
 
@@ -143,7 +172,9 @@ def test_a_business_unit_sees_its_own_workloads_alone() -> None:
 
 def test_running_again_changes_nothing() -> None:
     before = ask()
+    asked = tally.taken()
     run(HOURS)
+    assert "Queries" not in tally.taken(), asked
     after = ask()
     for row in (*before["rows"], *after["rows"]):
         row["last_advised"] = None

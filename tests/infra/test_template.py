@@ -212,7 +212,8 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
         "dynamodb:PutItem", "s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage",
     }  # fmt: skip
     assert actions(template, "AdviseFunctionRole") == read | {
-        "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage",
+        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "aps:QueryMetrics",
+        "sts:AssumeRole", "secretsmanager:GetSecretValue",
     }  # fmt: skip
     assert actions(template, "AlertFunctionRole") == read | {
         "dynamodb:BatchWriteItem", "dynamodb:PutItem", "sns:Publish", "sqs:GetQueueAttributes", "sqs:SendMessage",

@@ -398,11 +398,20 @@ def advice_store() -> "DynamoAdvice":
 @cache
 def advice_service() -> "AdviceService":
     """For `functions/advise`."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.gpu_memory import DynamoGpuMemory
+    from gpucost.adapters.prometheus.memory import memory_reader
     from gpucost.services.advice.list_prices import node_list_prices
+    from gpucost.services.advice.memory import MemoryKeeper
     from gpucost.services.advice.service import AdviceService
 
     return AdviceService(
-        settings_store(), ledger(), advice_store(), lambda: node_list_prices(price_book()), clock=utc_now
+        settings_store(),
+        ledger(),
+        advice_store(),
+        lambda: node_list_prices(price_book()),
+        MemoryKeeper(memory_reader, DynamoGpuMemory(aws.client("dynamodb"), environment().table), clock=utc_now),
+        clock=utc_now,
     )
 
 

@@ -1,8 +1,8 @@
 """Advice on simulated fleets whose best plan is known: what is found, what is not said, and what it saves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -16,8 +16,11 @@ HOURS = 192
 KINDS = ("idle", "fewer-gpus", "add-gpus")
 
 
-def look_at(records: Sequence[HourRecord]) -> LookBack:
+def look_at(
+    records: Sequence[HourRecord], memory: Mapping[datetime, Mapping[tuple[str, str], float]] | None = None
+) -> LookBack:
     look = LookBack("demo", records[0].hour, len(records))
+    look.memory.update(memory or {})
     for one in records:
         if one.status != "incomplete":
             look.add(one.hour, one.lines, one.nodes, one.currency)

@@ -35,6 +35,7 @@ class AdvisedAbout(Shape):
     workload: str | None
     node_pool: str | None
     instance_type: str | None
+    capacity_type: str | None
     gpu_model: str | None
     resource: str | None
 

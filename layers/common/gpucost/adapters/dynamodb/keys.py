@@ -20,6 +20,7 @@ Kind = Literal[
     "limits",
     "advice",
     "reviews",
+    "memory",
 ]
 """What a partition of a cluster holds, one or more items per hour or day."""
 

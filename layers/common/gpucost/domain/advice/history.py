@@ -6,12 +6,12 @@ as floats, 8 bytes each: advice is an estimate, and 1,000 workloads over 30 days
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from gpucost.domain.hours import HOUR
+from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.model import Line, NodeHour
 
 OBSERVED = frozenset({"pod", "shared"})
@@ -102,6 +102,10 @@ class WorkloadHistory:
     unpriced: float = 0.0
     """GPU-hours without a price."""
     cash: Cash = field(default_factory=Cash)
+    memory_peak: float = 0.0
+    """The most bytes of GPU memory that any of its pods ever used, as far as known."""
+    memory_known: float = 0.0
+    """GPU-hours of pods whose memory somebody saw on that day."""
     pools: Counter[PoolKey] = field(default_factory=Counter)
     """GPU-hours (rounded to 1/1000) by pool."""
 
@@ -143,6 +147,8 @@ class LookBack:
         self.pools: dict[PoolKey, PoolHistory] = {}
         self.list_prices: dict[str, float] = {}
         """USD per node-hour by instance type, where a price list is known."""
+        self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
+        """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
 
     def moment(self, place: int) -> datetime:
@@ -158,10 +164,15 @@ class LookBack:
         for node in nodes:
             pool_of[node.node] = self._add_node(place, node)
         uids: dict[WorkloadKey, set[str]] = {}
+        memory = self.memory.get(floor_day(hour), {})
         held: dict[PoolKey, Counter[float]] = {}
         for line in lines:
             history = self._workload(line)
             self._add_line(place, history, line)
+            peak = memory.get((line.namespace, line.pod))
+            if peak is not None:
+                history.memory_peak = max(history.memory_peak, peak)
+                history.memory_known += float(line.allocated_gpu_hours)
             own = uids.setdefault(history.key, set())
             pool = pool_of.get(line.node)
             if pool is not None:

@@ -143,7 +143,7 @@ def _applied_at(one: Recommendation, subjects: Subjects) -> datetime | None:
 def _before(held: Sequence[float | None], first: int, place: int) -> float | None:
     """What was held in the same hour of the week before; where that is not known, of the newest day before."""
     for at in (place - _WEEK, *range(place - _DAY, -1, -_DAY)):
-        own = held[at] if 0 <= at < first else None
+        own: float | None = held[at] if 0 <= at < first else None
         if own is not None:
             return own
     return None

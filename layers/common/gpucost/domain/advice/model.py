@@ -30,6 +30,7 @@ class About(NamedTuple):
     workload: str = ""
     node_pool: str = ""
     instance_type: str = ""
+    capacity_type: str = ""
     gpu_model: str = ""
     resource: str = ""
 

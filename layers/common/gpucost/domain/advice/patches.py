@@ -5,6 +5,8 @@ ledger does not know containers, so requests are patched by `kubectl set resourc
 """
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from shlex import quote
 
 from gpucost.domain.advice.model import About
@@ -53,3 +55,41 @@ def slice_patch(about: About, profile: str) -> str:
 def _text(value: str) -> str:
     """A YAML string, whatever it holds."""
     return json.dumps(value)
+
+
+def consolidation_patch(node_pool: str) -> str:
+    """A Karpenter node pool that moves pods together and lets nodes go; "" where the pool has no name."""
+    if not node_pool:
+        return ""
+    return (
+        f"# where Karpenter runs the pool\napiVersion: karpenter.sh/v1\nkind: NodePool\n"
+        f"metadata:\n  name: {_text(node_pool)}\n"
+        "spec:\n  disruption:\n    consolidationPolicy: WhenEmptyOrUnderutilized\n    consolidateAfter: 5m\n"
+    )
+
+
+def geometry_patch(node_pool: str, layouts: Sequence[Sequence[Sequence[str]]]) -> str:
+    """A configuration of NVIDIA's mig-parted, one entry for each node, and the labels that put it in force.
+
+    Args:
+        node_pool: the pool's name.
+        layouts: of each node, each GPU's profiles; an empty one is a whole GPU.
+    """
+    names: dict[tuple[tuple[str, ...], ...], str] = {}
+    counts: Counter[str] = Counter()
+    lines = ["# config.yaml of the MIG manager (mig-parted)", "version: v1", "mig-configs:"]
+    for layout in layouts:
+        key = tuple(tuple(gpu) for gpu in layout)
+        if key not in names:
+            names[key] = f"gpucost-{len(names) + 1}"
+            lines.append(f"  {names[key]}:")
+            for number, gpu in enumerate(key):
+                devices = ", ".join(f'"{profile}": {count}' for profile, count in sorted(Counter(gpu).items()))
+                more = f"true, mig-devices: {{{devices}}}" if gpu else "false"
+                lines.append(f"    - {{devices: [{number}], mig-enabled: {more}}}")
+        counts[names[key]] += 1
+    lines += [
+        f"# {count} node(s) of pool {node_pool}: kubectl label node NAME nvidia.com/mig.config={name} --overwrite"
+        for name, count in counts.items()
+    ]
+    return "\n".join(lines) + "\n"

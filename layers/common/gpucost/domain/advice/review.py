@@ -6,7 +6,9 @@ from datetime import datetime
 
 from gpucost.domain.advice.history import LookBack
 from gpucost.domain.advice.model import Review
+from gpucost.domain.advice.packing import consolidate
 from gpucost.domain.advice.rightsizing import judge
+from gpucost.domain.advice.slicing import plan_slices
 from gpucost.domain.hours import HOUR
 
 
@@ -21,7 +23,9 @@ def review(look: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
     Returns:
         Without advice where the hours are of several currencies: their sums mean nothing.
     """
-    judged, _, advice = judge(look, since)
+    judged, measured, advice = judge(look, since)
+    advice += plan_slices(look, measured, {one.about for one in advice})
+    advice += consolidate(look)
     currency = next(iter(look.currencies)) if len(look.currencies) == 1 else ""
     found = [replace(one, currency=currency) for one in advice] if currency else []
     return Review(

@@ -13,7 +13,13 @@ MOST_WORKLOADS = 20_000
 
 
 def read_look_back(
-    ledger: AdvisedHours, cluster: str, end: datetime, list_prices: Mapping[str, float], length: timedelta = LOOK_BACK
+    ledger: AdvisedHours,
+    cluster: str,
+    end: datetime,
+    *,
+    list_prices: Mapping[str, float],
+    memory: Mapping[datetime, Mapping[tuple[str, str], float]],
+    length: timedelta = LOOK_BACK,
 ) -> LookBack:
     """The hours before a moment, as advice looks at them.
 
@@ -22,6 +28,7 @@ def read_look_back(
         cluster: whose.
         end: a full hour, itself not in it.
         list_prices: USD per node-hour by instance type, where known.
+        memory: the most bytes that pods used on UTC days, where known.
         length: how far back.
 
     Raises:
@@ -30,6 +37,7 @@ def read_look_back(
     start = end - length
     look = LookBack(cluster, start, length // HOUR)
     look.list_prices.update(list_prices)
+    look.memory.update(memory)
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":
             nodes, _ = ledger.nodes_of(manifest)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gpucost.advice_ports import AdviceStore, AdvisedHours
-from gpucost.domain.advice.history import LookBack, PoolKey, WorkloadKey
+from gpucost.domain.advice.history import LookBack, WorkloadKey
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
@@ -17,7 +17,9 @@ from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.messages import AdviceDue
 from gpucost.ports import Clock, SettingsStore
-from gpucost.services.advice.reading import read_look_back
+from gpucost.services.advice.memory import MemoryKeeper
+from gpucost.services.advice.reading import LOOK_BACK, read_look_back
+from gpucost.settings import ClusterSettings
 
 SPARE_SECONDS = 240.0
 """No further cluster is begun with less time left: 30 days of 10,000 pods take about four minutes."""
@@ -43,6 +45,7 @@ class AdviceService:
         ledger: the hours.
         store: recommendations.
         list_prices: USD per node-hour by instance type, where a price list is fetched.
+        memory: of GPUs, by pod and day.
         clock: the time now.
     """
 
@@ -52,6 +55,7 @@ class AdviceService:
         ledger: AdvisedHours,
         store: AdviceStore,
         list_prices: Callable[[], Mapping[str, float]],
+        memory: MemoryKeeper,
         *,
         clock: Clock,
     ) -> None:
@@ -59,6 +63,7 @@ class AdviceService:
         self._ledger = ledger
         self._store = store
         self._list_prices = list_prices
+        self._memory = memory
         self._clock = clock
 
     def advise(self, due: AdviceDue, seconds_left: Callable[[], float]) -> AdviceResult | None:
@@ -74,7 +79,8 @@ class AdviceService:
             settings = self._settings_store.current().settings
         except SettingsMissingError:
             return None
-        names = [cluster.name for cluster in settings.clusters]
+        by_name = {cluster.name: cluster for cluster in settings.clusters}
+        names = list(by_name)
         if due.cluster is not None and due.cluster not in names:
             raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; there are: {', '.join(names)}")
         result = AdviceResult()
@@ -85,7 +91,7 @@ class AdviceService:
                 result.clusters_left = len(work) - place
                 break
             try:
-                self._review(name, end, result)
+                self._review(by_name[name], end, result)
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name}: {error}")
         return result
@@ -97,12 +103,15 @@ class AdviceService:
         last = {name: found.reviewed_at if found else _NEVER for name, found in known.items()}
         return sorted(names, key=lambda name: (last[name], name))
 
-    def _review(self, cluster: str, end: datetime, result: AdviceResult) -> None:
+    def _review(self, cluster: ClusterSettings, end: datetime, result: AdviceResult) -> None:
         now = self._clock().replace(microsecond=0)
-        look = read_look_back(self._ledger, cluster, end, self._list_prices())
+        if self._ledger.latest(cluster.name) is None:
+            return
+        memory = self._memory.memory(cluster, end - LOOK_BACK, end)
+        look = read_look_back(self._ledger, cluster.name, end, list_prices=self._list_prices(), memory=memory)
         if not any(look.known):
             return
-        known = self._store.recommendations(cluster)
+        known = self._store.recommendations(cluster.name)
         since = {
             one.id: (one.applied_at - look.start) // HOUR
             for one in known
@@ -137,21 +146,18 @@ class _Subjects:
     def _of(self, advice: Advice, of_workload: str, of_pool: str) -> Sequence[float] | None:
         about = advice.about
         if about.is_workload:
-            key = WorkloadKey(
-                about.business_unit, about.namespace, about.workload_kind, about.workload, about.resource,
-                about.gpu_model,
-            )  # fmt: skip
-            history = self.look.workloads.get(key)
-            return None if history is None else getattr(history, of_workload)
-        own = [getattr(one, of_pool) for key, one in self.look.pools.items() if _is_of(key, advice)]
+            # A workload that took a slice requests another resource.
+            own = [getattr(one, of_workload) for key, one in self.look.workloads.items() if _is_of(key, advice)]
+        else:
+            pool = (about.node_pool, about.instance_type, about.capacity_type, about.gpu_model)
+            own = [getattr(one, of_pool) for key, one in self.look.pools.items() if key == pool]
         return [sum(hour) for hour in zip(*own, strict=True)] if own else None
 
     def _known(self, values: Sequence[float]) -> list[float | None]:
         return [value if known else None for value, known in zip(values, self.look.known, strict=True)]
 
 
-def _is_of(key: PoolKey, advice: Advice) -> bool:
+def _is_of(key: WorkloadKey, advice: Advice) -> bool:
     about = advice.about
-    return (key.node_pool, key.instance_type, key.gpu_model) == (
-        about.node_pool, about.instance_type, about.gpu_model
-    )  # fmt: skip
+    same = key[:4] == (about.business_unit, about.namespace, about.workload_kind, about.workload)
+    return same and (key.resource == about.resource or advice.kind == "mig-slice")
