@@ -55,6 +55,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/nodes": ("viewer", DAY),
     "/v1/restatements": ("viewer", DAY),
     "/v1/exports": ("viewer", DAY),
+    "/v1/recommendations": ("bu", {}),
     "/v1/prices": ("admin", DAY),
     "/v1/alerts": ("bu", DAY),
     "/v1/silences": ("viewer", {}),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpucost.adapters.dynamodb.advice import DynamoAdvice
     from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
     from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
     from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from gpucost.alert_ports import Notifier
     from gpucost.api.app import Services
     from gpucost.services.access import AccessPolicy
+    from gpucost.services.advice.desk import AdviceDesk
+    from gpucost.services.advice.service import AdviceService
     from gpucost.services.alerting.managing import AlertDesk
     from gpucost.services.alerting.service import AlertService
     from gpucost.services.allocations import AllocationService
@@ -384,6 +387,43 @@ def export_listing() -> "ExportListing":
 
 
 @cache
+def advice_store() -> "DynamoAdvice":
+    """Recommendations."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.advice import DynamoAdvice
+
+    return DynamoAdvice(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def advice_service() -> "AdviceService":
+    """For `functions/advise`."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.gpu_memory import DynamoGpuMemory
+    from gpucost.adapters.prometheus.memory import memory_reader
+    from gpucost.services.advice.list_prices import node_list_prices
+    from gpucost.services.advice.memory import MemoryKeeper
+    from gpucost.services.advice.service import AdviceService
+
+    return AdviceService(
+        settings_store(),
+        ledger(),
+        advice_store(),
+        lambda: node_list_prices(price_book()),
+        MemoryKeeper(memory_reader, DynamoGpuMemory(aws.client("dynamodb"), environment().table), clock=utc_now),
+        clock=utc_now,
+    )
+
+
+@cache
+def advice_desk() -> "AdviceDesk":
+    """For `functions/api`, which only lists."""
+    from gpucost.services.advice.desk import AdviceDesk
+
+    return AdviceDesk(settings_store(), advice_store(), clock=utc_now)
+
+
+@cache
 def api_services() -> "Services":
     """What the routes of `functions/api` ask, each made when it is first asked."""
     from gpucost.api.app import Services
@@ -395,5 +435,6 @@ def api_services() -> "Services":
         exports=export_listing,
         limits=limit_reports,
         alerts=alert_desk,
+        advice=advice_desk,
         access=access_policy,
     )

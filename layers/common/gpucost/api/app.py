@@ -11,6 +11,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.access import guard, need_of, open_to
+from gpucost.api.advice import add_advice_routes
 from gpucost.api.alerts import add_alert_routes
 from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.documentation import HTML, PAGE_SECURITY, page
@@ -24,6 +25,7 @@ from gpucost.collector import collector_paused
 from gpucost.domain.reporting.filters import check_text
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
+from gpucost.services.advice.desk import AdviceDesk
 from gpucost.services.alerting.managing import AlertDesk
 from gpucost.services.allocations import AllocationService
 from gpucost.services.export_listing import ExportListing
@@ -68,6 +70,7 @@ class Services:
     exports: Callable[[], ExportListing]
     limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertDesk]
+    advice: Callable[[], AdviceDesk]
     access: Callable[[], AccessPolicy]
 
 
@@ -83,6 +86,7 @@ def build_app(services: Services) -> APIGatewayHttpResolver:
     add_opencost_routes(app, services.allocations)
     add_export_routes(app, services.exports)
     add_alert_routes(app, services.alerts)
+    add_advice_routes(app, services.advice)
 
     @cache
     def document() -> str:
