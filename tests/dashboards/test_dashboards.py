@@ -169,6 +169,19 @@ def test_what_is_committed_is_what_the_code_says(tmp_path: Path, monkeypatch: py
     assert main(["--check"]) == 0
 
 
+def test_the_documentation_names_what_is_recorded() -> None:
+    settings = parse_settings(SETTINGS)
+    groups = documents.recording_groups(settings, settings.clusters, NOW)
+    recorded = {rule["record"] for group in groups for rule in group["rules"]}
+    text = (REPOSITORY / "docs" / "grafana.md").read_text()
+    named = set(re.findall(r"`([a-z_]+:gpucost_\w+(?::\w+)?)`", text))
+    assert len(named) > 10
+    assert named <= recorded
+    shown = {name for one in asked.dashboards().values() for text in asked.expressions(one)
+             for name in re.findall(r"[a-z_]+:gpucost_\w+(?::\w+)?", text)}  # fmt: skip
+    assert shown <= recorded
+
+
 def published() -> set[tuple[str, str]]:
     """Metrics that the functions publish, with the function, read off their code."""
     found = {

@@ -33,7 +33,7 @@ from tests.kit import articles
 PHASE = 30
 """Seconds by which scrapes come after the full minute, at which rules are evaluated."""
 LAG_MINUTES = 2
-"""A scrape and an evaluation, each once a minute."""
+"""A scrape and an evaluation, each once a minute; promtool runs the group of sums at the same time."""
 UNMARKED_LAG_MINUTES = LAG_MINUTES + 5
 """Where a series' end is not marked, Prometheus takes its last sample for five minutes more."""
 FIRST = -8
