@@ -18,8 +18,6 @@ from datetime import datetime
 from math import sqrt
 from typing import Final
 
-from gpucost.domain.hours import HOUR
-
 WEEK: Final = 168
 LEAST: Final = 2 * WEEK
 """Hours of history without which nothing is forecast."""
@@ -68,25 +66,67 @@ def forecast(history: Sequence[float | None], start: datetime, ahead: int) -> Fo
     Returns:
         None where less than two weeks are known, or a fifth of them is not.
     """
-    found = _interval(history, start, ahead)
+    past = _Past(history, start)
+    found = past.interval(len(history), ahead)
     if found is None:
         return None
     expected, half = found
-    return Forecast(expected, max(0.0, expected - half), expected + half, backtest(history, start, ahead))
+    return Forecast(expected, max(0.0, expected - half), expected + half, _backtest(past, ahead))
 
 
 def backtest(history: Sequence[float | None], start: datetime, ahead: int) -> Backtest | None:
     """How often intervals made in the past held what came after; None where none could be made."""
-    hours = min(ahead, max(0, len(history) - 2 * LEAST))
+    return _backtest(_Past(history, start), ahead)
+
+
+def _backtest(past: "_Past", ahead: int) -> Backtest | None:
+    hours = min(ahead, max(0, len(past.history) - 2 * LEAST))
     hours -= hours % _DAY
     tried = inside = 0
-    for origin in _origins(history, LEAST + 2 * _DAY, hours):
-        actual = _sum(history[origin : origin + hours])
-        found = _interval(history[:origin], start, hours)
+    for origin in _origins(len(past.history), LEAST + 2 * _DAY, hours):
+        actual, found = past.actual(origin, hours), past.interval(origin, hours)
         if actual is not None and found is not None:
             tried += 1
             inside += abs(actual - found[0]) <= found[1]
     return Backtest(hours, tried, inside) if tried else None
+
+
+class _Past:
+    """A history, and what would have been forecast at its earlier moments; each is worked out once."""
+
+    def __init__(self, history: Sequence[float | None], start: datetime) -> None:
+        self.history = history
+        self._start = start
+        self._errors: dict[tuple[int, int], float | None] = {}
+
+    def actual(self, origin: int, ahead: int) -> float | None:
+        """What the hours after an origin cost; None where too few are known."""
+        return _sum(self.history[origin : origin + ahead])
+
+    def interval(self, origin: int, ahead: int) -> tuple[float, float] | None:
+        """Expected sum and half width of its interval, from what was known before an origin."""
+        expected = expect(self.history[:origin], self._start, ahead)
+        if not expected:
+            return None if expected is None else (0.0, 0.0)
+        tested = min(ahead, max(_DAY, origin - LEAST - _ORIGINS * _DAY))
+        tested -= tested % _DAY if tested > _DAY else 0
+        tries = [self._error(at, tested) for at in _origins(origin, LEAST, tested)]
+        errors = [error for error in tries if error is not None]
+        if len(errors) < _ORIGINS:
+            return expected, expected  # as good as unknown, and said to be
+        spread = sqrt(sum(error**2 for error in errors) / len(errors))
+        # Forecasts made a day apart overlap: they are worth about twice as many as fit side by side.
+        freedom = max(2, round(2 * len(errors) * _DAY / max(tested, _DAY)))
+        t = T_80[freedom - 1] if freedom <= len(T_80) else T_80_MANY
+        return expected, expected * spread * t * sqrt(max(1.0, ahead / tested))
+
+    def _error(self, origin: int, ahead: int) -> float | None:
+        """Relative, of the forecast made at an origin."""
+        key = origin, ahead
+        if key not in self._errors:
+            actual, told = self.actual(origin, ahead), expect(self.history[:origin], self._start, ahead)
+            self._errors[key] = actual / told - 1 if actual is not None and told else None
+        return self._errors[key]
 
 
 def expect(history: Sequence[float | None], start: datetime, ahead: int) -> float | None:
@@ -140,37 +180,12 @@ def _level(levels: Sequence[float | None]) -> float | None:
     return sum(weight * level for weight, level in weighted) / total if total else None
 
 
-def _interval(history: Sequence[float | None], start: datetime, ahead: int) -> tuple[float, float] | None:
-    expected = expect(history, start, ahead)
-    if expected is None:
-        return None
-    tested = min(ahead, max(_DAY, len(history) - LEAST - _ORIGINS * _DAY))
-    tested -= tested % _DAY if tested > _DAY else 0
-    errors = []
-    for origin in _origins(history, LEAST, tested):
-        actual, told = _sum(history[origin : origin + tested]), expect(history[:origin], start, tested)
-        if actual is not None and told:
-            errors.append(actual / told - 1)
-    if len(errors) < _ORIGINS:
-        return (expected, expected) if expected else None  # as good as unknown, and said to be
-    spread = sqrt(sum(error**2 for error in errors) / len(errors))
-    # Forecasts made a day apart overlap: they are worth about twice as many as fit side by side.
-    freedom = max(2, round(2 * len(errors) * _DAY / max(tested, _DAY)))
-    t = T_80[freedom - 1] if freedom <= len(T_80) else T_80_MANY
-    return expected, expected * spread * t * sqrt(max(1.0, ahead / tested))
-
-
-def _origins(history: Sequence[float | None], least: int, ahead: int) -> range:
+def _origins(end: int, least: int, ahead: int) -> range:
     """Ends of histories that leave so many hours to compare with."""
-    last = len(history) - ahead
+    last = end - ahead
     return range(last - (last - least) // _DAY * _DAY, last + 1, _DAY) if ahead and last >= least else range(0)
 
 
 def _sum(hours: Sequence[float | None]) -> float | None:
     known = [hour for hour in hours if hour is not None]
     return sum(known) * len(hours) / len(known) if len(known) >= _LEAST_KNOWN * len(hours) and known else None
-
-
-def end_of(start: datetime, hours: int) -> datetime:
-    """The moment after some hours."""
-    return start + HOUR * hours
