@@ -56,6 +56,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/restatements": ("viewer", DAY),
     "/v1/exports": ("viewer", DAY),
     "/v1/recommendations": ("bu", {}),
+    "/v1/forecasts": ("bu", {"business_unit": "research"}),
     "/v1/prices": ("admin", DAY),
     "/v1/alerts": ("bu", DAY),
     "/v1/silences": ("viewer", {}),

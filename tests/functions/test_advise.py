@@ -30,6 +30,7 @@ clusters:
   - {name: demo, prometheus: {url: "PROMETHEUS"}, selector: {cluster: demo}}
   - {name: empty, prometheus: {url: "http://127.0.0.1:9"}}
 pricing: {source: constant, gpu_hourly_usd: 1.5}
+alerts: {rules: [{rule: budget, monthly_usd: 9000}]}
 access:
   - {principal: "arn:aws:iam::123456789012:role/finops", roles: [admin]}
   - {principal: "arn:aws:iam::123456789012:user/team/ann", roles: ["bu:research"]}
@@ -201,6 +202,27 @@ def test_dismissing_and_a_run_at_once_do_not_overwrite_each_other() -> None:
     assert [one["id"] for one in ask(business_unit="vision")["rows"]] == [row["id"]]
     with pytest.raises(NotFoundError):
         bootstrap.advice_desk().find("idle-000000000000")
+
+
+def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bootstrap, "utc_now", lambda: END + 2 * HOUR)
+    bootstrap.forecasts.cache_clear()
+    answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
+    bootstrap.forecasts.cache_clear()
+    assert answer.status == 200, answer.body
+    found = answer.json
+    assert found["spent_usd"] == HOURS * 7 * Decimal("1.5"), "six replicas and a notebook"
+    assert (found["hours_known"], found["hours_unknown"]) == (HOURS, 24), "the first of November is not in the ledger"
+    assert (found["projected_usd"], found["backtest"]) == (None, None)
+    assert found["budget_usd"] == 9000
+    document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
+    schema = {"$ref": "#/components/schemas/ForecastAnswer", "components": document["components"]}
+    jsonschema.validate(json.loads(answer.body), schema)
+    assert ask_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403
+    for query in ({}, {"business_unit": "research", "period": "year"}):
+        assert ask_as(ANN, "/v1/forecasts", query).status == 400
 
 
 def test_what_was_done_is_seen_in_the_figures() -> None:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
+from gpucost.domain.advice.history import LineUse
 from gpucost.domain.advice.model import Recommendation, Review
 from gpucost.domain.ledger import Manifest
-from gpucost.domain.model import ClusterCharge, Line, NodeHour
+from gpucost.domain.model import ClusterCharge, NodeHour
 from gpucost.settings import ClusterSettings
 
 
@@ -21,8 +22,8 @@ class AdvisedHours(Protocol):
         """The newest hour that was ever published."""
         ...
 
-    def lines_of(self, manifest: Manifest) -> list[Line]:
-        """The lines of this very version."""
+    def uses_of(self, manifest: Manifest) -> list[LineUse]:
+        """The lines of this very version, as advice looks at them."""
         ...
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpucost.api.app import Services
     from gpucost.services.access import AccessPolicy
     from gpucost.services.advice.desk import AdviceDesk
+    from gpucost.services.advice.forecasts import Forecasts
     from gpucost.services.advice.service import AdviceService
     from gpucost.services.alerting.managing import AlertDesk
     from gpucost.services.alerting.service import AlertService
@@ -424,6 +425,14 @@ def advice_desk() -> "AdviceDesk":
 
 
 @cache
+def forecasts() -> "Forecasts":
+    """For `functions/api`."""
+    from gpucost.services.advice.forecasts import Forecasts
+
+    return Forecasts(settings_store(), rollups(), clock=utc_now)
+
+
+@cache
 def api_services() -> "Services":
     """What the routes of `functions/api` ask, each made when it is first asked."""
     from gpucost.api.app import Services
@@ -436,5 +445,6 @@ def api_services() -> "Services":
         limits=limit_reports,
         alerts=alert_desk,
         advice=advice_desk,
+        forecasts=forecasts,
         access=access_policy,
     )

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from gpucost.domain.advice.history import LookBack
+from gpucost.domain.advice.history import LookBack, use_of
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
 from gpucost.domain.model import HourRecord
@@ -23,7 +23,7 @@ def look_at(
     look.memory.update(memory or {})
     for one in records:
         if one.status != "incomplete":
-            look.add(one.hour, one.lines, one.nodes, one.currency)
+            look.add(one.hour, map(use_of, one.lines), one.nodes, one.currency)
     return look
 
 

@@ -16,6 +16,7 @@ from gpucost.api.alerts import add_alert_routes
 from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.documentation import HTML, PAGE_SECURITY, page
 from gpucost.api.exports import add_export_routes
+from gpucost.api.forecasts import add_forecast_routes
 from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.prices import add_price_routes
@@ -26,6 +27,7 @@ from gpucost.domain.reporting.filters import check_text
 from gpucost.errors import ParameterError
 from gpucost.services.access import AccessPolicy
 from gpucost.services.advice.desk import AdviceDesk
+from gpucost.services.advice.forecasts import Forecasts
 from gpucost.services.alerting.managing import AlertDesk
 from gpucost.services.allocations import AllocationService
 from gpucost.services.export_listing import ExportListing
@@ -71,6 +73,7 @@ class Services:
     limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertDesk]
     advice: Callable[[], AdviceDesk]
+    forecasts: Callable[[], Forecasts]
     access: Callable[[], AccessPolicy]
 
 
@@ -87,6 +90,7 @@ def build_app(services: Services) -> APIGatewayHttpResolver:
     add_export_routes(app, services.exports)
     add_alert_routes(app, services.alerts)
     add_advice_routes(app, services.advice)
+    add_forecast_routes(app, services.forecasts)
 
     @cache
     def document() -> str:

@@ -41,5 +41,5 @@ def read_look_back(
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":
             nodes, _ = ledger.nodes_of(manifest)
-            look.add(manifest.hour, ledger.lines_of(manifest), nodes, manifest.currency)
+            look.add(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
     return look
