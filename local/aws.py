@@ -62,6 +62,7 @@ def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> 
     }
     # What moto does not make: the API's address, the functions that people invoke, and the table in Athena.
     unmade = {"ApiUrl": api_url, "PricesFunctionName": "PricesFunction", "ExportFunctionName": "ExportFunction"}
+    unmade["AdviseFunctionName"] = "AdviseFunction"
     outputs = template["Outputs"] | {name: {"Value": value} for name, value in unmade.items()}
     del outputs["ExportTable"]
     places: dict[str, tuple[str, str]] = {}

@@ -10,6 +10,7 @@ import click
 
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
+from local.advice_commands import advise
 from local.alert_commands import ack, alerts, silence
 from local.backfilling import backfill
 from local.dashboard import dashboard
@@ -143,6 +144,7 @@ def demo(*, once: bool, port: int) -> None:
     demonstration.run(once=once, port=port)
 
 
+cli.add_command(advise)
 cli.add_command(ack)
 cli.add_command(alerts)
 cli.add_command(silence)

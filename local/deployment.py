@@ -34,6 +34,7 @@ class Deployment:
     """What the price book is fetched from."""
     export_function: str = ""
     export_bucket: str = ""
+    advise_function: str = ""
 
     def bus(self) -> "AwsBus":
         """Its queues and topic."""
@@ -87,6 +88,7 @@ def find(stack: str) -> Deployment:
         price_sources=tuple(filter(None, outputs.get("PriceSources", "").split(","))),
         export_function=outputs.get("ExportFunctionName", ""),
         export_bucket=outputs.get("ExportBucketName", ""),
+        advise_function=outputs.get("AdviseFunctionName", ""),
     )
 
 

@@ -25,6 +25,7 @@ MEGABYTE = 1_000_000
 LAYERS = ("DependenciesLayer", "CommonLayer")
 FUNCTIONS = (
     "DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction", "PricesFunction", "ExportFunction",
+    "AdviseFunction",
 )  # fmt: skip
 
 
@@ -112,6 +113,7 @@ def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple
     assert run("AlertFunction", event("tick")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}
     assert run("ExportFunction", event("export")) == {"exported": [], "days_left": 0}
+    assert run("AdviseFunction", event("advise")) == {"reviewed": [], "clusters_left": 0}
     answer = run("ApiFunction", event("api-costs"))
     assert answer["statusCode"] == 503
     assert "settings push" in answer["body"]

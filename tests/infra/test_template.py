@@ -17,7 +17,8 @@ from gpucost.services.prices import RATING_BEGINS
 from local.template import REPOSITORY
 
 Template = dict[str, Any]
-PUBLIC = {"GET /openapi.json", "GET /docs", "GET /health"}
+PAGES = {"GET /openapi.json", "GET /docs", "GET /", "GET /assets/{file}", "GET /config.json"}
+PUBLIC = PAGES | {"GET /health"}
 WILDCARD_REASONS = {
     "QueryMetrics": "workspaces are named by settings, after deployment",
     "AssumeQueryRoles": "roles of member accounts, by their fixed prefix",
@@ -86,7 +87,8 @@ def test_every_function_runs_on_arm_with_its_own_kept_log(template: Template) ->
         assert template["Resources"][group]["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
         assert "ReservedConcurrentExecutions" not in function
     assert sorted(names) == [
-        "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "ExportFunction", "PricesFunction",
+        "AdviseFunction", "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "ExportFunction",
+        "PricesFunction",
     ]  # fmt: skip
 
 
@@ -160,7 +162,9 @@ def test_each_price_source_brings_its_own_permissions(template: Template) -> Non
 
 def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> None:
     configured = {body["FunctionName"]["Ref"] for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig")}
-    assert configured == {"DispatchFunction", "AlertFunction", "PricesFunction", "ExportFunction"}
+    assert configured == {
+        "AdviseFunction", "DispatchFunction", "AlertFunction", "PricesFunction", "ExportFunction",
+    }  # fmt: skip
     for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig"):
         assert body["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
 
@@ -186,7 +190,7 @@ def test_the_ledger_is_kept_whatever_happens_to_the_stack(template: Template) ->
 
 def test_policies_are_narrow(template: Template) -> None:
     roles = [name for name, _ in of_type(template, "AWS::IAM::Role") if name.endswith("FunctionRole")]
-    assert len(roles) == 6
+    assert len(roles) == 7
     for role in roles:
         for one in statements(template, role):
             for action in as_list(one["Action"]):
@@ -207,6 +211,10 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
     }  # fmt: skip
     assert actions(template, "ExportFunctionRole") == read | {
         "dynamodb:PutItem", "s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage",
+    }  # fmt: skip
+    assert actions(template, "AdviseFunctionRole") == read | {
+        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "aps:QueryMetrics",
+        "sts:AssumeRole", "secretsmanager:GetSecretValue",
     }  # fmt: skip
     assert actions(template, "AlertFunctionRole") == read | {
         "dynamodb:BatchWriteItem", "dynamodb:PutItem", "sns:Publish", "sqs:GetQueueAttributes", "sqs:SendMessage",
@@ -233,7 +241,7 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     assert template["Resources"]["HttpPermission"]["Properties"]["FunctionName"] == {"Ref": "ApiFunction"}
     documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
     asked = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
-    assert asked | {"GET /openapi.json", "GET /docs"} == routes.keys()
+    assert asked | PAGES == routes.keys()
 
 
 def test_alarms_reach_operations_and_all_but_one_are_silent_without_data(template: Template) -> None:
@@ -294,8 +302,11 @@ def test_functions_are_told_what_they_need_and_only_what_is_read(template: Templ
             "table", "hours_queue_url", "backfill_queue_url", "dead_letter_queue_url", "events_topic_arn",
         },
         "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
-        "ApiFunction": {"table", "export_bucket"},
+        "ApiFunction": {
+            "table", "export_bucket", "sign_in_issuer", "sign_in_client", "sign_in_scopes", "sign_in_hosts",
+        },
         "ExportFunction": {"table", "export_bucket", "export_days", "billing_account"},
+        "AdviseFunction": {"table"},
         "PricesFunction": {"table", "price_sources"},
     }  # fmt: skip
     for name, function in of_type(template, "AWS::Lambda::Function"):
@@ -356,5 +367,6 @@ def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
         "api-costs",
         "prices",
         "export",
+        "advise",
         "amp-alerts",
     }

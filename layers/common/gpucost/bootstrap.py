@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpucost.adapters.dynamodb.advice import DynamoAdvice
     from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
     from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
     from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from gpucost.adapters.messaging import AwsBus
     from gpucost.alert_ports import Notifier
     from gpucost.api.app import Services
+    from gpucost.api.page import SignIn
     from gpucost.services.access import AccessPolicy
+    from gpucost.services.advice.desk import AdviceDesk
+    from gpucost.services.advice.forecasts import Forecasts
+    from gpucost.services.advice.service import AdviceService
     from gpucost.services.alerting.managing import AlertDesk
     from gpucost.services.alerting.service import AlertService
     from gpucost.services.allocations import AllocationService
@@ -62,6 +67,14 @@ class Environment(BaseModel):
     """Id of the account that pays, as exports name it."""
     public_url: str = ""
     """Address of the API that people can open; links stand in messages only where it is set."""
+    sign_in_issuer: str = ""
+    """OIDC issuer at which people sign in to the page; empty: nobody does."""
+    sign_in_client: str = ""
+    """The page's client id there."""
+    sign_in_scopes: str = "openid"
+    sign_in_hosts: str = ""
+    """More origins that the page asks while signing in, with spaces: the token endpoint's, where it is not the
+    issuer's."""
 
     @classmethod
     def read(cls) -> "Environment":
@@ -384,6 +397,62 @@ def export_listing() -> "ExportListing":
 
 
 @cache
+def advice_store() -> "DynamoAdvice":
+    """Recommendations."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.advice import DynamoAdvice
+
+    return DynamoAdvice(aws.client("dynamodb"), environment().table)
+
+
+@cache
+def advice_service() -> "AdviceService":
+    """For `functions/advise`."""
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.gpu_memory import DynamoGpuMemory
+    from gpucost.adapters.prometheus.memory import memory_reader
+    from gpucost.services.advice.list_prices import node_list_prices
+    from gpucost.services.advice.memory import MemoryKeeper
+    from gpucost.services.advice.service import AdviceService
+
+    return AdviceService(
+        settings_store(),
+        ledger(),
+        advice_store(),
+        lambda: node_list_prices(price_book()),
+        MemoryKeeper(memory_reader, DynamoGpuMemory(aws.client("dynamodb"), environment().table), clock=utc_now),
+        clock=utc_now,
+    )
+
+
+@cache
+def advice_desk() -> "AdviceDesk":
+    """For `functions/api`, which only lists."""
+    from gpucost.services.advice.desk import AdviceDesk
+
+    return AdviceDesk(settings_store(), advice_store(), clock=utc_now)
+
+
+@cache
+def forecasts() -> "Forecasts":
+    """For `functions/api`."""
+    from gpucost.services.advice.forecasts import Forecasts
+
+    return Forecasts(settings_store(), rollups(), clock=utc_now)
+
+
+@cache
+def sign_in() -> "SignIn | None":
+    """For `functions/api`: how people sign in to the page; None where they do not."""
+    from gpucost.api.page import SignIn
+
+    env = environment()
+    if not (env.sign_in_issuer and env.sign_in_client):
+        return None
+    return SignIn(env.sign_in_issuer, env.sign_in_client, env.sign_in_scopes, tuple(env.sign_in_hosts.split()))
+
+
+@cache
 def api_services() -> "Services":
     """What the routes of `functions/api` ask, each made when it is first asked."""
     from gpucost.api.app import Services
@@ -395,5 +464,8 @@ def api_services() -> "Services":
         exports=export_listing,
         limits=limit_reports,
         alerts=alert_desk,
+        advice=advice_desk,
+        forecasts=forecasts,
         access=access_policy,
+        sign_in=sign_in,
     )

@@ -5,6 +5,7 @@
 | `ScheduledTick` | EventBridge Scheduler → dispatch | the schedule's input |
 | `PricesDue` | EventBridge Scheduler, `gpucost prices refresh` → prices | the schedules' input |
 | `ExportDue` | EventBridge Scheduler, `gpucost export` → export | the schedule's input |
+| `AdviceDue` | EventBridge Scheduler, `gpucost advise --run` → advise | the schedule's input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
@@ -95,6 +96,15 @@ class ExportDue(Message):
     """Export this day whether it is due or not; None: all that are due."""
     days: int = Field(default=1, ge=1, le=MAX_DAYS_PER_EXPORT)
     """How many days from `first_day` on."""
+
+
+class AdviceDue(Message):
+    """Review clusters and advise."""
+
+    version: Literal[1] = 1
+    scheduled_time: Instant
+    cluster: str | None = None
+    """Only this one; None: all of the settings."""
 
 
 class HoursDue(Message):

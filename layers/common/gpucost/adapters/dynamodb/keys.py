@@ -7,7 +7,20 @@ from typing import Literal
 from gpucost.adapters.dynamodb.table import Item, text
 
 Kind = Literal[
-    "hours", "notes", "summaries", "nodes", "usage", "restatements", "beside", "days", "rollups", "exports", "limits"
+    "hours",
+    "notes",
+    "summaries",
+    "nodes",
+    "usage",
+    "restatements",
+    "beside",
+    "days",
+    "rollups",
+    "exports",
+    "limits",
+    "advice",
+    "reviews",
+    "memory",
 ]
 """What a partition of a cluster holds, one or more items per hour or day."""
 

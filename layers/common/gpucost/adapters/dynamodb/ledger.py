@@ -16,20 +16,21 @@ A run id is the version that it wants to become and a hash of its content: runni
 items, another content never touches them, and a version once taken can never be taken by a run that lost.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.hour_items import hour_items, pieces, read_notes, run_id_of
-from gpucost.adapters.dynamodb.line_items import BeingMovedError, read_line_items
+from gpucost.adapters.dynamodb.line_items import BeingMovedError, read_line_items, read_line_uses
 from gpucost.adapters.dynamodb.manifests import read_manifest
 from gpucost.adapters.dynamodb.restated import chained, restatement_item
 from gpucost.adapters.dynamodb.table import Item, Table, check_format, key_of
 from gpucost.adapters.dynamodb.usage_blobs import read_usage, usage_document
 from gpucost.adapters.dynamodb.versions import NOBODY, Versions
+from gpucost.domain.advice.history import LineUse
 from gpucost.domain.hours import HOUR, month_of
 from gpucost.domain.ledger import (
     DEFAULT_RETENTION,
@@ -44,6 +45,7 @@ from gpucost.domain.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError
 
+T = TypeVar("T")
 LATE = "figures that came after the month was frozen"
 READINGS = 4
 """Of lines that `gpucost migrate` moves on at that very moment."""
@@ -222,11 +224,18 @@ class DynamoLedger:
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """The lines of this very version of an hour."""
         start = f"{manifest.run_id}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
+        return self._read_lines(manifest, start, read_line_items)
+
+    def uses_of(self, manifest: Manifest) -> list[LineUse]:
+        """The lines of this very version of an hour, as advice looks at them."""
+        return self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
+
+    def _read_lines(self, manifest: Manifest, start: str, read: Callable[[Iterable[Item]], list[T]]) -> list[T]:
         partition = keys.lines(manifest.cluster, manifest.hour)
         for _ in range(READINGS - 1):
             with suppress(BeingMovedError):
-                return read_line_items(self._table.query(partition, "begins_with(sk, :start)", start=start))
-        return read_line_items(self._table.query(partition, "begins_with(sk, :start)", start=start))
+                return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
+        return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """What each node of an hour cost, and what was paid for without one."""

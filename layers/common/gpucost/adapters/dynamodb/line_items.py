@@ -6,13 +6,15 @@ pieces there are, so that nobody takes some of them for all while they are moved
 """
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
+from itertools import repeat
 from typing import Any
 
 from gpucost.adapters.dynamodb import blobs
 from gpucost.adapters.dynamodb.table import Item, check_format, key, text, whole
+from gpucost.domain.advice.history import LineUse, use_of
 from gpucost.domain.model import Line
 from gpucost.errors import SourceError
 
@@ -59,14 +61,32 @@ def read_line_items(items: Iterable[Item]) -> list[Line]:
         BeingMovedError: some are moved on at this moment; reading again helps.
         SourceError: a form that this version does not know.
     """
+    return [line for form, document in _documents(items) for line in _READERS[form](document)]
+
+
+def read_line_uses(items: Iterable[Item]) -> list[LineUse]:
+    """The same lines as advice looks at them, in a third of the time.
+
+    Raises:
+        As `read_line_items`.
+    """
+    return [
+        use
+        for form, document in _documents(items)
+        for use in (_read_uses(document) if form == LINES_FORMAT else map(use_of, _read_rows(document)))
+    ]
+
+
+def _documents(items: Iterable[Item]) -> Iterator[tuple[int, Any]]:
     groups: dict[str, list[Item]] = {}
     for item in items:
         check_format(item, LINES_FORMAT)
         groups.setdefault(group_of(item), []).append(item)
-    return [line for own in groups.values() for line in _read_group(own)]
+    return map(_document, groups.values())
 
 
-def _read_group(items: Sequence[Item]) -> list[Line]:
+def _document(items: Sequence[Item]) -> tuple[int, Any]:
+    """A unit's document, with its form."""
     forms = {whole(item, "v") for item in items}
     if len(forms) > 1 or (forms == {LINES_FORMAT} and len(items) != whole(items[0], "k")):
         raise BeingMovedError(f"lines {text(items[0], 'pk')!r} are moved on at this moment")
@@ -74,7 +94,7 @@ def _read_group(items: Sequence[Item]) -> list[Line]:
         document = blobs.unpack(item["b"]["B"] for item in items)
     except zlib.error:
         raise BeingMovedError(f"lines {text(items[0], 'pk')!r} are not whole") from None
-    return _read_rows(document) if forms == {1} else _read_columns(document)
+    return forms.pop(), document
 
 
 def _read_rows(document: Iterable[Sequence[Any]]) -> list[Line]:
@@ -91,6 +111,32 @@ def _read_columns(document: Mapping[str, Any]) -> list[Line]:
         if name in _NAMES
     }
     return [Line(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+
+
+_READERS = {1: _read_rows, LINES_FORMAT: _read_columns}
+
+
+def _read_uses(document: Mapping[str, Any]) -> Iterator[LineUse]:
+    """Form 2, the columns that advice looks at, and nothing exact: see decision 0043."""
+    rows, told = document["rows"], document["columns"]
+    columns: list[Iterable[Any]] = []
+    for name in LineUse._fields:
+        column = told.get(name, "")  # only what came later can be missing, and that is a text
+        if not isinstance(column, list):
+            columns.append(repeat(_as_float(name, column), rows))
+        elif name in _DECIMALS:
+            columns.append(map(_float, column))
+        else:
+            columns.append(column)
+    return map(LineUse, *columns)
+
+
+def _as_float(name: str, told: Any) -> Any:
+    return _float(told) if name in _DECIMALS else told
+
+
+def _float(told: str | None) -> float | None:
+    return None if told is None else float(told)
 
 
 def _column(name: str, lines: Sequence[Line]) -> Any:

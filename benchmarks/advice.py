@@ -1,0 +1,95 @@
+"""A review of 30 days: seconds and memory for a cluster of so many workloads.
+
+`python -m benchmarks.advice [WORKLOADS] [PODS_PER_WORKLOAD]` (1,000 and 2 where not given). Lines are packed as the
+ledger stores them and unpacked again as it reads them, hour by hour; the table's own time is not in it: 1,440 queries,
+8 seconds at 5 ms each.
+"""
+
+import random
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from gpucost.adapters.dynamodb.line_items import line_items, read_line_uses
+from gpucost.adapters.dynamodb.table import Item
+from gpucost.domain.advice.history import LookBack
+from gpucost.domain.advice.review import review
+from gpucost.domain.hours import HOUR
+from gpucost.domain.model import Capacity, Line, NodeHour
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+HOURS = 720
+GPUS = 8
+MODEL = "NVIDIA H100 80GB HBM3"
+SEVERAL = 4
+"""Different hours; the others repeat them."""
+
+
+def stored(workloads: int, pods: int) -> list[list[Item]]:
+    """Some hours as the ledger keeps them."""
+    chance = random.Random(3)
+    busy = [chance.choice((0.0, 0.05, 0.2, 0.5, 0.97)) for _ in range(workloads)]
+    found = []
+    for _ in range(SEVERAL):
+        lines = []
+        for number in range(workloads):
+            for pod in range(pods):
+                use = Decimal(f"{busy[number] * chance.uniform(0.9, 1):.12f}")
+                lines.append(_line(number, pod, pods, use))
+        units: dict[str, list[Line]] = {}
+        for line in lines:
+            units.setdefault(line.business_unit, []).append(line)
+        found.append([item for unit, own in units.items() for item in line_items("pk", f"1-a#{unit}", own, 2**31)])
+    return found
+
+
+def _line(number: int, pod: int, pods: int, use: Decimal) -> Line:
+    place = number * pods + pod
+    price = Decimal(5)
+    return Line(
+        business_unit=f"unit-{number % 100}", namespace=f"ns-{number % 200}", workload_kind="Deployment",
+        workload=f"serve-{number}", pod=f"serve-{number}-{pod}", uid=f"{place:036x}", node=f"node-{place // GPUS}",
+        node_pool=f"pool-{place // GPUS % 5}", instance_type="p5.48xlarge", capacity_type="on-demand", zone="a",
+        gpu_model=MODEL, resource="nvidia.com/gpu", units=1, gpu_share=Decimal(1), gpu_share_source="whole",
+        labels={"team": "x"}, split_policy="gpu-bears-all", allocated_gpu_hours=Decimal(1), effective_gpu_hours=use,
+        utilization=use, utilization_source="pod", unmeasured_gpu_hours=Decimal(0), gpu_hourly_usd=price,
+        price_source="on-demand", allocated_usd=price, effective_usd=use * price, waste_usd=price - use * price,
+        unmeasured_usd=Decimal(0),
+    )  # fmt: skip
+
+
+def nodes(count: int) -> Iterator[NodeHour]:
+    """The nodes of an hour, one in ten of them empty."""
+    for number in range(count + count // 10):
+        capacity = Capacity(capacity_gpu_hours=Decimal(GPUS), node_cost_usd=Decimal(40))
+        yield NodeHour(
+            f"node-{number}", f"i-{number}", f"pool-{number % 5}", "p5.48xlarge", "on-demand", "a", MODEL, "on-demand",
+            "gpu-bears-all", None, Decimal(0), capacity,
+        )  # fmt: skip
+
+
+def main(workloads: int, pods: int) -> None:
+    """Review, and say what it took."""
+    hours = stored(workloads, pods)
+    there = list(nodes(workloads * pods // GPUS))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    began = time.process_time()
+    look = LookBack("demo", START, HOURS)
+    for place in range(HOURS):
+        look.add(START + HOUR * place, read_line_uses(hours[place % SEVERAL]), there, "USD")
+    reading = time.process_time() - began
+    found = review(look, START, {})
+    thinking = time.process_time() - began - reading
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines = workloads * pods * HOURS
+    print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {len(found.advice)} recommendations")
+    print(
+        f"reading {reading:.1f} s, advising {thinking:.1f} s of one core; {memory:.0f} MB at most ({before:.0f} before)"
+    )
+
+
+if __name__ == "__main__":
+    main(*(int(one) for one in sys.argv[1:3]) if len(sys.argv) > 1 else (1_000, 2))

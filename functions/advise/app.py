@@ -1,0 +1,42 @@
+"""EventBridge Scheduler, daily, and `gpucost advise --run` → recommendations."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import ValidationError
+
+from gpucost import bootstrap
+from gpucost.errors import MessageError, SourceError
+from gpucost.messages import AdviceDue, first_problem
+from gpucost.observability import logger
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Review what is due, or the cluster asked for.
+
+    Raises:
+        MessageError: the event does not fit.
+        SourceError: a cluster could not be reviewed; the others are. The call is tried again, and ends in the dead
+            letters.
+    """
+    try:
+        due = AdviceDue.model_validate(event)
+    except ValidationError as error:
+        raise MessageError(f"not a valid AdviceDue: {first_problem(error)}") from error
+    result = bootstrap.advice_service().advise(due, lambda: context.get_remaining_time_in_millis() / 1000)
+    if result is None:
+        logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
+        return {"reviewed": [], "clusters_left": 0}
+    for one in result.reviewed:
+        logger.info("cluster reviewed", cluster=one.cluster, advice=len(one.advice), workloads=len(one.judged))
+    for reason in result.failures:
+        logger.error("a cluster could not be reviewed", reason=reason)
+    if result.clusters_left:
+        logger.warning("clusters are left to the next run, which begins with them", clusters_left=result.clusters_left)
+    if result.failures:
+        raise SourceError("; ".join(result.failures))
+    reviewed = [
+        {"cluster": one.cluster, "advice": len(one.advice), "workloads": len(one.judged)} for one in result.reviewed
+    ]
+    return {"reviewed": reviewed, "clusters_left": result.clusters_left}

@@ -1,0 +1,1 @@
+"""Advice: what to change, what it saves, how sure that is. Pure; see docs/advice.md."""

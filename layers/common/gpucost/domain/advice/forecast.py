@@ -1,0 +1,191 @@
+"""What a period will have cost by its end: hours of the week as they were, at the level of the newest weeks.
+
+    cost of an hour to come = level × shape of its hour of the week
+
+- shape: the mean over the weeks known of (hour's cost ÷ its week's mean). Where fewer than two weeks know an hour of
+  the week, the same hour of any day.
+- level: the mean of the weeks' levels, each counting half as much as the one after it.
+- interval: the same forecast is made from every day of the past, for as long ahead as the history allows, and compared
+  with what came. The root mean square of these relative errors, times Student's t, is the half width; beyond what could
+  be tried it grows with the square root of time, as the level's own wandering does.
+
+It knows no trend, no holidays and no release days. How often actual sums fell inside is reported with every forecast.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import sqrt
+from typing import Final
+
+WEEK: Final = 168
+LEAST: Final = 2 * WEEK
+"""Hours of history without which nothing is forecast."""
+_DAY = 24
+_LEAST_KNOWN = 0.8
+"""Part of the history's hours that must be known."""
+_ORIGINS = 4
+"""Fewer past forecasts than these say nothing about errors."""
+T_80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
+"""Student's t at 80%, two-sided, for 1 to 10 degrees of freedom."""
+T_80_MANY = 1.32
+LEVEL_PERCENT = 80
+"""Of the interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """Past forecasts of a length, and what came."""
+
+    hours: int
+    """How far ahead."""
+    tried: int
+    inside: int
+    """How many actual sums fell into their interval, which was made from what was known before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Of the sum of some hours to come."""
+
+    expected: float
+    low: float
+    high: float
+    backtest: Backtest | None
+    """None where the history is too short to try."""
+
+
+def forecast(history: Sequence[float | None], start: datetime, ahead: int) -> Forecast | None:
+    """The sum of the hours that follow a history.
+
+    Args:
+        history: cost of every hour, None where unknown; oldest first.
+        start: the history's first hour.
+        ahead: hours to sum.
+
+    Returns:
+        None where less than two weeks are known, or a fifth of them is not.
+    """
+    past = _Past(history, start)
+    found = past.interval(len(history), ahead)
+    if found is None:
+        return None
+    expected, half = found
+    return Forecast(expected, max(0.0, expected - half), expected + half, _backtest(past, ahead))
+
+
+def backtest(history: Sequence[float | None], start: datetime, ahead: int) -> Backtest | None:
+    """How often intervals made in the past held what came after; None where none could be made."""
+    return _backtest(_Past(history, start), ahead)
+
+
+def _backtest(past: "_Past", ahead: int) -> Backtest | None:
+    hours = min(ahead, max(0, len(past.history) - 2 * LEAST))
+    hours -= hours % _DAY
+    tried = inside = 0
+    for origin in _origins(len(past.history), LEAST + 2 * _DAY, hours):
+        actual, found = past.actual(origin, hours), past.interval(origin, hours)
+        if actual is not None and found is not None:
+            tried += 1
+            inside += abs(actual - found[0]) <= found[1]
+    return Backtest(hours, tried, inside) if tried else None
+
+
+class _Past:
+    """A history, and what would have been forecast at its earlier moments; each is worked out once."""
+
+    def __init__(self, history: Sequence[float | None], start: datetime) -> None:
+        self.history = history
+        self._start = start
+        self._errors: dict[tuple[int, int], float | None] = {}
+
+    def actual(self, origin: int, ahead: int) -> float | None:
+        """What the hours after an origin cost; None where too few are known."""
+        return _sum(self.history[origin : origin + ahead])
+
+    def interval(self, origin: int, ahead: int) -> tuple[float, float] | None:
+        """Expected sum and half width of its interval, from what was known before an origin."""
+        expected = expect(self.history[:origin], self._start, ahead)
+        if not expected:
+            return None if expected is None else (0.0, 0.0)
+        tested = min(ahead, max(_DAY, origin - LEAST - _ORIGINS * _DAY))
+        tested -= tested % _DAY if tested > _DAY else 0
+        tries = [self._error(at, tested) for at in _origins(origin, LEAST, tested)]
+        errors = [error for error in tries if error is not None]
+        if len(errors) < _ORIGINS:
+            return expected, expected  # as good as unknown, and said to be
+        spread = sqrt(sum(error**2 for error in errors) / len(errors))
+        # Forecasts made a day apart overlap: they are worth about twice as many as fit side by side.
+        freedom = max(2, round(2 * len(errors) * _DAY / max(tested, _DAY)))
+        t = T_80[freedom - 1] if freedom <= len(T_80) else T_80_MANY
+        return expected, expected * spread * t * sqrt(max(1.0, ahead / tested))
+
+    def _error(self, origin: int, ahead: int) -> float | None:
+        """Relative, of the forecast made at an origin."""
+        key = origin, ahead
+        if key not in self._errors:
+            actual, told = self.actual(origin, ahead), expect(self.history[:origin], self._start, ahead)
+            self._errors[key] = actual / told - 1 if actual is not None and told else None
+        return self._errors[key]
+
+
+def expect(history: Sequence[float | None], start: datetime, ahead: int) -> float | None:
+    """The model's sum of the hours that follow a history."""
+    known = sum(value is not None for value in history)
+    if len(history) < LEAST or known < _LEAST_KNOWN * len(history):
+        return None
+    first = (start.weekday() * _DAY + start.hour) % WEEK
+    weeks = [history[max(0, end - WEEK) : end] for end in range(len(history), 0, -WEEK)]
+    levels, shape = _levels(weeks), [[0.0, 0.0] for _ in range(WEEK)]
+    for number, week in enumerate(weeks):
+        level = levels[number]
+        if level is None or level <= 0:
+            continue
+        begin = len(history) - number * WEEK - len(week)
+        for offset, value in enumerate(week):
+            if value is not None:
+                slot = shape[(first + begin + offset) % WEEK]
+                slot[0] += value / level
+                slot[1] += 1
+    level = _level(levels)
+    if level is None:
+        return None
+    by_hour = [_shape_of(shape, hour) for hour in range(WEEK)]
+    whole, rest = divmod(ahead, WEEK)
+    begin = (first + len(history)) % WEEK
+    return level * (whole * sum(by_hour) + sum(by_hour[(begin + hour) % WEEK] for hour in range(rest)))
+
+
+def _shape_of(shape: Sequence[Sequence[float]], hour: int) -> float:
+    total, count = shape[hour]
+    if count > 1:
+        return total / count
+    same = [shape[day * _DAY + hour % _DAY] for day in range(7)]
+    seen = sum(count for _, count in same)
+    return sum(total for total, _ in same) / seen if seen else 0.0
+
+
+def _levels(weeks: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """Mean cost of an hour by week, newest first; None of weeks that are not whole or mostly unknown."""
+    found: list[float | None] = []
+    for week in weeks:
+        known = [value for value in week if value is not None]
+        found.append(sum(known) / len(known) if len(week) == WEEK and len(known) > WEEK / 2 else None)
+    return found
+
+
+def _level(levels: Sequence[float | None]) -> float | None:
+    weighted = [(0.5**age, level) for age, level in enumerate(levels) if level is not None]
+    total = sum(weight for weight, _ in weighted)
+    return sum(weight * level for weight, level in weighted) / total if total else None
+
+
+def _origins(end: int, least: int, ahead: int) -> range:
+    """Ends of histories that leave so many hours to compare with."""
+    last = end - ahead
+    return range(last - (last - least) // _DAY * _DAY, last + 1, _DAY) if ahead and last >= least else range(0)
+
+
+def _sum(hours: Sequence[float | None]) -> float | None:
+    known = [hour for hour in hours if hour is not None]
+    return sum(known) * len(hours) / len(known) if len(known) >= _LEAST_KNOWN * len(hours) and known else None

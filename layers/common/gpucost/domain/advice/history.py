@@ -1,0 +1,279 @@
+"""The look-back: what the ledger's hours say of each workload and node pool, hour by hour, in few bytes.
+
+Hours are means: a peak is the mean of the busiest hour, and what happens within an hour is not seen. Figures are kept
+as floats, 8 bytes each: advice is an estimate, and 1,000 workloads over 30 days are 30 MB this way.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from gpucost.domain.hours import HOUR, floor_day
+from gpucost.domain.model import Line, NodeHour
+
+OBSERVED = frozenset({"pod", "shared"})
+"""Rungs on which advice may rest: the others are guesses (design §3)."""
+_MONEY_KNOWN = frozenset({"constant", "rates", "on-demand", "spot", "override"})
+"""Price sources that say what an hour costs in cash; a bill's amortized amounts may hold commitments."""
+_LISTED = frozenset({"constant", "rates", "on-demand"})
+"""Price sources that are lists."""
+_COMMITTED = frozenset({"reserved", "capacity-block"})
+
+
+class LineUse(NamedTuple):
+    """What advice looks at of a line, amounts as floats: a `Line` takes three times as long to read."""
+
+    business_unit: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    pod: str
+    uid: str
+    node: str
+    capacity_type: str
+    gpu_model: str
+    resource: str
+    units: int
+    gpu_share: float
+    allocated_gpu_hours: float
+    effective_gpu_hours: float | None
+    utilization: float | None
+    utilization_source: str
+    unmeasured_gpu_hours: float
+    price_source: str
+    allocated_usd: float | None
+    shared_from: str = ""
+
+
+def use_of(line: Line) -> LineUse:
+    """A line, as advice looks at it."""
+
+    def value(name: str) -> Any:
+        own = getattr(line, name)
+        return float(own) if isinstance(own, Decimal) else own
+
+    return LineUse._make(map(value, LineUse._fields))
+
+
+class WorkloadKey(NamedTuple):
+    """A workload with what it requests. A pod without an owner is a workload of its own."""
+
+    business_unit: str
+    namespace: str
+    kind: str
+    name: str
+    resource: str
+    gpu_model: str
+
+
+class PoolKey(NamedTuple):
+    """Nodes that are alike."""
+
+    node_pool: str
+    instance_type: str
+    capacity_type: str
+    gpu_model: str
+
+
+def _zeros(hours: int) -> "array[float]":
+    return array("d", bytes(8 * hours))
+
+
+@dataclass(slots=True)
+class Cash:
+    """USD by whether not spending it again would leave the bill."""
+
+    free: float = 0.0
+    committed: float = 0.0
+    unknown: float = 0.0
+    listed: float = 0.0
+    """Of all, what was charged at list prices."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether all was."""
+        return self.listed >= (1 - 1e-9) * (self.free + self.committed + self.unknown)
+
+    def add(self, usd: float, capacity_type: str, price_source: str) -> None:
+        """Take an amount into account."""
+        if price_source in _LISTED:
+            self.listed += usd
+        if capacity_type in _COMMITTED or price_source == "capacity-block":
+            self.committed += usd
+        elif price_source in _MONEY_KNOWN:
+            self.free += usd
+        else:
+            self.unknown += usd
+
+    def share(self) -> float | None:
+        """Part of the money that is cash; None where some of it is not known."""
+        total = self.free + self.committed + self.unknown
+        return None if self.unknown or not total else self.free / total
+
+
+@dataclass(slots=True)
+class WorkloadHistory:
+    """One workload; each array has a figure for every hour of the look-back."""
+
+    key: WorkloadKey
+    held: "array[float]"
+    """Physical GPU-hours."""
+    observed: "array[float]"
+    """Of these, whose use somebody saw."""
+    used: "array[float]"
+    usd: "array[float]"
+    pods: "array[int]"
+    """Pods that held something in the hour, however shortly."""
+    busiest: "array[float]"
+    """Mean utilization of its busiest pod in the hour; -1 where nobody saw any."""
+    gpus_per_pod: float = 0.0
+    """The most that any of its pods held."""
+    units_per_pod: int = 0
+    share: float = 1.0
+    """Physical GPUs per unit."""
+    unpriced: float = 0.0
+    """GPU-hours without a price."""
+    cash: Cash = field(default_factory=Cash)
+    memory_peak: float = 0.0
+    """The most bytes of GPU memory that any of its pods ever used, as far as known."""
+    memory_known: float = 0.0
+    """GPU-hours of pods whose memory somebody saw on that day."""
+    pools: Counter[PoolKey] = field(default_factory=Counter)
+    """GPU-hours (rounded to 1/1000) by pool."""
+
+
+@dataclass(slots=True)
+class PoolHistory:
+    """One pool of like nodes."""
+
+    key: PoolKey
+    nodes: "array[int]"
+    capacity: "array[float]"
+    """Physical GPU-hours."""
+    unallocated: "array[float]"
+    cost: "array[float]"
+    """USD of whole nodes."""
+    pods: list[tuple[tuple[float, int], ...]]
+    """Per hour: (physical GPUs held by a pod, how many such pods)."""
+    cash: Cash = field(default_factory=Cash)
+    has_unknown: bool = False
+    """Whether some pod's node is not among the nodes, or a node has no price."""
+
+
+class LookBack:
+    """Collects hours.
+
+    Args:
+        cluster: whose.
+        start: first hour.
+        hours: how many.
+    """
+
+    def __init__(self, cluster: str, start: datetime, hours: int) -> None:
+        self.cluster = cluster
+        self.start = start
+        self.hours = hours
+        self.known = array("b", bytes(hours))
+        """1 for hours with figures."""
+        self.workloads: dict[WorkloadKey, WorkloadHistory] = {}
+        self.pools: dict[PoolKey, PoolHistory] = {}
+        self.list_prices: dict[str, float] = {}
+        """USD per node-hour by instance type, where a price list is known."""
+        self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
+        """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
+        self.currencies: set[str] = set()
+
+    def moment(self, place: int) -> datetime:
+        """Start of an hour."""
+        return self.start + HOUR * place
+
+    def add(self, hour: datetime, lines: Iterable[LineUse], nodes: Iterable[NodeHour], currency: str) -> None:
+        """Take an hour with figures into account."""
+        place = (hour - self.start) // HOUR
+        self.known[place] = 1
+        self.currencies.add(currency)
+        pool_of = {}
+        for node in nodes:
+            pool_of[node.node] = self._add_node(place, node)
+        uids: dict[WorkloadKey, set[str]] = {}
+        memory = self.memory.get(floor_day(hour), {})
+        held: dict[PoolKey, Counter[float]] = {}
+        for line in lines:
+            history = self._workload(line)
+            self._add_line(place, history, line)
+            peak = memory.get((line.namespace, line.pod))
+            if peak is not None:
+                history.memory_peak = max(history.memory_peak, peak)
+                history.memory_known += line.allocated_gpu_hours
+            own = uids.setdefault(history.key, set())
+            pool = pool_of.get(line.node)
+            if pool is not None:
+                history.pools[pool.key] += round(1000 * line.allocated_gpu_hours)
+                if line.uid not in own:
+                    held.setdefault(pool.key, Counter())[round(line.units * line.gpu_share, 6)] += 1
+            own.add(line.uid)
+        for key, seen in uids.items():
+            self.workloads[key].pods[place] = len(seen)
+        for pool_key, sizes in held.items():
+            self.pools[pool_key].pods[place] = tuple(sorted(sizes.items(), reverse=True))
+
+    def _workload(self, line: LineUse) -> WorkloadHistory:
+        key = WorkloadKey(
+            line.shared_from or line.business_unit, line.namespace, line.workload_kind or "Pod",
+            line.workload or line.pod, line.resource, line.gpu_model,
+        )  # fmt: skip
+        found = self.workloads.get(key)
+        if found is None:
+            n = self.hours
+            found = self.workloads[key] = WorkloadHistory(
+                key, _zeros(n), _zeros(n), _zeros(n), _zeros(n), array("l", bytes(array("l").itemsize * n)),
+                array("d", [-1.0]) * n,
+            )  # fmt: skip
+        return found
+
+    def _add_line(self, place: int, history: WorkloadHistory, line: LineUse) -> None:
+        held = line.allocated_gpu_hours
+        history.held[place] += held
+        if line.utilization_source in OBSERVED:
+            history.observed[place] += held - line.unmeasured_gpu_hours
+            history.used[place] += line.effective_gpu_hours or 0.0
+            if line.utilization is not None:
+                history.busiest[place] = max(history.busiest[place], line.utilization)
+        history.share = line.gpu_share
+        if line.units * history.share > history.gpus_per_pod:
+            history.gpus_per_pod, history.units_per_pod = line.units * history.share, line.units
+        if line.allocated_usd is None:
+            history.unpriced += held
+        else:
+            history.usd[place] += line.allocated_usd
+            history.cash.add(line.allocated_usd, line.capacity_type, line.price_source)
+
+    def _add_node(self, place: int, node: NodeHour) -> PoolHistory:
+        key = PoolKey(node.node_pool, node.instance_type, node.capacity_type, node.gpu_model)
+        found = self.pools.get(key)
+        if found is None:
+            n = self.hours
+            found = self.pools[key] = PoolHistory(
+                key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n), [()] * n
+            )
+        found.nodes[place] += 1
+        found.capacity[place] += float(node.capacity.capacity_gpu_hours)
+        found.unallocated[place] += float(node.capacity.unallocated_gpu_hours)
+        cost = float(node.capacity.node_cost_usd)
+        found.cost[place] += cost
+        found.cash.add(cost, node.capacity_type, node.price_source)
+        found.has_unknown |= not node.price_source
+        return found
+
+
+def runs_of(held: Sequence[float]) -> tuple[int, int] | None:
+    """First and last place with a figure above 0; None where there is none."""
+    first = next((place for place, value in enumerate(held) if value > 0), None)
+    if first is None:
+        return None
+    last = next(place for place in range(len(held) - 1, -1, -1) if held[place] > 0)
+    return first, last

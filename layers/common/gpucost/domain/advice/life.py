@@ -1,0 +1,192 @@
+"""The life of a recommendation: what each run's figures make of what was advised before.
+
+open ──▶ applied ──▶ verified
+ │ ▲        │
+ │ └────────┘ undone within the week
+ ├──▶ withdrawn   newer figures no longer support it, or its subject is gone
+ └──▶ dismissed   by somebody, with a reason; stays until somebody opens it again
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from gpucost.domain.advice.model import HOURS_OF_MONTH, Advice, Recommendation, cents
+from gpucost.domain.hours import HOUR
+from gpucost.errors import InvalidInputError
+
+VERIFIED_AFTER = timedelta(days=7)
+"""A saving is measured over a whole week: weekdays and weekends cost differently."""
+WITHDRAWN_KEPT = timedelta(days=90)
+_CHANGED = 6
+"""Hours that must differ from the same hours of the week before, for advice to count as applied."""
+_DAY, _WEEK = 24, 168
+_NEAR = 1.05
+"""So much more than advised is still as advised."""
+
+
+class Subjects(Protocol):
+    """What the newest hours say of what advice is about."""
+
+    @property
+    def start(self) -> datetime:
+        """First hour of the look-back."""
+        ...
+
+    def gpus(self, advice: Advice) -> Sequence[float | None] | None:
+        """GPUs held in every hour (of a pool: nodes); None for hours without figures.
+
+        None where the subject was not seen in the look-back at all.
+        """
+        ...
+
+    def usd(self, advice: Advice) -> Sequence[float | None]:
+        """Its cost in every hour."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """A subject's hours, for tests and services alike; fulfils `Subjects` for one subject."""
+
+    start: datetime
+    held: Sequence[float | None] | None
+    cost: Sequence[float | None]
+
+    def gpus(self, advice: Advice) -> Sequence[float | None] | None:
+        """Whatever is asked about."""
+        return self.held
+
+    def usd(self, advice: Advice) -> Sequence[float | None]:
+        """Whatever is asked about."""
+        return self.cost
+
+
+def advance(
+    known: Iterable[Recommendation], found: Mapping[str, Advice], subjects: Subjects, now: datetime
+) -> list[Recommendation]:
+    """What is to be stored after a run: recommendations that are new or changed.
+
+    Args:
+        known: what was stored before.
+        found: what the run advises, by id.
+        subjects: what the newest hours say.
+        now: the run's time.
+    """
+    changed = []
+    seen = set()
+    for one in known:
+        seen.add(one.id)
+        new = _next(one, found.get(one.id), subjects, now)
+        if new != one:
+            changed.append(new)
+    changed += [Recommendation(advice, "open", now, now, now) for key, advice in found.items() if key not in seen]
+    return changed
+
+
+def _next(one: Recommendation, advice: Advice | None, subjects: Subjects, now: datetime) -> Recommendation:
+    if one.state == "dismissed":
+        return replace(one, advice=advice, last_advised=now) if advice else one
+    if one.state in {"open", "applied"}:
+        applied = _applied_at(one, subjects)
+        if applied is not None:
+            return _applied(one, applied, subjects, now)
+    if advice is None:
+        if one.state in {"open", "applied"}:
+            is_gone = _is_gone(one.advice, subjects.gpus(one.advice))
+            reason = "its subject is gone" if is_gone else "newer figures no longer support it"
+            return replace(one, state="withdrawn", since=now, reason=reason, applied_at=None)
+        return one
+    if one.state == "open":
+        return replace(one, advice=advice, last_advised=now)
+    # Verified or withdrawn, and advised again: the thing is back.
+    return replace(
+        one, advice=advice, state="open", since=now, last_advised=now, applied_at=None, verified_usd=None, reason=""
+    )
+
+
+def _applied_at(one: Recommendation, subjects: Subjects) -> datetime | None:
+    """The first hour since which no more is held than was advised (of more GPUs: no less); None where it is not so.
+
+    That nights and weekends hold less is no change: some hours must differ from the same hour of the week
+    before, or of the day before where no week is known.
+    """
+    held = subjects.gpus(one.advice)
+    if held is None or _is_gone(one.advice, held):
+        return None
+    then = float(one.advice.gpus_then)
+    is_more = then > float(one.advice.gpus_now)
+
+    def is_done(own: float) -> bool:
+        return own >= then / _NEAR if is_more else own <= then * _NEAR
+
+    first = len(held)
+    for place in range(len(held) - 1, -1, -1):
+        own = held[place]
+        if own is not None:
+            if not is_done(own):
+                break
+            first = place
+    if first == 0:
+        return one.applied_at  # as advised all the time: applied before the look-back, or never anything else
+    changed = 0
+    for place in range(first, len(held)):
+        before = _before(held, first, place)
+        if before is not None and held[place] is not None and not is_done(before):
+            changed += 1
+    if changed < _CHANGED:
+        return one.applied_at if first < len(held) and one.applied_at else None
+    return subjects.start + HOUR * first
+
+
+def _before(held: Sequence[float | None], first: int, place: int) -> float | None:
+    """What was held in the same hour of the week before; where that is not known, of the newest day before."""
+    for at in (place - _WEEK, *range(place - _DAY, -1, -_DAY)):
+        own: float | None = held[at] if 0 <= at < first else None
+        if own is not None:
+            return own
+    return None
+
+
+def _is_gone(advice: Advice, held: Sequence[float | None] | None) -> bool:
+    """Whether nothing is left of a subject that was to keep something."""
+    known = [] if held is None else [own for own in held if own is not None]
+    return not known or (advice.gpus_then > 0 and not any(known[-_DAY:]))
+
+
+def _applied(one: Recommendation, at: datetime, subjects: Subjects, now: datetime) -> Recommendation:
+    new = one
+    if one.state != "applied" or one.applied_at != at:
+        new = replace(one, state="applied", since=now if one.state != "applied" else one.since, applied_at=at)
+    place = max(0, (at - subjects.start) // HOUR)
+    since = [usd for usd in subjects.usd(one.advice)[place:] if usd is not None]
+    if len(since) * HOUR < VERIFIED_AFTER:
+        return new
+    hourly = sum(since) / len(since)
+    verified = cents((float(one.advice.usd_hourly) - hourly) * HOURS_OF_MONTH)
+    return replace(new, state="verified", since=now, verified_usd=verified)
+
+
+def dismiss(one: Recommendation, *, author: str, reason: str, now: datetime) -> Recommendation:
+    """Somebody does not want it.
+
+    Raises:
+        InvalidInputError: no reason, or it is not open.
+    """
+    if not reason.strip():
+        raise InvalidInputError("a reason is needed: whoever looks at it next year wants to know")
+    if one.state != "open":
+        raise InvalidInputError(f"{one.id} is {one.state}; only open recommendations are dismissed")
+    return replace(one, state="dismissed", since=now, reason=reason.strip(), author=author)
+
+
+def reopen(one: Recommendation, *, now: datetime) -> Recommendation:
+    """Somebody wants it after all.
+
+    Raises:
+        InvalidInputError: it was not dismissed.
+    """
+    if one.state != "dismissed":
+        raise InvalidInputError(f"{one.id} is {one.state}; only dismissed recommendations are opened again")
+    return replace(one, state="open", since=now, reason="", author="")

@@ -1,0 +1,126 @@
+"""Node pools whose pods would fit on fewer nodes: bin packing of every hour.
+
+Only GPUs are packed: the ledger does not know what pods ask of CPU and memory, nor affinities and disruption budgets.
+First fit decreasing is exact where each size divides the next larger one and the node (1, 2, 4, 8); elsewhere it finds
+a packing that is possible, on at most 11/9 of the fewest nodes (Dósa 2007), so that what is claimed is there to save.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gpucost.domain.advice.history import Cash, LookBack, PoolHistory
+from gpucost.domain.advice.measuring import LEAST_HOURS, LEAST_KNOWN, NEWEST, saving_of
+from gpucost.domain.advice.model import About, Advice, Evidence, cents
+from gpucost.domain.advice.patches import consolidation_patch
+
+LEAST_NODES: Final = 0.5
+"""Nodes that must be spare on average; less comes and goes with the day."""
+_LEAST_USD = 1.0
+_SPARE = 1e-6
+
+
+def consolidate(look: LookBack) -> list[Advice]:
+    """Pools that could have done with fewer nodes."""
+    found = [_pool(look, look.pools[key]) for key in sorted(look.pools)]
+    return [one for one in found if one is not None]
+
+
+def pack(pods: Sequence[tuple[float, int]], gpus: int) -> int | None:
+    """Nodes that pods need, by first fit decreasing; None where a pod is larger than a node.
+
+    Args:
+        pods: (GPUs held by a pod, how many such pods), largest first.
+        gpus: of a node.
+    """
+    free: list[float] = []
+    for size, count in pods:
+        if size > gpus + _SPARE:
+            return None
+        for _ in range(count):
+            place = next((at for at, left in enumerate(free) if left >= size - _SPARE), None)
+            if place is None:
+                free.append(gpus - size)
+            else:
+                free[place] -= size
+    return len(free)
+
+
+def needed_nodes(look: LookBack, pool: PoolHistory, gpus: int) -> list[int] | None:
+    """Nodes that each hour's pods need, those of the hours before and after too: nodes take minutes to come and go.
+
+    None where a pool is not one of whole GPUs: slices have geometries, and replicas share.
+    """
+    packed = []
+    known: dict[tuple[tuple[float, int], ...], int | None] = {}
+    for pods in pool.pods:
+        if pods not in known:
+            known[pods] = pack(pods, gpus)
+        count = known[pods]
+        if count is None or any(abs(size - round(size)) > _SPARE for size, _ in pods):
+            return None
+        packed.append(count)
+    return [max(packed[max(0, place - 1) : place + 2]) for place in range(look.hours)]
+
+
+def gpus_of_node(pool: PoolHistory) -> int:
+    """Physical GPUs of one of its nodes: the most that an hour shows, for nodes that come or go have less."""
+    return round(max((c / n for c, n in zip(pool.capacity, pool.nodes, strict=True) if n), default=0.0))
+
+
+def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
+    gpus = gpus_of_node(pool)
+    places = [place for place in range(look.hours) if look.known[place] and pool.nodes[place]]
+    if not gpus or not places or pool.has_unknown or len(places) < LEAST_HOURS:
+        return None
+    first = places[0]
+    known = sum(look.known[first:])
+    needed = needed_nodes(look, pool, gpus) if known >= LEAST_KNOWN * (look.hours - first) else None
+    if needed is None:
+        return None
+    # A node counts as far as it was there: one that joined for ten minutes had a sixth of its GPU-hours.
+    spare = [max(0.0, pool.capacity[place] / gpus - needed[place]) for place in range(look.hours)]
+    newest = [place for place in places if place >= look.hours - NEWEST]
+    now = sum(pool.nodes[place] for place in newest) / max(1, len(newest))
+    spare_now = sum(spare[place] for place in newest) / max(1, len(newest))
+    mean = sum(spare[place] for place in places) / len(places)
+    if min(mean, spare_now) < LEAST_NODES:
+        return None
+
+    def freed(place: int) -> tuple[float, float]:
+        there = pool.capacity[place] / gpus
+        part = spare[place] / there if there else 0.0
+        return pool.cost[place] * part, pool.capacity[place] * part
+
+    saving = saving_of(look, first, freed, pool.cash.share(), _list_ratio(look, pool, pool.cash))
+    if saving.usd < _LEAST_USD:
+        return None
+    key = pool.key
+    about = About(
+        look.cluster, node_pool=key.node_pool, instance_type=key.instance_type, gpu_model=key.gpu_model,
+        capacity_type=key.capacity_type,
+    )  # fmt: skip
+    return Advice(
+        "consolidate", about,
+        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {now:.3g}, "
+        f"{spare_now:.2g} could have been empty with the pods packed closer",
+        saving,
+        Evidence(
+            look.moment(first), look.moment(look.hours - 1), len(places), look.hours - first - known, None, None, None,
+            {
+                "packed": "GPUs alone: CPU, memory, affinities and disruption budgets are not known here",
+                "GPUs of a node": str(gpus),
+                "hours with a spare node": f"{sum(spare[place] >= 1 - _SPARE for place in places)} of {len(places)}",
+            },
+        ),
+        "medium", "medium", "Pods are moved: what must not be interrupted needs karpenter.sh/do-not-disrupt.", "low",
+        consolidation_patch(key.node_pool), cents(now), cents(now - spare_now),
+        cents(sum(pool.cost[place] for place in range(first, look.hours)) / known),
+    )  # fmt: skip
+
+
+def _list_ratio(look: LookBack, pool: PoolHistory, cash: Cash) -> float | None:
+    if cash.is_listed:
+        return 1.0
+    node_hour = look.list_prices.get(pool.key.instance_type)
+    cost = sum(pool.cost)
+    return None if node_hour is None or not cost else node_hour * sum(pool.nodes) / cost

@@ -1,0 +1,95 @@
+"""Ready manifests for what is advised: strategic merge patches, as `kubectl patch --patch-file` takes them.
+
+A patch is given only where the workload's own object can be patched, and names no container where none is known: the
+ledger does not know containers, so requests are patched by `kubectl set resources` instead, which takes all of them.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from shlex import quote
+
+from gpucost.domain.advice.model import About
+
+_SCALABLE = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1"}
+
+
+def replicas_patch(about: About, replicas: int) -> str:
+    """A workload with another number of replicas; "" for kinds without one."""
+    version = _SCALABLE.get(about.workload_kind)
+    if version is None:
+        return ""
+    return (
+        f"apiVersion: {version}\nkind: {about.workload_kind}\n"
+        f"metadata:\n  name: {_text(about.workload)}\n  namespace: {_text(about.namespace)}\n"
+        f"spec:\n  replicas: {replicas}\n"
+    )
+
+
+def fewer_gpus_patch(about: About, units: int, replicas: int = 0) -> str:
+    """Commands that set what each pod requests, and the replicas where they change; "" where pods have no template."""
+    if about.workload_kind not in _SCALABLE:
+        return ""
+    name = quote(f"{about.workload_kind.lower()}/{about.workload}")
+    lines = [
+        f"# the container that has {about.resource}: add -c NAME where there are several",
+        f"kubectl -n {quote(about.namespace)} set resources {name} --limits={about.resource}={units}",
+    ]
+    if replicas:
+        lines.append(f"kubectl -n {quote(about.namespace)} scale {name} --replicas={replicas}")
+    return "\n".join(lines) + "\n"
+
+
+def slice_patch(about: About, profile: str) -> str:
+    """Commands that let pods request a MIG slice in place of a whole GPU."""
+    if about.workload_kind not in _SCALABLE:
+        return ""
+    name = quote(f"{about.workload_kind.lower()}/{about.workload}")
+    limits = f"{about.resource}=0,nvidia.com/mig-{profile}=1"
+    return (
+        f"# the container that has {about.resource}: add -c NAME where there are several\n"
+        f"kubectl -n {quote(about.namespace)} set resources {name} --limits={limits}\n"
+    )
+
+
+def _text(value: str) -> str:
+    """A YAML string, whatever it holds."""
+    return json.dumps(value)
+
+
+def consolidation_patch(node_pool: str) -> str:
+    """A Karpenter node pool that moves pods together and lets nodes go; "" where the pool has no name."""
+    if not node_pool:
+        return ""
+    return (
+        f"# where Karpenter runs the pool\napiVersion: karpenter.sh/v1\nkind: NodePool\n"
+        f"metadata:\n  name: {_text(node_pool)}\n"
+        "spec:\n  disruption:\n    consolidationPolicy: WhenEmptyOrUnderutilized\n    consolidateAfter: 5m\n"
+    )
+
+
+def geometry_patch(node_pool: str, layouts: Sequence[Sequence[Sequence[str]]]) -> str:
+    """A configuration of NVIDIA's mig-parted, one entry for each node, and the labels that put it in force.
+
+    Args:
+        node_pool: the pool's name.
+        layouts: of each node, each GPU's profiles; an empty one is a whole GPU.
+    """
+    names: dict[tuple[tuple[str, ...], ...], str] = {}
+    counts: Counter[str] = Counter()
+    lines = ["# config.yaml of the MIG manager (mig-parted)", "version: v1", "mig-configs:"]
+    for layout in layouts:
+        key = tuple(tuple(gpu) for gpu in layout)
+        if key not in names:
+            names[key] = f"gpucost-{len(names) + 1}"
+            lines.append(f"  {names[key]}:")
+            for number, gpu in enumerate(key):
+                devices = ", ".join(f'"{profile}": {count}' for profile, count in sorted(Counter(gpu).items()))
+                more = f"true, mig-devices: {{{devices}}}" if gpu else "false"
+                lines.append(f"    - {{devices: [{number}], mig-enabled: {more}}}")
+        counts[names[key]] += 1
+    lines += [
+        f"# {count} node(s) of pool {node_pool}: kubectl label node NAME nvidia.com/mig.config={name} --overwrite"
+        for name, count in counts.items()
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,204 @@
+"""Workloads that hold more GPUs than they use, or fewer: idle, fewer GPUs, more GPUs; and those that are fine.
+
+The bands are the field's usual ones: under 30% is too much, 30 to 70% healthy, above 90% sustained too little. Below
+70% a workload has room for a bad day, so what is advised leaves its busiest hour at 70%.
+"""
+
+from collections.abc import Mapping
+from math import ceil
+
+from gpucost.domain.advice.history import LookBack
+from gpucost.domain.advice.measuring import (
+    Measured,
+    about_workload,
+    evidence_of,
+    list_ratio_of,
+    measure,
+    saving_of,
+)
+from gpucost.domain.advice.model import Advice, Judged, Level, Standing, cents, identity, ratio
+from gpucost.domain.advice.patches import fewer_gpus_patch, replicas_patch
+
+IDLE = 0.02
+"""No hour was busier: what drivers and health checks ask of a GPU stays below."""
+LOW, TARGET, HIGH = 0.30, 0.70, 0.90
+SUSTAINED = 0.9
+"""Part of the hours that must be above `HIGH`."""
+SERVICES = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "InferenceService", "RayService"})
+"""Kinds that serve: a job at full use is as it should be."""
+SURE_HOURS, SURE_COVERAGE = 336, 0.98
+"""From two weeks of nearly everything on, confidence is high."""
+_LEAST_USD = 1.0
+"""Per month: what saves less is not said."""
+
+
+def judge(look: LookBack, since: Mapping[str, int]) -> tuple[list[Judged], list[Measured], list[Advice]]:
+    """How every workload stands, and what to change of those that hold too much or too little.
+
+    Args:
+        look: the look-back.
+        since: by id of advice, place of the first hour after it was applied.
+    """
+    judged, measured, advice = [], [], []
+    for key in sorted(look.workloads):
+        history = look.workloads[key]
+        about = about_workload(look.cluster, history)
+        begin = max((since.get(identity(kind, about), 0) for kind in ("idle", "fewer-gpus", "add-gpus")), default=0)
+        found = measure(look, history, begin)
+        if found is None:
+            if any(history.held[-24:]):
+                judged.append(Judged(about, "unknown", cents(0), None, None, "too few hours have figures"))
+            continue
+        standing, why = stand(found)
+        if found.now > 0:
+            judged.append(Judged(about, standing, cents(found.now), ratio(found.mean), ratio(found.peak), why))
+        if standing == "unknown":
+            continue
+        measured.append(found)
+        own = _idle(look, found) if standing == "idle" else None
+        own = own or (_fewer(look, found) if standing == "low" else None)
+        own = own or (_more(look, found) if standing == "saturated" else None)
+        if own is not None:
+            advice.append(own)
+    return judged, measured, advice
+
+
+def stand(found: Measured) -> tuple[Standing, str]:
+    """How a workload uses what it holds, and why that is said."""
+    if found.lacks or found.mean is None or found.peak is None:
+        return "unknown", found.lacks or "nobody observed its use"
+    mean, peak = found.mean, found.peak
+    said = f"{mean:.0%} used on average, {peak:.0%} in the busiest hour"
+    if peak < IDLE:
+        return "idle", said
+    if mean < LOW:
+        return ("low", said) if peak < LOW else ("bursty", said)
+    if mean <= TARGET:
+        return "healthy", said
+    return ("saturated", said) if _is_sustained(found) else ("busy", said)
+
+
+def _is_sustained(found: Measured) -> bool:
+    history = found.history
+    seen = [
+        history.used[place] / history.observed[place] >= HIGH
+        for place in range(found.first, len(history.held))
+        if history.observed[place] > 0
+    ]
+    return sum(seen) >= SUSTAINED * len(seen)
+
+
+def _idle(look: LookBack, found: Measured) -> Advice | None:
+    history, about = found.history, about_workload(look.cluster, found.history)
+
+    def freed(place: int) -> tuple[float, float]:
+        return history.usd[place], history.held[place]
+
+    saving = saving_of(look, found.first, freed, history.cash.share(), list_ratio_of(look, history))
+    if saving.usd < _LEAST_USD:
+        return None
+    held = sum(1 for place in range(found.first, look.hours) if history.held[place])
+    return Advice(
+        "idle", about,
+        f"Scale {about.workload_kind} {about.namespace}/{about.workload} to zero: it holds {found.now:.2g} GPUs, and "
+        f"no hour of {held} used more than {found.peak or 0:.1%}",
+        saving, evidence_of(look, found, {"peak": "mean of the busiest hour"}), confidence_of(found),
+        "low" if about.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
+        "Nothing ran on it; somebody may still expect it to answer.", "low",
+        replicas_patch(about, 0), cents(found.now), cents(0), cents(found.usd_hourly),
+    )  # fmt: skip
+
+
+def _fewer(look: LookBack, found: Measured) -> Advice | None:
+    history, about = found.history, about_workload(look.cluster, found.history)
+    sizes = _fewer_sizes(found)
+    if sizes is None:
+        return None
+    pods, units = sizes
+    keeps = pods * units * history.share if pods else units * history.share
+
+    def freed(place: int) -> tuple[float, float]:
+        held = history.held[place]
+        part = max(0.0, held - keeps) / held if held else 0.0
+        return history.usd[place] * part, held * part
+
+    saving = saving_of(look, found.first, freed, history.cash.share(), list_ratio_of(look, history))
+    if saving.usd < _LEAST_USD or found.now <= keeps * 1.001:
+        return None
+    if pods:
+        what = f"{pods} replica{'s' if pods > 1 else ''}"
+        patch = replicas_patch(about, pods) if units == history.units_per_pod else ""
+        if units != history.units_per_pod:
+            what += f" of {units} × {about.resource}"
+            patch = fewer_gpus_patch(about, units, pods)
+        risk: Level = "low" if pods > 1 else "medium"
+        note = "Nothing stands in for a single replica." if pods == 1 else "Each replica is busier; latency may rise."
+    else:
+        what = f"{units} × {about.resource} per pod"
+        patch = fewer_gpus_patch(about, units)
+        risk, note = "medium", "What splits its work over GPUs (tensor or data parallel) must be told the new number."
+    return Advice(
+        "fewer-gpus", about,
+        f"Give {about.workload_kind} {about.namespace}/{about.workload} {what}: the {found.now:.2g} GPUs that it holds "
+        f"were never above {found.peak or 0:.0%} in any hour",
+        saving,
+        evidence_of(look, found, {
+            "peak": "mean of the busiest hour", "GPUs used in the busiest hour": f"{found.peak_gpus:.2f}",
+            "busiest hour with the advice": f"{found.peak_gpus / keeps:.0%}",
+        }),
+        confidence_of(found), risk, note, "low" if pods else "medium", patch, cents(found.now), cents(keeps),
+        cents(found.usd_hourly),
+    )  # fmt: skip
+
+
+def _fewer_sizes(found: Measured) -> tuple[int, int] | None:
+    """Replicas (0: as many as there are) and units per pod that leave the busiest hour at the target.
+
+    Fewer replicas first; of a single replica, fewer units. None where neither is possible.
+    """
+    history = found.history
+    pod = history.gpus_per_pod
+    if pod <= 0:
+        return None
+    most = max(1, round(found.now / pod))
+    is_service = history.key.kind in SERVICES
+    if is_service and most > 1:
+        pods = max(1, ceil(round(found.peak_gpus / (TARGET * pod), 9)))
+        if pods > 1:
+            return (pods, history.units_per_pod) if pods < most else None
+        units = max(1, ceil(round(found.peak_gpus / (TARGET * history.share), 9)))
+        return 1, min(units, history.units_per_pod)
+    if history.units_per_pod <= 1:
+        return None
+    # Of several pods of a job, or one pod, each pod keeps what its busiest hour needed.
+    units = max(1, ceil(round(found.pod_peak * history.units_per_pod / TARGET, 9)))
+    if units >= history.units_per_pod:
+        return None
+    return (most, units) if is_service else (0, units)
+
+
+def _more(look: LookBack, found: Measured) -> Advice | None:
+    history, about = found.history, about_workload(look.cluster, found.history)
+    if about.workload_kind not in SERVICES or history.gpus_per_pod <= 0 or found.mean is None:
+        return None
+    pods = max(1, round(found.now / history.gpus_per_pod))
+    wanted = max(pods + 1, ceil(round(found.mean * found.now / (TARGET * history.gpus_per_pod), 9)))
+    extra = wanted / pods - 1
+
+    def freed(place: int) -> tuple[float, float]:
+        return -history.usd[place] * extra, -history.held[place] * extra
+
+    saving = saving_of(look, found.first, freed, history.cash.share(), list_ratio_of(look, history))
+    return Advice(
+        "add-gpus", about,
+        f"Give {about.workload_kind} {about.namespace}/{about.workload} {wanted} replicas instead of {pods}: its GPUs "
+        f"are {found.mean:.0%} used on average, and demand above them cannot be seen",
+        saving, evidence_of(look, found, {"hours at 90% or more": f"at least {SUSTAINED:.0%}"}), confidence_of(found),
+        "low", "It costs money; how much work waits is not in these figures.", "low",
+        replicas_patch(about, wanted), cents(found.now), cents(found.now * (1 + extra)), cents(found.usd_hourly),
+    )  # fmt: skip
+
+
+def confidence_of(found: Measured) -> Level:
+    """High or medium: what would be low (less than a week, little observed) is not advised."""
+    return "high" if found.hours >= SURE_HOURS and found.coverage >= SURE_COVERAGE else "medium"

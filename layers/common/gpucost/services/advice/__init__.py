@@ -1,0 +1,1 @@
+"""The advise function's job, and what people do with advice (docs/advice.md)."""

@@ -1,0 +1,147 @@
+"""Where a business unit's month or quarter leads, beside its budget."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Literal
+
+from gpucost.domain.access import EVERYTHING, Scope
+from gpucost.domain.advice.forecast import LEVEL_PERCENT, Backtest, forecast
+from gpucost.domain.advice.model import cents
+from gpucost.domain.alerting.budget import month_of
+from gpucost.domain.alerting.model import Subject
+from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.money import ZERO
+from gpucost.errors import InvalidInputError
+from gpucost.ports import Clock, Rollups, SettingsStore
+from gpucost.settings import Settings
+from gpucost.settings.alert_rules import BudgetRule
+
+HISTORY = timedelta(days=56)
+SETTLED = 2 * HOUR
+"""Hours that ended later than this may not be published yet."""
+PeriodKind = Literal["month", "quarter"]
+_MONTHS_OF_QUARTER = 3
+_LEAST_KNOWN = Decimal("0.5")
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodForecast:
+    """A period, what is known of it, and where it leads."""
+
+    business_unit: str
+    start: datetime
+    end: datetime
+    known_until: datetime
+    spent_usd: Decimal
+    """Of the hours known; exact."""
+    hours_known: int
+    hours_unknown: int
+    """Hours before `known_until` without figures: the projection takes them to cost what the known ones did."""
+    projected_usd: Decimal | None
+    """None where too little is known."""
+    low_usd: Decimal | None
+    high_usd: Decimal | None
+    percent: int
+    """Of the interval."""
+    backtest: Backtest | None
+    budget_usd: Decimal | None
+    """From the settings' budget rules; three months' for a quarter. None where no rule covers the unit."""
+    currency: str
+
+
+class Forecasts:
+    """Forecasts periods.
+
+    Args:
+        settings_store: names clusters and budgets.
+        rollups: a unit's hours.
+        clock: the time now.
+    """
+
+    def __init__(self, settings_store: SettingsStore, rollups: Rollups, *, clock: Clock) -> None:
+        self._settings_store = settings_store
+        self._rollups = rollups
+        self._clock = clock
+
+    def forecast(self, business_unit: str, period: PeriodKind, *, scope: Scope = EVERYTHING) -> PeriodForecast:
+        """The month or quarter that is under way.
+
+        Raises:
+            AccessDeniedError: the caller may not see the unit.
+            InvalidInputError: hours are of several currencies.
+            SettingsMissingError: no settings yet.
+        """
+        scope.require(business_unit)
+        settings = self._settings_store.current().settings
+        until = floor_hour(self._clock() - SETTLED)
+        start, end = _period(until, period)
+        first = min(start, until - HISTORY)
+        hours, currency = self._hours(settings, business_unit, first, until)
+        known = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
+        spent = sum(known, ZERO)
+        passed, ahead = (until - start) // HOUR, (end - until) // HOUR
+        history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
+        while history and history[0] is None:
+            history.pop(0)
+        found = None
+        if passed == 0 or len(known) >= _LEAST_KNOWN * passed:
+            found = forecast(history, until - HOUR * len(history), ahead)
+        base = float(spent) * passed / len(known) if known else 0.0
+        return PeriodForecast(
+            business_unit, start, end, until, spent, len(known), passed - len(known),
+            None if found is None else cents(base + found.expected),
+            None if found is None else cents(base + found.low),
+            None if found is None else cents(base + found.high),
+            LEVEL_PERCENT, None if found is None else found.backtest,
+            _budget(settings, business_unit, period), currency,
+        )  # fmt: skip
+
+    def _hours(self, settings: Settings, unit: str, start: datetime, end: datetime) -> tuple[list[Decimal | None], str]:
+        """What each hour cost over all clusters; None where one that was known before is not."""
+        count = (end - start) // HOUR
+        sums: list[Decimal] = [ZERO] * count
+        missing = [False] * count
+        seen = [False] * count
+        currencies = set()
+        for cluster in settings.clusters:
+            hours = self._rollups.unit_hours(cluster.name, unit, start, end)
+            costs = {hour.manifest.hour: hour.costs for hour in hours}
+            currencies |= {hour.manifest.currency for hour in hours if hour.costs is not None}
+            begins = min(costs, default=end)
+            for place in range((begins - start) // HOUR, count):
+                own = costs.get(start + HOUR * place)
+                if own is None or (own.unpriced_gpu_hours and not own.allocated_usd):
+                    missing[place] = True
+                else:
+                    seen[place] = True
+                    sums[place] += own.allocated_usd
+        if len(currencies) > 1:
+            raise InvalidInputError(
+                f"hours of the last weeks are of several currencies: {', '.join(sorted(currencies))}"
+            )
+        return [None if missing[place] or not seen[place] else sums[place] for place in range(count)], next(
+            iter(currencies), settings.pricing.currency
+        )
+
+
+def _period(moment: datetime, kind: PeriodKind) -> tuple[datetime, datetime]:
+    start, end = month_of(moment)
+    if kind == "quarter":
+        start = start.replace(month=(start.month - 1) // _MONTHS_OF_QUARTER * _MONTHS_OF_QUARTER + 1)
+        end = start
+        for _ in range(_MONTHS_OF_QUARTER):
+            end = month_of(end)[1]
+    return start, end
+
+
+def _budget(settings: Settings, unit: str, kind: PeriodKind) -> Decimal | None:
+    """The tightest budget of a unit over all clusters."""
+    rules: Sequence[BudgetRule] = [
+        rule
+        for rule in settings.alerts.named_rules().values()
+        if isinstance(rule, BudgetRule) and rule.scope.has_unit(unit) and not rule.scope.clusters
+    ]
+    budgets = [rule.for_subject(Subject(business_unit=unit)).monthly_usd for rule in rules]
+    return min(budgets) * (_MONTHS_OF_QUARTER if kind == "quarter" else 1) if budgets else None

@@ -1,0 +1,45 @@
+"""Reads the look-back out of the ledger, one hour at a time."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from gpucost.advice_ports import AdvisedHours
+from gpucost.domain.advice.history import LookBack
+from gpucost.domain.hours import HOUR
+
+LOOK_BACK = timedelta(days=30)
+MOST_WORKLOADS = 20_000
+"""Of a cluster: each takes 35 KB over 30 days."""
+
+
+def read_look_back(
+    ledger: AdvisedHours,
+    cluster: str,
+    end: datetime,
+    *,
+    list_prices: Mapping[str, float],
+    memory: Mapping[datetime, Mapping[tuple[str, str], float]],
+    length: timedelta = LOOK_BACK,
+) -> LookBack:
+    """The hours before a moment, as advice looks at them.
+
+    Args:
+        ledger: the hours.
+        cluster: whose.
+        end: a full hour, itself not in it.
+        list_prices: USD per node-hour by instance type, where known.
+        memory: the most bytes that pods used on UTC days, where known.
+        length: how far back.
+
+    Raises:
+        SourceError: the ledger could not be read.
+    """
+    start = end - length
+    look = LookBack(cluster, start, length // HOUR)
+    look.list_prices.update(list_prices)
+    look.memory.update(memory)
+    for manifest in ledger.manifests(cluster, start, end):
+        if manifest.status != "incomplete":
+            nodes, _ = ledger.nodes_of(manifest)
+            look.add(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
+    return look

@@ -1,0 +1,163 @@
+"""The advise function's job: look back over each cluster's hours, advise, and carry on the life of what was advised.
+
+Running again with the same hours changes no figure and opens nothing twice. A cluster that fails does not hold up the
+others; clusters are taken in the order in which they were reviewed last, so that none is starved where time is short.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from gpucost.advice_ports import AdviceStore, AdvisedHours
+from gpucost.domain.advice.history import LookBack, WorkloadKey
+from gpucost.domain.advice.life import advance
+from gpucost.domain.advice.model import Advice, Review
+from gpucost.domain.advice.review import review
+from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
+from gpucost.messages import AdviceDue
+from gpucost.ports import Clock, SettingsStore
+from gpucost.services.advice.memory import MemoryKeeper
+from gpucost.services.advice.reading import LOOK_BACK, read_look_back
+from gpucost.settings import ClusterSettings
+
+SPARE_SECONDS = 240.0
+"""No further cluster is begun with less time left: 30 days of 10,000 pods take about four minutes."""
+_NEVER = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class AdviceResult:
+    """What a run did."""
+
+    reviewed: list[Review] = field(default_factory=list)
+    changed: int = 0
+    """Recommendations that were written."""
+    failures: list[str] = field(default_factory=list)
+    clusters_left: int = 0
+
+
+class AdviceService:
+    """Reviews clusters.
+
+    Args:
+        settings_store: names the clusters.
+        ledger: the hours.
+        store: recommendations.
+        list_prices: USD per node-hour by instance type, where a price list is fetched.
+        memory: of GPUs, by pod and day.
+        clock: the time now.
+    """
+
+    def __init__(
+        self,
+        settings_store: SettingsStore,
+        ledger: AdvisedHours,
+        store: AdviceStore,
+        list_prices: Callable[[], Mapping[str, float]],
+        memory: MemoryKeeper,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._store = store
+        self._list_prices = list_prices
+        self._memory = memory
+        self._clock = clock
+
+    def advise(self, due: AdviceDue, seconds_left: Callable[[], float]) -> AdviceResult | None:
+        """Review the cluster asked for, or all as long as there is time.
+
+        Returns:
+            None where no settings have been pushed yet.
+
+        Raises:
+            InvalidInputError: a cluster that the settings do not know.
+        """
+        try:
+            settings = self._settings_store.current().settings
+        except SettingsMissingError:
+            return None
+        by_name = {cluster.name: cluster for cluster in settings.clusters}
+        names = list(by_name)
+        if due.cluster is not None and due.cluster not in names:
+            raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; there are: {', '.join(names)}")
+        result = AdviceResult()
+        end = floor_hour(due.scheduled_time)
+        work = self._oldest_first(names if due.cluster is None else [due.cluster])
+        for place, name in enumerate(work):
+            if place and seconds_left() < SPARE_SECONDS:
+                result.clusters_left = len(work) - place
+                break
+            try:
+                self._review(by_name[name], end, result)
+            except (ConflictError, SourceError) as error:
+                result.failures.append(f"{name}: {error}")
+        return result
+
+    def _oldest_first(self, names: Sequence[str]) -> list[str]:
+        if len(names) == 1:
+            return list(names)
+        known = {name: self._store.review(name) for name in names}
+        last = {name: found.reviewed_at if found else _NEVER for name, found in known.items()}
+        return sorted(names, key=lambda name: (last[name], name))
+
+    def _review(self, cluster: ClusterSettings, end: datetime, result: AdviceResult) -> None:
+        now = self._clock().replace(microsecond=0)
+        if self._ledger.latest(cluster.name) is None:
+            return
+        memory = self._memory.memory(cluster, end - LOOK_BACK, end)
+        look = read_look_back(self._ledger, cluster.name, end, list_prices=self._list_prices(), memory=memory)
+        if not any(look.known):
+            return
+        known = self._store.recommendations(cluster.name)
+        since = {
+            one.id: (one.applied_at - look.start) // HOUR
+            for one in known
+            if one.applied_at is not None and one.applied_at > look.start
+        }
+        found = review(look, now, since)
+        for one in advance(known, {advice.id: advice for advice in found.advice}, _Subjects(look), now):
+            self._store.put(one)
+            result.changed += 1
+        self._store.put_review(found)
+        result.reviewed.append(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subjects:
+    """Fulfils `life.Subjects`."""
+
+    look: LookBack
+
+    @property
+    def start(self) -> datetime:
+        return self.look.start
+
+    def gpus(self, advice: Advice) -> list[float | None] | None:
+        held = self._of(advice, "held", "nodes")
+        return self._known(held) if held is not None and any(held) else None
+
+    def usd(self, advice: Advice) -> list[float | None]:
+        usd = self._of(advice, "usd", "cost")
+        return self._known([0.0] * self.look.hours if usd is None else usd)
+
+    def _of(self, advice: Advice, of_workload: str, of_pool: str) -> Sequence[float] | None:
+        about = advice.about
+        if about.is_workload:
+            # A workload that took a slice requests another resource.
+            own = [getattr(one, of_workload) for key, one in self.look.workloads.items() if _is_of(key, advice)]
+        else:
+            pool = (about.node_pool, about.instance_type, about.capacity_type, about.gpu_model)
+            own = [getattr(one, of_pool) for key, one in self.look.pools.items() if key == pool]
+        return [sum(hour) for hour in zip(*own, strict=True)] if own else None
+
+    def _known(self, values: Sequence[float]) -> list[float | None]:
+        return [value if known else None for value, known in zip(values, self.look.known, strict=True)]
+
+
+def _is_of(key: WorkloadKey, advice: Advice) -> bool:
+    about = advice.about
+    same = key[:4] == (about.business_unit, about.namespace, about.workload_kind, about.workload)
+    return same and (key.resource == about.resource or advice.kind == "mig-slice")

@@ -1,0 +1,179 @@
+"""`gpucost advise`: what to change, what it saves, and what people do with that, under their own IAM."""
+
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from gpucost.domain.advice.model import Kind, State
+from gpucost.domain.hours import format_instant
+from gpucost.errors import InvalidInputError
+from local.options import author, settings_store, stack_option
+
+if TYPE_CHECKING:
+    from gpucost.domain.advice.model import Recommendation
+    from gpucost.services.advice.desk import AdviceDesk, Advised
+
+INVOCATION_SECONDS = 910
+"""A little longer than the function may take."""
+_WIDTH = 14
+
+
+@click.group()
+def advise() -> None:
+    """Advice: what to change, what it saves, how sure that is."""
+
+
+@advise.command("list")
+@stack_option
+@click.option("--cluster", help="only this cluster; all where not given")
+@click.option("--business-unit", "unit", help="only workloads of this business unit")
+@click.option("--kind", type=click.Choice(get_args(Kind)), help="only advice of this kind")
+@click.option("--state", default="open", show_default=True, type=click.Choice([*get_args(State), "all"]))
+@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json"]))
+def list_(stack: str, cluster: str | None, unit: str | None, kind: str | None, state: str, form: str) -> None:
+    """List recommendations, what saves most first, and how all workloads stand."""
+    from gpucost.api.advice import recommendations_answer
+    from gpucost.encoding import dumps
+
+    found = _desk(stack).advised(cluster=cluster)
+    rows = [
+        one
+        for one in found.rows
+        if state in {"all", one.state}
+        and kind in {None, one.advice.kind}
+        and unit in {None, one.advice.about.business_unit}
+    ]
+    if form == "json":
+        sys.stdout.write(dumps(recommendations_answer(rows, found, unit), indent=2) + "\n")
+        return
+    _table(rows)
+    _standings(found, unit)
+
+
+@advise.command()
+@click.argument("advice_id", metavar="ID")
+@stack_option
+def show(advice_id: str, stack: str) -> None:
+    """All of one recommendation on one screen."""
+    from local.render import money, printable
+
+    one = _desk(stack).find(advice_id)
+    advice, saving, evidence = one.advice, one.advice.saving, one.advice.evidence
+    range_ = f"{money(saving.low_usd, advice.currency)} to {money(saving.high_usd, advice.currency)}"
+    rows = [
+        ("recommendation", f"{one.id} ({one.state} since {format_instant(one.since)})"),
+        ("what to do", advice.summary),
+        ("saves a month", f"{money(saving.usd, advice.currency)} ({range_}), {saving.gpu_hours:,} GPU-hours"),
+        (
+            "",
+            f"at list price {money(saving.list_usd, advice.currency)}, cash {money(saving.cash_usd, advice.currency)}",
+        ),
+        ("confidence", advice.confidence),
+        ("evidence", f"{evidence.hours_observed} hours from {format_instant(evidence.first_hour)}"),
+        ("", f"{evidence.hours_unknown} hours without figures"),
+    ]
+    if evidence.coverage is not None:
+        rows.append(("", f"use observed for {evidence.coverage:.1%} of what was held"))
+    if evidence.mean_utilization is not None and evidence.peak_utilization is not None:
+        rows.append(("", f"used {evidence.mean_utilization:.1%} on average, {evidence.peak_utilization:.1%} at most"))
+    rows += [("", f"{name}: {value}") for name, value in evidence.facts.items()]
+    rows += [("risk", f"{advice.risk}: {advice.risk_note}"), ("effort", advice.effort)]
+    if one.verified_usd is not None:
+        rows.append(("verified", f"{money(one.verified_usd, advice.currency)} a month"))
+    if one.reason:
+        rows.append(("reason", f"{one.reason} {one.author}".strip()))
+    if advice.part_of:
+        rows.append(("part of", f"{advice.part_of}, which counts this saving too"))
+    for name, value in rows:
+        click.echo(f"{name:<{_WIDTH}}  {printable(value)}".rstrip())
+    if advice.patch:
+        click.echo("\n" + advice.patch.rstrip())
+
+
+@advise.command()
+@stack_option
+@click.option("--cluster", help="only this cluster; all where not given")
+def run(stack: str, cluster: str | None) -> None:
+    """Review clusters now, by the deployment's own function; it runs every night anyway."""
+    from local import deployment
+    from local.aws import STACK
+    from local.invoking import invoke, run_here
+
+    found = deployment.find(stack)
+    if not found.advise_function:
+        raise InvalidInputError(f"stack {stack!r} gives no advice yet; deploy this version first")
+    event = {"version": 1, "scheduled_time": format_instant(datetime.now(UTC)), "cluster": cluster}
+    if stack == STACK:
+        answer = run_here("AdviseFunction", "advise", {"GPUCOST_TABLE": found.table}, event)
+    else:
+        answer = invoke(found.advise_function, event, seconds=INVOCATION_SECONDS)
+    for one in answer["reviewed"]:
+        click.echo(f"{one['cluster']}\t{one['workloads']} workloads\t{one['advice']} recommendations")
+    if answer["clusters_left"]:
+        click.echo(f"{answer['clusters_left']} clusters are left for want of time; run it again", err=True)
+
+
+@advise.command()
+@click.argument("advice_id", metavar="ID")
+@stack_option
+@click.option("--reason", required=True, help="why it is not wanted")
+def dismiss(advice_id: str, stack: str, reason: str) -> None:
+    """Do not advise something again, with the reason that the next one wants to know."""
+    one = _desk(stack).dismiss(advice_id, author=author(), reason=reason)
+    click.echo(f"{one.id} is dismissed")
+
+
+@advise.command()
+@click.argument("advice_id", metavar="ID")
+@stack_option
+def reopen(advice_id: str, stack: str) -> None:
+    """Advise something again that was dismissed."""
+    click.echo(f"{_desk(stack).reopen(advice_id).id} is open")
+
+
+def _table(rows: list["Recommendation"]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from local.render import money, printable, put
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("saves a month", justify="right", no_wrap=True)
+    table.add_column("cash", justify="right", no_wrap=True)
+    for name in ("sure", "what to do", "id"):
+        table.add_column(name, overflow="fold", no_wrap=name != "what to do")
+    for one in rows:
+        saving, currency = one.advice.saving, one.advice.currency
+        more = "" if one.state == "open" else f" ({one.state})"
+        table.add_row(
+            money(saving.usd, currency), money(saving.cash_usd, currency), one.advice.confidence,
+            printable(one.advice.summary) + more, one.id,
+        )  # fmt: skip
+    if rows:
+        put(table)
+    else:
+        click.echo("nothing is advised")
+
+
+def _standings(found: "Advised", unit: str | None) -> None:
+    for review in found.reviews:
+        counts = Counter(one.standing for one in review.judged if unit in {None, one.about.business_unit})
+        said = ", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or "no workloads"
+        click.echo(
+            f"{review.cluster}: {said} (healthy is 30 to 70% used), {review.hours_known} hours to "
+            f"{format_instant(review.end)}"
+        )
+
+
+def _desk(stack: str) -> "AdviceDesk":
+    from gpucost.adapters import aws
+    from gpucost.adapters.dynamodb.advice import DynamoAdvice
+    from gpucost.services.advice.desk import AdviceDesk
+    from local import deployment
+
+    store = settings_store(stack)
+    table = deployment.find(stack).table
+    return AdviceDesk(store, DynamoAdvice(aws.client("dynamodb"), table), clock=lambda: datetime.now(UTC))

@@ -1,0 +1,233 @@
+"""The advise function's real handler over Amazon's DynamoDB engine, and what the API then answers whom."""
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import jsonschema
+import pytest
+
+from functions.advise import app as advise
+from gpucost import bootstrap
+from gpucost.domain.hours import HOUR, format_instant
+from gpucost.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
+from gpucost.observability import tally
+from local.aws import local_client
+from local.dynamodb_local import create_table
+from local.prometheus import running_prometheus
+from local.template import REPOSITORY
+from tests import advice_fleet as sim
+from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role
+from tests.sandbox import forget
+
+HOURS = 48
+"""A week is asked for in earnest; the engine takes half a minute to be given one (tests/domain/advice has weeks)."""
+END = sim.START + HOUR * HOURS
+SETTINGS = """
+clusters:
+  - {name: demo, prometheus: {url: "PROMETHEUS"}, selector: {cluster: demo}}
+  - {name: empty, prometheus: {url: "http://127.0.0.1:9"}}
+pricing: {source: constant, gpu_hourly_usd: 1.5}
+alerts: {rules: [{rule: budget, monthly_usd: 9000}]}
+access:
+  - {principal: "arn:aws:iam::123456789012:role/finops", roles: [admin]}
+  - {principal: "arn:aws:iam::123456789012:user/team/ann", roles: ["bu:research"]}
+"""
+ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
+FINOPS = by_role("finops")
+CHAT = sim.Load("chat", lambda hour: 0.9 if 8 <= hour % 24 < 20 else 0.3, lambda hour: 6 if hour < HOURS else 2)
+LOADS = [
+    CHAT,
+    sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet"),
+    sim.Load("render", lambda _: 0.0, lambda _: 2, unit="vision"),
+    sim.Load("serve", lambda _: 1.0, lambda _: 2, unit="vision"),
+    sim.Load(
+        "mini", lambda _: 0.15, lambda _: 3, kind="Job", unit="speech", memory_gib=3.0,
+        pool=sim.Pool("h100", "p5.4xlarge", 1, Decimal(7), model="NVIDIA H100 80GB HBM3"),
+    ),
+]  # fmt: skip
+DEVICE = 'cluster="demo",UUID="GPU-1",namespace="monitoring",pod="dcgm-exporter-1"'
+
+
+class Lambda(Context):
+    def get_remaining_time_in_millis(self) -> int:
+        return 900_000
+
+
+def publish(first: int, last: int) -> None:
+    records = list(sim.simulate(LOADS, last))
+    for record in records[first:]:
+        bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
+
+
+def metrics() -> str:
+    """GPU memory as dcgm-exporter tells it under Prometheus' own labels, in MiB; the peak lasts a moment."""
+    lines = ["# TYPE DCGM_FI_DEV_FB_USED gauge"]
+    for number in range(3):
+        labels = f'{DEVICE},exported_namespace="speech-ns",exported_pod="mini-{number}"'
+        for minute in range(0, 60 * HOURS, 15):
+            at = int(sim.START.timestamp()) + 60 * minute
+            lines.append(f"DCGM_FI_DEV_FB_USED{{{labels}}} {3072 if minute % 1440 == 300 else 512} {at}")
+    lines.append(f"DCGM_FI_DEV_FB_USED{{{DEVICE.replace('demo', 'other')}}} 70000 {int(sim.START.timestamp())}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def run(at_hour: int, **more: Any) -> dict[str, Any]:
+    scheduled = format_instant(sim.START + HOUR * at_hour)
+    answer: dict[str, Any] = advise.handler({"version": 1, "scheduled_time": scheduled, **more}, Lambda())  # type: ignore[arg-type]  # what Lambda passes, in short
+    return answer
+
+
+def ask(caller: Caller = FINOPS, **query: str) -> dict[str, Any]:
+    answer = ask_as(caller, "/v1/recommendations", query)
+    assert answer.status == 200, answer.body
+    found: dict[str, Any] = answer.json
+    return found
+
+
+@pytest.fixture(scope="module")
+def stored(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    path = tmp_path_factory.mktemp("metrics") / "memory.om"
+    path.write_text(metrics())
+    with running_prometheus(path) as prometheus, pytest.MonkeyPatch.context() as patch:
+        table = f"advice-{uuid4()}"
+        create_table(local_client("dynamodb", dynamodb_url), table)
+        variables = {
+            "GPUCOST_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url, "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "eu-central-1",
+        }  # fmt: skip
+        patch.setattr("gpucost.domain.advice.measuring.LEAST_HOURS", 24)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        forget()
+        bootstrap.settings_store().push(
+            SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=bootstrap.utc_now()
+        )
+        publish(0, HOURS)
+        assert run(HOURS) == {
+            "reviewed": [{"cluster": "demo", "advice": 5, "workloads": 5}], "clusters_left": 0,
+        }  # fmt: skip
+        yield
+    forget()
+
+
+pytestmark = pytest.mark.usefixtures("stored")
+
+
+def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> None:
+    answer = ask()
+    assert [(row["kind"], row["about"]["workload"]) for row in answer["rows"]] == [
+        ("mig-slice", "mini"), ("mig-geometry", None), ("fewer-gpus", "chat"), ("idle", "render"), ("idle", "notebook"),
+    ]  # fmt: skip
+    chat = answer["rows"][2]
+    assert chat["saving"] == {
+        "usd": 4 * Decimal("1.5") * 730, "low_usd": 4380, "high_usd": 4380, "list_usd": 4380, "cash_usd": 4380,
+        "gpu_hours": 2920,
+    }  # fmt: skip
+    assert (chat["gpus_now"], chat["gpus_then"], chat["state"]) == (6, 2, "open")
+    assert (chat["evidence"]["hours_observed"], chat["evidence"]["coverage"]) == (HOURS, 1)
+    assert chat["evidence"]["peak_utilization"] == Decimal("0.15")
+    assert chat["patch"] == (
+        'apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: "chat"\n  namespace: "research-ns"\n'
+        "spec:\n  replicas: 2\n"
+    )
+    slices, geometry = answer["rows"][:2]
+    assert slices["evidence"]["facts"]["GPU memory"] == "3.0 GiB at most", "a moment's peak, from Prometheus"
+    assert slices["evidence"]["facts"]["profile"] == "1g.10gb, 0.143 of a GPU"
+    assert slices["part_of"] == geometry["id"]
+    assert geometry["saving"]["usd"] == 2 * 7 * 730, "three GPUs' work fits one"
+    sums = 4380 + 2190 + 1095 + 10220
+    assert answer["totals"] == {"usd": sums, "list_usd": sums, "cash_usd": sums}, "the slices are in the pool's plan"
+    (reviewed,) = answer["reviews"]
+    assert reviewed["workloads"] == {"healthy": 1, "idle": 2, "low": 2}
+    assert {row["about"]["workload"]: row["standing"] for row in answer["standings"]}["serve"] == "healthy"
+
+
+def test_the_answer_fits_its_schema() -> None:
+    document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
+    answer = ask_as(FINOPS, "/v1/recommendations", {"state": "all"})
+    schema = {"$ref": "#/components/schemas/RecommendationsAnswer", "components": document["components"]}
+    jsonschema.validate(json.loads(answer.body), schema)
+
+
+def test_filters_narrow_and_refuse_what_is_unknown() -> None:
+    assert [row["about"]["workload"] for row in ask(kind="idle")["rows"]] == ["render", "notebook"]
+    only = ask(business_unit="vision")
+    assert [row["about"]["workload"] for row in only["rows"]] == ["render"]
+    assert {row["about"]["business_unit"] for row in only["standings"]} == {"vision"}
+    assert ask(state="applied")["rows"] == []
+    assert ask(cluster="empty")["rows"] == []
+    for query in ({"cluster": "nowhere"}, {"kind": "magic"}, {"state": "done"}):
+        assert ask_as(FINOPS, "/v1/recommendations", query).status == 400
+
+
+def test_a_business_unit_sees_its_own_workloads_alone() -> None:
+    answer = ask(ANN)
+    assert {row["about"]["workload"] for row in answer["rows"]} == {"chat", "notebook"}
+    assert "vision" not in json.dumps(answer, default=str)
+    assert answer["reviews"][0]["workloads"] == {"idle": 1, "low": 1}
+    assert ask_as(ANN, "/v1/recommendations", {"business_unit": "vision"}).status == 403
+
+
+def test_running_again_changes_nothing() -> None:
+    before = ask()
+    asked = tally.taken()
+    run(HOURS)
+    assert "Queries" not in tally.taken(), asked
+    after = ask()
+    for row in (*before["rows"], *after["rows"]):
+        row["last_advised"] = None
+    assert after["rows"] == before["rows"]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(MessageError, match="scheduled_time"):
+        advise.handler({"version": 1}, Lambda())  # type: ignore[arg-type]  # what Lambda passes, in short
+    with pytest.raises(InvalidInputError, match="nowhere"):
+        run(HOURS, cluster="nowhere")
+
+
+def test_dismissing_and_a_run_at_once_do_not_overwrite_each_other() -> None:
+    (row,) = ask(business_unit="vision")["rows"]
+    before = bootstrap.advice_desk().find(row["id"])
+    bootstrap.advice_desk().dismiss(row["id"], author="ann", reason="kept for a demo")
+    with pytest.raises(ConflictError):
+        bootstrap.advice_store().put(before)
+    run(HOURS)
+    (dismissed,) = ask(state="dismissed")["rows"]
+    assert (dismissed["id"], dismissed["reason"], dismissed["author"]) == (row["id"], "kept for a demo", "ann")
+    bootstrap.advice_desk().reopen(row["id"])
+    assert [one["id"] for one in ask(business_unit="vision")["rows"]] == [row["id"]]
+    with pytest.raises(NotFoundError):
+        bootstrap.advice_desk().find("idle-000000000000")
+
+
+def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bootstrap, "utc_now", lambda: END + 2 * HOUR)
+    bootstrap.forecasts.cache_clear()
+    answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
+    bootstrap.forecasts.cache_clear()
+    assert answer.status == 200, answer.body
+    found = answer.json
+    assert found["spent_usd"] == HOURS * 7 * Decimal("1.5"), "six replicas and a notebook"
+    assert (found["hours_known"], found["hours_unknown"]) == (HOURS, 24), "the first of November is not in the ledger"
+    assert (found["projected_usd"], found["backtest"]) == (None, None)
+    assert found["budget_usd"] == 9000
+    document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
+    schema = {"$ref": "#/components/schemas/ForecastAnswer", "components": document["components"]}
+    jsonschema.validate(json.loads(answer.body), schema)
+    assert ask_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403
+    for query in ({}, {"business_unit": "research", "period": "year"}):
+        assert ask_as(ANN, "/v1/forecasts", query).status == 400
+
+
+def test_what_was_done_is_seen_in_the_figures() -> None:
+    publish(HOURS, HOURS + 8)
+    run(HOURS + 8)
+    (row,) = ask(state="applied")["rows"]
+    assert (row["about"]["workload"], row["applied_at"]) == ("chat", format_instant(END))
+    assert "chat" not in {one["about"]["workload"] for one in ask()["rows"]}

@@ -1,0 +1,112 @@
+"""A unit's month and quarter: spent and to come, over clusters, with holes, beside the tightest budget."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from gpucost.domain.access import Scope
+from gpucost.domain.hours import HOUR
+from gpucost.domain.ledger import Manifest
+from gpucost.domain.model import Costs
+from gpucost.domain.rollups import UnitHour
+from gpucost.errors import AccessDeniedError, InvalidInputError
+from gpucost.ports import StoredSettings
+from gpucost.services.advice.forecasts import Forecasts
+from gpucost.settings import parse_settings
+
+NOW = datetime(2026, 11, 16, 2, 30, tzinfo=UTC)
+UNTIL = datetime(2026, 11, 16, tzinfo=UTC)
+TEXT = """
+clusters:
+  - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
+pricing: {source: constant, gpu_hourly_usd: 1}
+alerts:
+  rules:
+    - {rule: budget, name: all, monthly_usd: 5000}
+    - {rule: budget, name: tight, monthly_usd: 4000, overrides: [{business_unit: research, monthly_usd: 3000}]}
+    - {rule: budget, name: east-alone, monthly_usd: 1, scope: {clusters: [east]}}
+"""
+
+
+class Store:
+    def current(self) -> StoredSettings:
+        return StoredSettings(1, TEXT, parse_settings(TEXT), "test", NOW)
+
+
+class Hours:
+    """A unit's hours by cluster: what each cost, None where incomplete."""
+
+    def __init__(self, costs: Mapping[str, Mapping[datetime, Decimal | None]], currency: str = "USD") -> None:
+        self._costs = costs
+        self._currency = currency
+
+    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+        assert business_unit == "research"
+        return [
+            UnitHour(
+                Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, NOW,
+                         currency=self._currency if cluster == "west" else "USD"),
+                None if usd is None else Costs(allocated_gpu_hours=usd, allocated_usd=usd),
+            )
+            for hour, usd in sorted(self._costs.get(cluster, {}).items()) if start <= hour < end
+        ]  # fmt: skip
+
+
+def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:
+    return {UNTIL - HOUR * (1 + place): Decimal(usd) for place in range(24 * days)}
+
+
+def forecasts(rollups: Hours) -> Forecasts:
+    return Forecasts(Store(), rollups, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
+
+
+def test_a_month_is_what_was_spent_and_the_hours_to_come() -> None:
+    found = forecasts(Hours({"east": hours(60, "2"), "west": hours(60, "0.5")})).forecast("research", "month")
+    assert (found.start, found.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
+    assert found.known_until == UNTIL
+    assert found.spent_usd == Decimal("2.5") * 15 * 24
+    assert found.projected_usd == found.low_usd == found.high_usd == Decimal("2.5") * 30 * 24
+    assert found.budget_usd == 3000, "the tightest that covers all clusters, with the unit's own figure"
+    assert found.backtest is not None
+    assert found.backtest.tried == found.backtest.inside > 5
+
+
+def test_a_quarter_has_three_months_of_budget() -> None:
+    found = forecasts(Hours({"east": hours(60, "2")})).forecast("research", "quarter")
+    assert (found.start, found.end) == (datetime(2026, 10, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
+    assert found.spent_usd == 2 * 24 * 46
+    assert found.projected_usd == 2 * 24 * 92
+    assert found.budget_usd == 9000
+
+
+def test_unknown_hours_are_taken_to_cost_what_known_ones_did_and_are_counted() -> None:
+    known = hours(60, "2")
+    for place in range(30):
+        known[UNTIL - HOUR * (40 + place)] = None
+    found = forecasts(Hours({"east": known})).forecast("research", "month")
+    assert (found.hours_known, found.hours_unknown) == (330, 30)
+    assert found.spent_usd == 660
+    assert found.projected_usd == 2 * 24 * 30
+
+
+def test_a_cluster_that_came_later_makes_no_hole_before() -> None:
+    found = forecasts(Hours({"east": hours(60, "2"), "west": hours(3, "1")})).forecast("research", "month")
+    assert found.hours_unknown == 0
+    assert found.spent_usd == 2 * 15 * 24 + 3 * 24
+
+
+def test_less_than_two_weeks_are_no_forecast() -> None:
+    found = forecasts(Hours({"east": hours(13, "2")})).forecast("research", "month")
+    assert (found.projected_usd, found.low_usd, found.backtest) == (None, None, None)
+    assert found.spent_usd == 2 * 13 * 24
+
+
+def test_what_may_not_be_seen_or_cannot_be_added_is_refused() -> None:
+    with pytest.raises(AccessDeniedError):
+        forecasts(Hours({})).forecast("research", "month", scope=Scope(frozenset({"vision"})))
+    mixed = Hours({"east": hours(20, "2"), "west": hours(20, "2")}, currency="EUR")
+    with pytest.raises(InvalidInputError, match="EUR, USD"):
+        forecasts(mixed).forecast("research", "month")
