@@ -9,13 +9,16 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup demo test heavy check faults chaos contract mutate build deploy lock openapi bench clean
+.PHONY: help setup web screenshots demo test heavy check faults chaos contract mutate build deploy lock openapi dashboards bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: ## install what development needs
 	@scripts/setup.sh test
+
+web: ## build the dashboard page
+	@scripts/setup.sh page
 
 demo: ## the whole system on this machine, on three days of a simulated cluster
 	@scripts/setup.sh demo
@@ -27,9 +30,12 @@ check: setup ## everything static
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m local.openapi --check
+	$(BIN)/python -m local.grafana --check
+	npm --prefix web run --silent check
 	AWS_DEFAULT_REGION=eu-central-1 $(SAM) validate --lint
 
 test: check ## everything that CI runs
+	npm --prefix web run --silent test
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 heavy: ## the tests that take too long for CI
@@ -71,6 +77,7 @@ deploy: build ## deploy: guided the first time, then from samconfig.toml (ENV=de
 	@echo "now push settings: $(BIN)/gpucost settings push FILE --stack NAME"
 
 lock: ## renew the locks
+	scripts/lock_web.sh
 	cd requirements && for name in dev mutate sam checkov; do \
 	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 --upgrade $$name.in -o $$name.txt; done
 	for layer in deps duckdb; do cd $(CURDIR)/layers/$$layer && uv pip compile -q --generate-hashes --no-header --upgrade \
@@ -79,7 +86,10 @@ lock: ## renew the locks
 openapi: ## write docs/openapi.json
 	$(BIN)/python -m local.openapi
 
+dashboards: ## write dashboards/: Grafana's, and the quick start's recording rules
+	$(BIN)/python -m local.grafana
+
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  local/dynamodb/node_modules *.egg-info
+	  local/dynamodb/node_modules web/node_modules functions/api/page *.egg-info
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -155,7 +155,7 @@ def write_bare(client: Any, items: Sequence[Any]) -> None:
     client.delete_table(TableName=name)
 
 
-def compare(client: Any, url: str, start: datetime, end: datetime) -> dict[str, float]:
+def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int = ROUNDS) -> dict[str, float]:
     """Ours and the floor, in turns."""
     queries: list[Query] = []
     with watched(queries):
@@ -163,7 +163,7 @@ def compare(client: Any, url: str, start: datetime, end: datetime) -> dict[str, 
         first.attribute(start, end)
     items = first.items()
     ours, bare, asked, written, worked, worked_bare = [], [], [], [], [], []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began, work = time.perf_counter(), cpu_seconds()
         send_bare(url, queries)
         middle = time.perf_counter()
@@ -232,13 +232,14 @@ def hours(client: Any, dynamodb: str, sizes: Sequence[int]) -> list[dict[str, An
     return found
 
 
-def backfills(client: Any, pods: int, days: Sequence[int], step: int) -> list[dict[str, Any]]:
+def backfills(client: Any, pods: int, days: Sequence[int], step: int, rounds: int) -> list[dict[str, Any]]:
     """Backfills of so many days."""
     found = []
     for number in days:
         start = floor_day(datetime.now(UTC)) - number * DAY
         with metrics(pods, start, start + number * DAY, step) as url:
-            found.append({"pods": pods, "days": number, **compare(client, url, start, start + number * DAY)})
+            measured = compare(client, url, start, start + number * DAY, rounds)
+            found.append({"pods": pods, "days": number, **measured})
     return found
 
 
@@ -249,12 +250,13 @@ def main() -> None:
     parser.add_argument("--days", type=int, nargs="*", default=[1, 4, 16])
     parser.add_argument("--backfill-pods", type=int, default=100)
     parser.add_argument("--step", type=int, default=300, help="seconds between scrapes of the backfilled cluster")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each backfill and its floor")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with running_dynamodb() as dynamodb:
         client = local_client("dynamodb", dynamodb)
         single = hours(client, dynamodb, options.pods)
-        many = backfills(client, options.backfill_pods, options.days, options.step)
+        many = backfills(client, options.backfill_pods, options.days, options.step, options.rounds)
     if options.json:
         print(json.dumps({"hours": single, "backfills": many}, indent=2))
         return

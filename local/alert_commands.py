@@ -1,6 +1,5 @@
 """`gpucost alerts`, `gpucost silence` and `gpucost ack`: what people do with alerts, under their own IAM."""
 
-import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from gpucost.services.alerting.managing import AlertDesk
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+LONGEST_COLUMN = 1000
 
 
 @click.group()
@@ -110,16 +110,21 @@ def silence(stack: str, matchers: tuple[str, ...], hours: float | None, comment:
 
     Without matchers the silences there are.
     """
+    wanted = _matchers(matchers)
+    if ended is not None and (wanted or hours is not None or comment):
+        raise InvalidInputError("--end goes with nothing else: it ends the silence of that id")
+    if wanted and hours is None:
+        raise InvalidInputError("--hours is needed: every silence has an end")
+    if not wanted and (hours is not None or comment):
+        raise InvalidInputError("which alerts? matchers are written like business_unit=research")
     desk = _desk(stack)
     if ended is not None:
         _show(desk.end_silence(ended))
-    elif not matchers:
+    elif hours is None:
         for one in desk.silences():
             _show(one)
     else:
-        if hours is None:
-            raise InvalidInputError("--hours is needed: every silence has an end")
-        _show(desk.silence(_matchers(matchers), author=author(), comment=comment, hours=hours))
+        _show(desk.silence(wanted, author=author(), comment=comment, hours=hours))
 
 
 @click.command()
@@ -128,12 +133,12 @@ def silence(stack: str, matchers: tuple[str, ...], hours: float | None, comment:
 def ack(stack: str, alert: str) -> None:
     """Take a firing alert on: it is not repeated; that it is over is still said."""
     taken = _desk(stack).acknowledge(alert, author=author())
-    click.echo(f"{taken.alert.rule} {words(taken.alert.subject)} is {taken.alert.acknowledged_by}'s")
+    _print(f"{taken.alert.rule} {words(taken.alert.subject)} is {taken.alert.acknowledged_by}'s")
 
 
 def words(subject: "Subject") -> str:
-    """What an alert is about, on one line."""
-    return " ".join(f"{name}={re.sub(r'[^ -~]', '?', value)}" for name, value in subject._asdict().items() if value)
+    """What an alert is about."""
+    return " ".join(f"{name}={value}" for name, value in subject._asdict().items() if value)
 
 
 def _matchers(given: tuple[str, ...]) -> dict[str, str]:
@@ -142,6 +147,8 @@ def _matchers(given: tuple[str, ...]) -> dict[str, str]:
         name, equals, value = one.partition("=")
         if not equals or not value:
             raise InvalidInputError(f"{one!r} is no matcher; one is written like business_unit=research")
+        if name in found:
+            raise InvalidInputError(f"{name} is given twice; patterns are those of a shell: {name}=team-[ab]")
         found[name] = value
     return found
 
@@ -153,7 +160,10 @@ def _show(one: "Silence") -> None:
 
 
 def _print(*columns: str) -> None:
-    click.echo("\t".join(columns).rstrip())
+    """A row; names and comments come from others, and must neither break it nor steer the terminal."""
+    from gpucost.adapters.wording import one_line
+
+    click.echo("\t".join(one_line(column, LONGEST_COLUMN) for column in columns).rstrip())
 
 
 def _sample(cluster: str) -> "Notification":

@@ -13,10 +13,11 @@ KEPT_TYPES = {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", "AWS
 """What moto makes of the template; functions, schedules and routes are run by this package."""
 
 
-def credentials(endpoint: str) -> dict[str, str]:
-    """Environment variables that lead AWS clients to the embedded AWS."""
+def credentials(endpoint: str, dynamodb: str = "") -> dict[str, str]:
+    """Environment variables that lead AWS clients to the embedded AWS, and to an engine of its own for tables."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ENDPOINT_URL_DYNAMODB": dynamodb or endpoint,
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": REGION,

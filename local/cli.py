@@ -23,6 +23,7 @@ from local.price_commands import prices
 from local.redriving import redrive
 from local.report_command import report
 from local.restating import compare_splits, restate
+from local.rules.command import rules
 from local.what_if import what_if
 
 FAILURE, BAD_INPUT = 1, 2
@@ -160,6 +161,7 @@ cli.add_command(adjustments)
 cli.add_command(migrate)
 cli.add_command(restate)
 cli.add_command(compare_splits)
+cli.add_command(rules)
 cli.add_command(what_if)
 
 

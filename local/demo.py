@@ -55,7 +55,7 @@ def run(*, once: bool, port: int) -> None:
         task = steps.add_task("starting AWS and the functions", total=1.0)
         slack = running.enter_context(running_slack())
         stack = running.enter_context(running_stack(port=port))
-        running.enter_context(announced(stack.endpoint))
+        running.enter_context(announced(stack.endpoint, stack.dynamodb))
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)
         _work(stack, start, end, steps)
@@ -95,7 +95,7 @@ def _work(stack: LocalStack, start: datetime, end: datetime, steps: Progress) ->
 def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None:
     local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
     store = DynamoSettingsStore(
-        local_client("dynamodb", stack.endpoint), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
+        local_client("dynamodb", stack.dynamodb), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
     )
     store.push(settings_text(prometheus_url), author="demo", now=datetime.now(UTC))
 
@@ -124,7 +124,9 @@ def settings_text(prometheus_url: str) -> str:
                         "waste_percent": 60,
                         "for_hours": 3,
                         "overrides": [{"business_unit": "assistant", "waste_usd_per_hour": 30}],
-                    }
+                    },
+                    {"rule": "idle-workload", "gpus": 2, "utilization_percent": 10, "for_hours": 2},
+                    {"rule": "unallocated", "usd_per_hour": 20, "for_hours": 2, "keep_firing_hours": 2},
                 ],
                 "receivers": [{"type": "slack", "secret": SLACK_SECRET}, {"type": "email"}],
             },
@@ -139,7 +141,7 @@ def _print(console: Console, stack: LocalStack, slack: Slack, start: datetime, e
     console.print()
     for part in report.tables(report.decode(answer.text)):
         console.print(part)
-    console.print(f"{len(slack.posts)} alerts of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
+    console.print(f"{len(slack.posts)} messages of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
     for post in slack.posts:
         console.print(Panel(escape(_as_shown(post)), width=78))
     console.print(f"{len(stack.emails())} emails, {len(stack.dead_letters())} dead letters")

@@ -59,7 +59,7 @@ def find(stack: str) -> Deployment:
     from botocore.exceptions import BotoCoreError, ClientError
 
     if stack == STACK:
-        os.environ.update(credentials(_local_endpoint()))
+        os.environ.update(local_credentials())
     try:
         (found,) = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except ClientError as error:
@@ -93,10 +93,10 @@ def find(stack: str) -> Deployment:
 
 
 @contextmanager
-def announced(endpoint: str) -> Iterator[None]:
-    """Let other commands find a running demo."""
+def announced(endpoint: str, dynamodb: str) -> Iterator[None]:
+    """Let other commands find a running demo: the embedded AWS, and the engine that holds its table."""
     STATE.parent.mkdir(parents=True, exist_ok=True)
-    STATE.write_text(json.dumps({"endpoint": endpoint}))
+    STATE.write_text(json.dumps({"endpoint": endpoint, "dynamodb": dynamodb}))
     try:
         yield
     finally:
@@ -109,12 +109,8 @@ def local_credentials() -> dict[str, str]:
     Raises:
         GpuCostError: none is running.
     """
-    return credentials(_local_endpoint())
-
-
-def _local_endpoint() -> str:
     try:
         state: dict[str, Any] = json.loads(STATE.read_text())
-        return str(state["endpoint"])
+        return credentials(str(state["endpoint"]), str(state["dynamodb"]))
     except (OSError, ValueError, KeyError) as error:
         raise GpuCostError("no demo is running on this machine; start one with: gpucost demo") from error

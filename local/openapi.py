@@ -17,7 +17,7 @@ def _no_service() -> NoReturn:
 
 def text() -> str:
     """The document as it is committed."""
-    app = build_app(Services(**{field.name: _no_service for field in fields(Services)}))
+    app = build_app(Services(**{field.name: _no_service for field in fields(Services)}), PATH.parent)
     return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
 
 

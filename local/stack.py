@@ -11,6 +11,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.domain.hours import format_instant
 from local.aws import Deployed, create_stack, credentials, local_client, running_aws
+from local.dynamodb_local import create_table, running_dynamodb
 from local.functions import FunctionError, LocalFunction
 from local.http import serving
 from local.prometheus import free_port
@@ -25,12 +26,14 @@ class LocalStack:
 
     Attributes:
         endpoint: address of the embedded AWS.
+        dynamodb: address of DynamoDB Local, which holds the table.
         outputs: the stack's outputs.
         functions: by logical name.
     """
 
-    def __init__(self, endpoint: str, deployed: Deployed, functions: dict[str, LocalFunction]) -> None:
+    def __init__(self, endpoint: str, dynamodb: str, deployed: Deployed, functions: dict[str, LocalFunction]) -> None:
         self.endpoint = endpoint
+        self.dynamodb = dynamodb
         self.outputs = deployed.outputs
         self.functions = functions
         self._deployed = deployed
@@ -143,16 +146,19 @@ def running_stack(*, port: int = 0, parameters: dict[str, str] | None = None) ->
     """Run everything that the template declares; the API answers at the output `ApiUrl`."""
     with ExitStack() as running:
         endpoint = running.enter_context(running_aws())
+        # moto copies its whole table for a transaction and walks it for a query: three days would take minutes.
+        dynamodb = running.enter_context(running_dynamodb())
         port = port or free_port()
         deployed = create_stack(endpoint, f"http://127.0.0.1:{port}", parameters or {})
+        create_table(local_client("dynamodb", dynamodb), deployed.outputs["TableName"])
         folders = _code_folders()
         functions = {}
         for name, environment in deployed.environments.items():
-            variables = {**environment, **credentials(endpoint)}
+            variables = {**environment, **credentials(endpoint, dynamodb)}
             function = LocalFunction(name, "app.handler", [folders[name], LAYER], variables)
             running.callback(function.stop)
             functions[name] = function
-        stack = LocalStack(endpoint, deployed, functions)
+        stack = LocalStack(endpoint, dynamodb, deployed, functions)
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
         running.enter_context(serving(functions["ApiFunction"].invoke, routes, port))
         yield stack

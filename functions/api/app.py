@@ -1,5 +1,6 @@
 """Api: answers what API Gateway (HTTP API, payload 2.0) asks."""
 
+from pathlib import Path
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -8,7 +9,7 @@ from gpucost.api.app import build_app
 from gpucost.bootstrap import api_services
 from gpucost.observability import logger
 
-app = build_app(api_services())
+app = build_app(api_services(), Path(__file__).parent / "page")
 
 
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")

@@ -1,4 +1,4 @@
-"""Which series a collector keeps: what metering and `doctor` ask for, and what dashboards and alerts show.
+"""Which series a collector keeps: what metering and `doctor` ask for, and what dashboards and rules ask for.
 
 Names and values come from the queries themselves, so that a query that asks for more is collected for.
 """
@@ -11,6 +11,7 @@ from gpucost.domain.signals import NEURON, SIGNALS
 from local.doctor.checks.metrics import KUBE_METRICS
 from local.doctor.labels import NAMESPACE_LABELS, POD_LABELS, Needs
 from local.doctor.queries import GPU_RESOURCES
+from local.grafana import asked
 
 _OF_PODS = (queries.REQUESTS, queries.INIT_REQUESTS)
 _OF_NODES: Mapping[str, str] = {queries.ALLOCATABLE: GPU_RESOURCES, queries.CAPACITY: f"{GPU_RESOURCES}|cpu"}
@@ -19,31 +20,7 @@ _PHASES = "Pending|Running|Succeeded|Failed"
 """`Unknown` is asked for by nobody."""
 
 QUOTA = "kube_resourcequota"
-_SHOWN_OF_GPUS = (
-    "DCGM_FI_DEV_FB_FREE",
-    "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_DEV_GPU_TEMP",
-    "DCGM_FI_DEV_POWER_USAGE",
-    "DCGM_FI_DEV_XID_ERRORS",
-    "DCGM_FI_PROF_DRAM_ACTIVE",
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-)
-_SHOWN_OF_KARPENTER = (
-    "karpenter_cloudprovider_errors_total",
-    "karpenter_cloudprovider_instance_launch_failures_total",
-    "karpenter_nodeclaims_created_total",
-    "karpenter_nodeclaims_disrupted_total",
-    "karpenter_nodeclaims_terminated_total",
-    "karpenter_nodepool_limit",
-    "karpenter_nodepool_usage",
-    "karpenter_nodepools_allowed_disruptions",
-    "karpenter_nodepools_limit",
-    "karpenter_nodepools_usage",
-    "karpenter_scheduler_unschedulable_pods_count",
-    "karpenter_voluntary_disruption_eligible_nodes",
-)
-"""The singular names are those of versions before 1.0."""
-_SHOWN_OF_NEURON = ("neuron_runtime_memory_used_bytes", "execution_errors_total")
+_OF_KARPENTER, _OF_NEURON = "karpenter_", ("neuron_", "execution_")
 COUNTERS: Sequence[tuple[str, str, str]] = (
     ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active."),
     ("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %)."),
@@ -78,17 +55,19 @@ def families(need: Needs, *, dashboards: bool) -> list[str]:
 
 def of_gpus(*, dashboards: bool) -> str:
     """The regular expression over names that keeps dcgm-exporter's series."""
-    return _any_of([*SIGNALS, *(_SHOWN_OF_GPUS if dashboards else ())])
+    shown = sorted(name for name in asked.metrics() if name.startswith("DCGM_") and name not in SIGNALS)
+    return _any_of([*SIGNALS, *(shown if dashboards else ())])
 
 
 def of_neuron(*, dashboards: bool) -> str:
     """The regular expression over names that keeps neuron-monitor's series."""
-    return _any_of([NEURON.name, *(_SHOWN_OF_NEURON if dashboards else ())])
+    shown = sorted(name for name in asked.metrics() if name.startswith(_OF_NEURON))
+    return _any_of([NEURON.name, *(shown if dashboards else ())])
 
 
 def of_karpenter() -> str:
     """The regular expression over names that keeps Karpenter's series; metering reads none of them."""
-    return _any_of(_SHOWN_OF_KARPENTER)
+    return _any_of(sorted(name for name in asked.metrics() if name.startswith(_OF_KARPENTER)))
 
 
 def _plain_families(need: Needs) -> list[str]:

@@ -14,9 +14,11 @@ from pathlib import Path
 from local.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_kit import KIT_FAULTS
+from tests.faults.planted_rules import RULES_FAULTS
 
 COPIED = (
     "cluster",
+    "dashboards",
     "docs",
     "layers",
     "local",
@@ -32,7 +34,7 @@ def main() -> None:
     """Run the faults whose description holds any of the words given; all where none are."""
     wanted = [
         fault
-        for fault in (*FAULTS, *KIT_FAULTS)
+        for fault in (*FAULTS, *KIT_FAULTS, *RULES_FAULTS)
         if not sys.argv[1:] or any(words in fault.what for words in sys.argv[1:])
     ]
     missed = []

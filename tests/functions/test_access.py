@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from gpucost.errors import SettingsError
 from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
 from local.identity import authorizer_of
+from local.template import REPOSITORY
 from tests.conftest import DynamoTable
 from tests.functions.asking import Answer, Caller, ask_as, by_iam, by_role, by_token
 from tests.records import line, record
@@ -49,6 +51,8 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/business-units/{name}/workloads": ("bu", DAY),
     "/v1/business-units/{name}/trend": ("bu", DAY),
     "/v1/waste": ("bu", DAY),
+    "/v1/fleet": ("bu", DAY),
+    "/v1/lines": ("bu", DAY),
     "/v1/nodepools": ("viewer", DAY),
     "/v1/quotas": ("viewer", DAY),
     "/v1/hours": ("viewer", DAY),
@@ -64,6 +68,9 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/health": ("public", {}),
     "/openapi.json": ("public", {}),
     "/docs": ("public", {}),
+    "/": ("public", {}),
+    "/assets/{file}": ("public", {}),
+    "/config.json": ("public", {}),
 }
 """Every route, what it asks of its caller, and parameters that it takes. A route without a line here fails."""
 ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
@@ -127,7 +134,8 @@ def routes() -> dict[str, Any]:
 
 
 def path_of(route: str) -> str:
-    return route.replace("{name}", "research")
+    script = next((REPOSITORY / "functions" / "api" / "page" / "assets").glob("*.js"))
+    return route.replace("{name}", "research").replace("{file}", script.name)
 
 
 def test_every_route_says_what_it_needs_and_stands_in_the_matrix() -> None:
@@ -168,8 +176,8 @@ def test_an_empty_section_lets_nobody_in(document: Document) -> None:
     assert ask_as(by_role("finops"), "/v1/costs", DAY).status == 403
 
 
-def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = build_app(bootstrap.api_services())
+def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    app = build_app(bootstrap.api_services(), tmp_path)
 
     @app.get("/v1/forgotten")
     def forgotten() -> Response[str]:

@@ -275,14 +275,12 @@ def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatc
     assert outcome.moved_gpu_hours == 96
     assert outcome.is_conserved
     monkeypatch.setattr("local.what_if.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
+    asked = ("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "2")
     told = gpucost(*asked)
     assert "freed: 1.71 GPUs, $8,760.00 a month once their nodes go" in told
     assert "35% busy" in told
     assert "everything still adds up" in told
-    exact = gpucost(
-        "what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "2", "--format", "json"
-    )
-    assert json.loads(exact, parse_float=Decimal)["freed_usd"] == outcome.freed_usd
+    assert json.loads(gpucost(*asked, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
     assert "is not written like" in gpucost("what-if", "--business-unit", "a", "--move", "some", fails=2)
     assert "held no whole GPU" in gpucost("what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2)
 

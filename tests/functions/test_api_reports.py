@@ -28,6 +28,7 @@ from gpucost.services.reports import reading
 from gpucost.settings import parse_settings
 from local.aws import local_client
 from local.dynamodb_local import create_table
+from local.grafana.asked import dashboards, panels
 from tests.functions.asking import Answer, ask_as, by_iam
 from tests.records import line, record
 from tests.sandbox import forget
@@ -90,7 +91,17 @@ def hours() -> list[HourRecord]:
             lines.append(held(hour, "=w", "job", "1", "1", labels={}))
         found.append(published("east", hour, lines, twins=hour == 72))
     west = [published("west", hour, [held(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
-    return [*found, *west]
+    return [*found, *west, *partly_priced()]
+
+
+def partly_priced() -> list[HourRecord]:
+    """Two earlier days: on the second, half of what the unit holds has no price."""
+    nothing = dict.fromkeys(("gpu_hourly_usd", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"))
+    priced = held(-96, "part", "job", "4", "1")
+    return [
+        published("east", -96, [priced]),
+        published("east", -72, [priced, held(-72, "part", "new", "4", "1", **nothing)]),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +265,13 @@ def test_one_business_unit_its_workloads_and_its_trend() -> None:
     assert (other["current"]["costs"]["waste_usd"], other["percent"]["waste_usd"]) == (0, -100)
     zero = ask("/v1/business-units/nobody/trend", {"start": "2026-11-18", "end": "2026-11-19"}, route=route).json
     assert (zero["change"]["waste_usd"], zero["percent"]["waste_usd"]) == (0, None)
+    part = ask("/v1/business-units/part/trend", {"start": "2026-11-13", "end": "2026-11-14"}, route=route).json
+    assert part["current"]["costs"]["allocated_usd"] == part["before"]["costs"]["allocated_usd"] == 4
+    assert {name: value for name, value in part["change"].items() if name.endswith("_usd")} == dict.fromkeys(
+        name for name in part["change"] if name.endswith("_usd")
+    ), "what half of it costs is not known"
+    assert part["change"]["allocated_gpu_hours"] == part["before"]["costs"]["allocated_gpu_hours"]
+    assert part["percent"]["allocated_gpu_hours"] == 100
 
 
 @pytest.mark.parametrize("more", ["", "/workloads", "/trend"])
@@ -434,3 +452,29 @@ def test_a_question_that_reads_too_much_says_what_to_narrow(monkeypatch: pytest.
     assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
     monkeypatch.setattr(reading, "MOST_LINES", 1)
     assert "more than 1 pods' hours" in detail({**by_day, "cluster": "east"})
+
+
+def _selected(row: Any, selector: str) -> Any:
+    for name in selector.split("."):
+        row = row[name]
+    return row
+
+
+@pytest.mark.parametrize("window", ["7d", "24h"])
+def test_grafanas_ledger_asks_what_is_answered(window: str) -> None:
+    """Every query of its dashboard for the Infinity data source: path, parameters, and the fields of its columns."""
+    targets = [one for panel in panels(dashboards()["ledger"]) for one in panel.get("targets", ())]
+    assert len(targets) == 5
+    kinds: dict[str, tuple[type, ...]] = {"number": (Decimal, type(None)), "string": (str,), "timestamp": (str,)}
+    for target in targets:
+        query = {one["key"]: one["value"].replace("${window}", window) for one in target["url_options"]["params"]}
+        answer = ask(target["url"], query)
+        assert answer.status == 200, answer.body
+        rows = answer.json[target["root_selector"]]
+        assert rows, target["url"]
+        for row in rows:
+            for column in target["columns"]:
+                value: Any = _selected(row, column["selector"])
+                assert isinstance(value, kinds[column["type"]]), column
+                if column["type"] == "timestamp":
+                    assert datetime.fromisoformat(str(value)).tzinfo is not None

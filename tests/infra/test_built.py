@@ -100,6 +100,13 @@ def test_the_workspaces_template_is_taken_along(built: Path) -> None:
     assert resources.keys() == {"Workspace", "GrafanaRole", "GrafanaWorkspace"}
 
 
+def test_the_recording_rules_are_taken_along(built: Path) -> None:
+    resources = yaml_parse((built / "template.yaml").read_text())["Resources"]
+    nested = built / resources["AmpRecordingRules"]["Properties"]["TemplateURL"]
+    committed = yaml_parse((REPOSITORY / "dashboards" / "amp-rules.yaml").read_text())
+    assert yaml_parse(nested.read_text())["Resources"] == committed["Resources"]
+
+
 def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"

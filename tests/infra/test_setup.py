@@ -24,12 +24,30 @@ def checkout(tmp_path: Path) -> Path:
         for tool in ("python", "pip", "uv"):
             (tools / tool).write_text("#!/bin/sh\nexit 2\n")
             (tools / tool).chmod(0o755)
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "package-lock.json").write_text("{}\n")
+    npm_that("fail", tmp_path)
     return tmp_path
+
+
+def npm_that(way: str, checkout: Path) -> None:
+    """Put an npm first on the path that installs and builds, or fails at one of these."""
+    does = {
+        "works": 'case "$1" in ci) mkdir -p web/node_modules ;; *) mkdir -p functions/api/page ;; esac',
+        "does not build": '[ "$1" = ci ] && mkdir -p web/node_modules',
+        "fail": "exit 1",
+    }
+    npm = checkout / "path" / "npm"
+    npm.parent.mkdir(exist_ok=True)
+    npm.write_text(f"#!/bin/sh\n{does[way]}\n")
+    npm.chmod(0o755)
 
 
 def setup(checkout: Path, what: str) -> subprocess.CompletedProcess[str]:
     script = checkout / "scripts" / "setup.sh"
-    return subprocess.run([script, what], capture_output=True, text=True, check=False, env=dict(os.environ))
+    path = f"{checkout / 'path'}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    return subprocess.run([script, what], capture_output=True, text=True, check=False, env=environment)
 
 
 def succeed_for(checkout: Path, lock: str) -> None:
@@ -52,8 +70,10 @@ def test_a_failed_installation_is_said_and_tried_again(checkout: Path, lock: str
 
 def test_what_is_installed_is_left_alone_until_its_lock_changes(checkout: Path) -> None:
     succeed_for(checkout, "requirements/*.txt")
+    npm_that("works", checkout)
     assert setup(checkout, "build").returncode == 0
     succeed_for(checkout, "nothing")
+    npm_that("fail", checkout)
     again = setup(checkout, "build")
     assert (again.returncode, again.stderr) == (0, "")
     with (checkout / "requirements" / "sam.txt").open("a") as lock:
@@ -61,3 +81,19 @@ def test_what_is_installed_is_left_alone_until_its_lock_changes(checkout: Path) 
     assert setup(checkout, "build").stderr.splitlines()[-1] == (
         "setup: could not install the packages of requirements/sam.txt"
     )
+
+
+@pytest.mark.parametrize(
+    ("way", "says"), [("fail", "could not install what builds"), ("does not build", "could not build")]
+)
+def test_a_page_that_was_not_built_is_said_and_tried_again(checkout: Path, way: str, says: str) -> None:
+    npm_that(way, checkout)
+    for _ in range(2):
+        done = setup(checkout, "page")
+        assert (done.returncode, says in done.stderr.splitlines()[-1]) == (1, True), done.stderr
+    npm_that("works", checkout)
+    assert setup(checkout, "page").returncode == 0
+    npm_that("fail", checkout)
+    assert setup(checkout, "page").returncode == 0, "nothing has changed"
+    (checkout / "web" / "new.ts").write_text("// new\n")
+    assert setup(checkout, "page").returncode == 1, "a source has"

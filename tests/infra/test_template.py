@@ -17,7 +17,8 @@ from gpucost.services.prices import RATING_BEGINS
 from local.template import REPOSITORY
 
 Template = dict[str, Any]
-PUBLIC = {"GET /openapi.json", "GET /docs", "GET /health"}
+PAGES = {"GET /openapi.json", "GET /docs", "GET /", "GET /assets/{file}", "GET /config.json"}
+PUBLIC = PAGES | {"GET /health"}
 WILDCARD_REASONS = {
     "QueryMetrics": "workspaces are named by settings, after deployment",
     "AssumeQueryRoles": "roles of member accounts, by their fixed prefix",
@@ -240,14 +241,17 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     assert template["Resources"]["HttpPermission"]["Properties"]["FunctionName"] == {"Ref": "ApiFunction"}
     documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
     asked = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
-    assert asked | {"GET /openapi.json", "GET /docs"} == routes.keys()
+    assert asked | PAGES == routes.keys()
 
 
-def test_alarms_reach_operations_and_are_silent_without_data(template: Template) -> None:
+def test_alarms_reach_operations_and_all_but_one_are_silent_without_data(template: Template) -> None:
     alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
-    for alarm in alarms.values():
+    for name, alarm in alarms.items():
         assert alarm["AlarmActions"] == [{"Ref": "OperationsTopic"}]
-        assert alarm["TreatMissingData"] == "notBreaching"
+        assert alarm["TreatMissingData"] == ("breaching" if name == "ScheduleSilentAlarm" else "notBreaching")
+    silence = alarms["ScheduleSilentAlarm"]  # where nothing runs, nothing counts: no data is what it is for
+    assert (silence["MetricName"], silence["ComparisonOperator"]) == ("Invocations", "LessThanThreshold")
+    assert silence["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "DispatchFunction"}}]
     watched = {a["Dimensions"][0]["Value"]["Ref"] for a in alarms.values() if a["Namespace"] == "AWS/Lambda"}
     assert watched == {name for name, _ in of_type(template, "AWS::Lambda::Function")}
     assert alarms["HoursOverdueAlarm"]["EvaluationPeriods"] == 2
@@ -298,7 +302,9 @@ def test_functions_are_told_what_they_need_and_only_what_is_read(template: Templ
             "table", "hours_queue_url", "backfill_queue_url", "dead_letter_queue_url", "events_topic_arn",
         },
         "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
-        "ApiFunction": {"table", "export_bucket"},
+        "ApiFunction": {
+            "table", "export_bucket", "sign_in_issuer", "sign_in_client", "sign_in_scopes", "sign_in_hosts",
+        },
         "ExportFunction": {"table", "export_bucket", "export_days", "billing_account"},
         "AdviseFunction": {"table"},
         "PricesFunction": {"table", "price_sources"},

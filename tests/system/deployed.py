@@ -79,7 +79,7 @@ def running(folder: Path) -> Iterator[Stack]:
     with running_aws() as endpoint:
         requests.post(f"{endpoint}/moto-api/reset", timeout=10)  # what moto holds outlives its server
         state = folder / "local.json"
-        state.write_text(json.dumps({"endpoint": endpoint}))
+        state.write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
         with patch.object(deployment, "STATE", state):
             yield Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
         requests.post(f"{endpoint}/moto-api/reset", timeout=10)

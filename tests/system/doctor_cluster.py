@@ -1,11 +1,11 @@
 """Metrics of a small cluster of the last hours, healthy, from which a test takes things away or in which it plants."""
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
+from gpucost.domain.hours import HOUR, floor_hour
 from tests.system.timeline import Timeline
 
-LAST_FULL_HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
 KSM = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
 LABELS = {
     "node_kubernetes_io_instance_type": "g5.12xlarge",
@@ -21,9 +21,11 @@ LABELS = {
 
 
 class Recent(Timeline):
-    """A timeline whose minutes count from the start of the last full hour."""
+    """A timeline whose minutes count from the start of the hour that is the last full one at `now`, its making."""
 
-    base = LAST_FULL_HOUR
+    def __init__(self, cluster: str = "", step: float = 60.0) -> None:
+        self.now = datetime.now(UTC)
+        super().__init__(cluster, step, base=floor_hour(self.now) - HOUR)
 
     def exporter_up(self, *nodes: str) -> None:
         """The GPU exporters' targets."""
@@ -79,3 +81,40 @@ def pod(found: Recent, name: str, *, node: str = "n1", resource: str = "nvidia_c
     """A running pod of a Deployment."""
     found.pod(name, node=node, resource=resource, units=units)
     found.owned(name, "ReplicaSet", "app-1")
+
+
+def shared(resource: str = "nvidia_com_gpu", *, labelled: int = 1, slots: bool = False) -> Recent:
+    """Two GPUs, each handed out four times, with three holders on each."""
+    names = [f"s-{i}" for i in range(6)]
+    cluster = bare()
+    cluster.exporter_up("n1")
+    own = {"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_sharing_strategy": "time-slicing"}
+    own["node_kubernetes_io_instance_type"] = "custom.2gpu"
+    cluster.node(capacity={resource: 8}, labels={**LABELS, **own, "nvidia_com_gpu_count": "2"})
+    cluster.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment", **KSM)
+    for name in names:
+        pod(cluster, name, resource=resource)
+    for gpu in range(2):
+        for i in range(labelled):
+            slot = {"vgpu": str(i)} if slots else {}
+            cluster.device(0.6, gpu=gpu, exported_namespace="team", exported_pod=names[gpu * 3 + i], **slot)
+        if not labelled:
+            cluster.device(0.6, gpu=gpu)
+    return cluster
+
+
+def sliced(profile: str = "1g_5gb", *, labelled: bool = True, product: str = "NVIDIA-A100-SXM4-40GB") -> Recent:
+    """One A100 in slices, two of them held, and a whole GPU beside it on another node."""
+    cluster = healthy()
+    own = {"node_kubernetes_io_instance_type": "custom.1gpu", "nvidia_com_gpu_count": "1"}
+    own |= {"nvidia_com_gpu_product": product, "nvidia_com_mig_strategy": "mixed"}
+    resource = f"nvidia_com_mig_{profile}"
+    cluster.node("mig", capacity={resource: 7}, labels={**LABELS, **own})
+    cluster.exporter_up("mig")
+    for i in range(3):
+        held = {"exported_namespace": "team", "exported_pod": f"m-{i}"} if labelled and i < 2 else {}
+        mig = {"GPU_I_ID": str(i + 7), "GPU_I_PROFILE": profile.replace("_", ".")}
+        cluster.device(0.3, gpu=0, node="mig", **mig, **held)
+    for i in range(2):
+        pod(cluster, f"m-{i}", node="mig", resource=resource)
+    return cluster

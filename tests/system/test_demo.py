@@ -2,17 +2,14 @@
 
 import os
 import re
-import signal
 import subprocess
-import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -20,62 +17,16 @@ import requests
 import simplejson
 
 from local.fleet import demo, truth
-from local.prometheus import free_port
 from local.template import REPOSITORY
+from tests.system.running_demo import GPUCOST, Demo, running_demo
 
-GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
-ANSWERS = "the API answers at "
 UNITS = {"training": "research", "notebooks": "research", "chat": "assistant"}
-
-
-@dataclass
-class Demo:
-    url: str
-    printed: str
-    environment: dict[str, str]
-    process: subprocess.Popen[str]
-
-    @property
-    def end(self) -> datetime:
-        """The end of the three days, as printed: the clock may have passed another hour since."""
-        (text,) = re.findall(r"^\S+ to (\S+),", self.printed, re.MULTILINE)
-        return datetime.fromisoformat(text)
-
-    @property
-    def hours(self) -> list[datetime]:
-        return [self.end - timedelta(hours=72 - i) for i in range(72)]
-
-    @property
-    def period(self) -> str:
-        return f"start={self.hours[0]:%Y-%m-%dT%H:00:00Z}&end={self.end:%Y-%m-%dT%H:00:00Z}"
-
-    def ask(self, path: str) -> Any:
-        answer = requests.get(self.url + path, timeout=30)
-        assert answer.status_code == 200, answer.text
-        return simplejson.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    folder = tmp_path_factory.mktemp("demo")
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "COLUMNS": "100"}
-    out = folder / "out"
-    with out.open("w") as stdout, (folder / "err").open("w") as stderr:
-        process = subprocess.Popen(
-            [GPUCOST, "demo", "--port", str(free_port())], stdout=stdout, stderr=stderr, env=environment, text=True
-        )
-        try:
-            deadline = time.monotonic() + 240
-            while "gpucost report --stack local" not in out.read_text():
-                assert process.poll() is None, (folder / "err").read_text()[-2000:]
-                assert time.monotonic() < deadline, "the demo does not come up"
-                time.sleep(0.2)
-            printed = out.read_text()
-            (url,) = re.findall(re.escape(ANSWERS) + r"(\S+)", printed)
-            yield Demo(url, printed, environment, process)
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(timeout=30)
+    with running_demo(tmp_path_factory.mktemp("demo")) as demo_of_its_own:
+        yield demo_of_its_own
 
 
 def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -94,12 +45,19 @@ def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
 
 
 @cache
+def true_hours(end: datetime) -> list[truth.TrueHour]:
+    """Every hour's truth."""
+    scenario = demo.scenario(end)
+    return [truth.hour(scenario, number) for number in range(demo.HOURS)]
+
+
+@cache
 def by_hour(end: datetime) -> list[dict[str, tuple[Fraction, Fraction]]]:
     """(allocated, effective) USD by business unit, hour by hour, from the scenario alone."""
     found = []
-    for number in range(demo.HOURS):
+    for hour in true_hours(end):
         units: dict[str, tuple[Fraction, Fraction]] = {}
-        for line in truth.hour(demo.scenario(end), number).lines:
+        for line in hour.lines:
             unit = UNITS.get(line.pod.namespace, line.pod.namespace)
             held, used = units.get(unit, (Fraction(0), Fraction(0)))
             effective = line.effective.value if line.effective else Fraction(0)
@@ -123,8 +81,7 @@ def test_the_identity_holds_to_the_last_digit(running: Demo) -> None:
     totals = running.ask(f"/v1/costs?{running.period}&granularity=hour&group_by=business_unit")["totals"]
     parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
     assert sum(totals[f"{part}_usd"] for part in parts) == totals["node_cost_usd"]
-    scenario = demo.scenario(running.end)
-    capacity = sum((truth.hour(scenario, number).capacity.value for number in range(demo.HOURS)), Fraction(0))
+    capacity = sum((hour.capacity.value for hour in true_hours(running.end)), Fraction(0))
     assert float(totals["node_cost_usd"]) == pytest.approx(float(capacity * Fraction(demo.GPU_HOURLY_USD)), rel=1e-9)
     assert totals["residual_usd"] == 0
 
@@ -138,27 +95,109 @@ def test_what_is_printed_is_what_the_api_answers(running: Demo) -> None:
     assert "unallocated" in running.printed
 
 
-def test_alerts_are_those_that_the_scenario_calls_for(running: Demo) -> None:
-    """By hand: a unit fires when waste ≥ $3 (assistant: $30) and ≥ 60% for three hours on end.
+Told = tuple[int, str, str, str]
+"""The hour that decided it, counted from the first; the event; the rule; what it is about."""
 
-    The schedule runs for the last 24 hours; the first of them looks at the two before it, from the ledger.
+
+def told(breaches: Mapping[int, bool], for_hours: int, keep_hours: int, rule: str, about: str) -> Iterator[Told]:
+    """A rule's words by hand: it fires in the last of so many hours on end, and is over after others on end.
+
+    Once a day it is said again: by the tick that sends for an hour, so with what the hour before decided.
     """
-    fired = resolved = 0
-    for unit in expected(running):
-        limit = 30 if unit == "assistant" else 3
-        run, firing = 0, False
-        for hour in by_hour(running.end)[-26:]:
-            held, used = hour.get(unit, (Fraction(0), Fraction(0)))
-            wasted = held - used
-            run = run + 1 if held and wasted >= limit and wasted >= held * Fraction(60, 100) else 0
-            if firing and run == 0:
-                resolved, firing = resolved + 1, False
-            elif not firing and run >= 3:
-                fired, firing = fired + 1, True
-    assert fired > 2
-    assert f"{fired + resolved} alerts of the last 24 hours" in running.printed
-    assert running.printed.count("GPU waste alert resolved") == resolved
-    assert f"{fired + resolved} emails, 0 dead letters" in running.printed
+    run = quiet = 0
+    told_at: int | None = None
+    for hour, breached in breaches.items():
+        if told_at is not None and hour + 1 - told_at >= 24:
+            told_at = hour + 1
+            yield hour - 1, "repeat", rule, about
+        run, quiet = (run + 1, 0) if breached else (0, quiet + 1)
+        if told_at is None and run >= for_hours:
+            told_at = hour + 1
+            yield hour, "firing", rule, about
+        elif told_at is not None and quiet >= keep_hours:
+            told_at = None
+            yield hour, "resolved", rule, about
+
+
+def unallocated_usd(end: datetime, number: int, pool: str) -> Fraction:
+    """Of a node pool in an hour: of its nodes and their pods alone."""
+    if not true_hours(end)[number].unallocated.value:
+        return Fraction(0)
+    scenario = demo.scenario(end)
+    nodes = tuple(node for node in scenario.nodes if node.labels["karpenter_sh_nodepool"] == pool)
+    names = {node.name for node in nodes}
+    pods = [pod for pod in scenario.pods if pod.node and pod.node.name in names]
+    alone = truth.hour(replace(scenario, nodes=nodes, pods=pods), number)
+    return alone.unallocated.value * Fraction(demo.GPU_HOURLY_USD)
+
+
+def expected_alerts(end: datetime) -> list[Told]:
+    """From the scenario alone: the schedule runs for the last 24 hours, and looks at the two before the first.
+
+    - waste: ≥ $3 (assistant: $30) and ≥ 60% of what a unit holds, for three hours on end
+    - idle workload: ≥ 2 GPUs with utilization < 10%, for two
+    - unallocated: ≥ $20 of a node pool, for two, until below for two
+    """
+    wasting: dict[str, dict[int, bool]] = defaultdict(dict)
+    idle: dict[str, dict[int, bool]] = defaultdict(dict)
+    free: dict[str, dict[int, bool]] = defaultdict(dict)
+    pools = {node.labels["karpenter_sh_nodepool"] for node in demo.scenario(end).nodes}
+    for number in range(demo.HOURS - 26, demo.HOURS):
+        for unit in {unit for hour in by_hour(end) for unit in hour}:
+            held, used = by_hour(end)[number].get(unit, (Fraction(0), Fraction(0)))
+            least = max(30 if unit == "assistant" else 3, held * Fraction(60, 100))
+            wasting[unit][number] = held > 0 and held - used >= least
+        workloads: dict[str, list[truth.TrueLine]] = defaultdict(list)
+        for line in true_hours(end)[number].lines:
+            workloads[line.pod.owners[-1][1] if line.pod.owners else line.pod.name].append(line)
+        for name in sorted({*workloads, *idle}):
+            lines = workloads[name]
+            gpus = sum((line.allocated.value for line in lines), Fraction(0))
+            seen = gpus - sum((line.unmeasured.value for line in lines), Fraction(0))
+            used = sum((line.effective.value for line in lines if line.effective), Fraction(0))
+            idle[name][number] = gpus >= 2 and used < seen * Fraction(10, 100)
+        for pool in pools:
+            free[pool][number] = unallocated_usd(end, number, pool) >= 20
+    found = [one for unit, hours in wasting.items() for one in told(hours, 3, 1, "waste", unit)]
+    found += [one for name, hours in idle.items() for one in told(hours, 2, 1, "idle-workload", name)]
+    found += [one for pool, hours in free.items() for one in told(hours, 2, 2, "unallocated", pool)]
+    return sorted(found)
+
+
+def test_alerts_are_those_that_the_scenario_calls_for_and_no_others(running: Demo) -> None:
+    wanted = expected_alerts(running.end)
+    assert {rule for _, _, rule, _ in wanted} == {"waste", "idle-workload", "unallocated"}
+    assert {event for _, event, _, _ in wanted} == {"firing", "resolved", "repeat"}
+    answer = running.ask(f"/v1/alerts?{running.period}")
+    history = [
+        (running.hours.index(datetime.fromisoformat(one["hour"])), one["event"], one["rule"],
+         one["about"]["workload"] or one["about"]["business_unit"] or one["about"]["node_pool"])
+        for one in answer["history"]
+    ]  # fmt: skip
+    assert sorted(history) == wanted
+    last = {(rule, about): event for _, event, rule, about in wanted}
+    firing = {
+        (one["rule"], one["about"]["workload"] or one["about"]["business_unit"] or one["about"]["node_pool"])
+        for one in answer["active"]
+        if one["phase"] == "firing"
+    }
+    assert firing == {key for key, event in last.items() if event != "resolved"}
+
+    # One message per business unit, and one for what nobody owns, for each closed hour and for each tick.
+    units = {"chat": "assistant", "notebook": "research"}
+    messages = {
+        (max(hour, demo.HOURS - 24), event == "repeat", units.get(about, "" if rule == "unallocated" else about))
+        for hour, event, rule, about in wanted
+    }
+    assert f"{len(messages)} messages of the last 24 hours" in running.printed
+    assert f"{len(messages)} emails, 0 dead letters" in running.printed
+    for rule, title in (
+        ("waste", "GPU waste alert"), ("idle-workload", "Idle GPU workload"),
+        ("unallocated", "Unallocated GPU capacity"),
+    ):  # fmt: skip
+        events = [event for _, event, own, _ in wanted if own == rule]
+        assert running.printed.count(title) == len(events)
+        assert running.printed.count(f"{title} resolved") == events.count("resolved")
 
 
 def test_other_commands_reach_the_running_demo(running: Demo) -> None:

@@ -37,7 +37,7 @@ class Stack:
         self.store.push(settings_text("http://127.0.0.1:1"), author="me", now=NOW)
         self.folder = folder
         (folder / "gpucost").mkdir()
-        (folder / "gpucost" / "local.json").write_text(json.dumps({"endpoint": endpoint}))
+        (folder / "gpucost" / "local.json").write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command, *rest = arguments

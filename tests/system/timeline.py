@@ -6,7 +6,6 @@ Deliberately dumb: it repeats constant values at given times and knows nothing o
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
 
 HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 """The hour under test: recent, so that no retention or look-back gets in the way."""
@@ -23,7 +22,7 @@ class Timeline:
     gaps: Sequence[tuple[float, float]] = ()
     """Minutes in which nothing is scraped."""
     families: dict[str, list[str]] = field(default_factory=dict)
-    base: ClassVar[datetime] = HOUR
+    base: datetime = HOUR
     """Where minutes count from."""
 
     def add(self, metric: str, start: float = -65, end: float = 125, value: float | str = 1, **labels: str) -> None:

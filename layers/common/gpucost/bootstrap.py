@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpucost.adapters.messaging import AwsBus
     from gpucost.alert_ports import Notifier
     from gpucost.api.app import Services
+    from gpucost.api.page import SignIn
     from gpucost.services.access import AccessPolicy
     from gpucost.services.advice.desk import AdviceDesk
     from gpucost.services.advice.forecasts import Forecasts
@@ -66,6 +67,14 @@ class Environment(BaseModel):
     """Id of the account that pays, as exports name it."""
     public_url: str = ""
     """Address of the API that people can open; links stand in messages only where it is set."""
+    sign_in_issuer: str = ""
+    """OIDC issuer at which people sign in to the page; empty: nobody does."""
+    sign_in_client: str = ""
+    """The page's client id there."""
+    sign_in_scopes: str = "openid"
+    sign_in_hosts: str = ""
+    """More origins that the page asks while signing in, with spaces: the token endpoint's, where it is not the
+    issuer's."""
 
     @classmethod
     def read(cls) -> "Environment":
@@ -433,6 +442,17 @@ def forecasts() -> "Forecasts":
 
 
 @cache
+def sign_in() -> "SignIn | None":
+    """For `functions/api`: how people sign in to the page; None where they do not."""
+    from gpucost.api.page import SignIn
+
+    env = environment()
+    if not (env.sign_in_issuer and env.sign_in_client):
+        return None
+    return SignIn(env.sign_in_issuer, env.sign_in_client, env.sign_in_scopes, tuple(env.sign_in_hosts.split()))
+
+
+@cache
 def api_services() -> "Services":
     """What the routes of `functions/api` ask, each made when it is first asked."""
     from gpucost.api.app import Services
@@ -447,4 +467,5 @@ def api_services() -> "Services":
         advice=advice_desk,
         forecasts=forecasts,
         access=access_policy,
+        sign_in=sign_in,
     )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,7 +19,9 @@ from gpucost.api.documentation import HTML, PAGE_SECURITY, page
 from gpucost.api.exports import add_export_routes
 from gpucost.api.forecasts import add_forecast_routes
 from gpucost.api.limit_routes import add_limit_routes
+from gpucost.api.line_routes import add_line_routes
 from gpucost.api.opencost import add_opencost_routes
+from gpucost.api.page import Page, SignIn, add_page_routes, takes_anything
 from gpucost.api.prices import add_price_routes
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.api.routes import JSON, add_routes
@@ -75,15 +78,22 @@ class Services:
     advice: Callable[[], AdviceDesk]
     forecasts: Callable[[], Forecasts]
     access: Callable[[], AccessPolicy]
+    sign_in: Callable[[], SignIn | None]
 
 
-def build_app(services: Services) -> APIGatewayHttpResolver:
-    """The API on top of its services."""
+def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
+    """The API on top of its services.
+
+    Args:
+        services: what routes ask.
+        page_folder: where the built dashboard page lies.
+    """
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
     app.use(middlewares=[guard(services.access), only_known_parameters, without_collector])
     add_problems(app)
     add_cost_routes(app, services.reports)
     add_routes(app, services.reports)
+    add_line_routes(app, services.reports)
     add_limit_routes(app, services.limits)
     add_price_routes(app, services.prices)
     add_opencost_routes(app, services.allocations)
@@ -91,6 +101,7 @@ def build_app(services: Services) -> APIGatewayHttpResolver:
     add_alert_routes(app, services.alerts)
     add_advice_routes(app, services.advice)
     add_forecast_routes(app, services.forecasts)
+    add_page_routes(app, Page(page_folder), services.sign_in)
 
     @cache
     def document() -> str:
@@ -119,6 +130,8 @@ def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMidd
     route = app.context["_route"]
     if route not in (*app._static_routes, *app._dynamic_routes):
         return next_middleware(app)  # that there is no such path says more than that it takes no parameters
+    if takes_anything(route.func):
+        return next_middleware(app)
     dependant = getattr(route, "dependant", None)
     allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
     given = parse_qsl(app.current_event.raw_event.get("rawQueryString", ""), True)

@@ -162,9 +162,12 @@ class TrendAnswer(Shape):
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     current: TrendPeriod
     before: TrendPeriod
-    change: UnknownCosts = Field(description="current − before; null where one of the two is not known")
+    change: UnknownCosts = Field(
+        description="current − before; null where one of the two is not known, and in money where a part of one has no "
+        "price (its unpriced_gpu_hours are above 0)"
+    )
     percent: UnknownCosts = Field(
-        description="100 × change ÷ before, rounded to 1e-12; null where before is 0, or one of the two is not known"
+        description="100 × change ÷ before, rounded to 1e-12; null where before is 0 or the change is"
     )
 
 
@@ -288,7 +291,11 @@ def unit_tail(report: CostReport) -> dict[str, Any]:
 def trend_answer(name: str, trend: Trend) -> dict[str, Any]:
     """As `TrendAnswer`."""
     current, before = _own_totals(trend.current), _own_totals(trend.before)
-    change = {name: _minus(value, before[name]) for name, value in current.items()}
+    partly = any(one["unpriced_gpu_hours"] for one in (current, before))
+    change = {
+        name: None if partly and name.endswith("_usd") else _minus(value, before[name])
+        for name, value in current.items()
+    }
     return {
         "business_unit": name,
         "currency": trend.current.currency,

@@ -55,6 +55,9 @@ class Holder(Shape):
     uid: str
     resource: str = Field(examples=["nvidia.com/gpu"])
     units: int
+    gpu_share: Amount = Field(description="Physical GPUs per unit", examples=[0.142857142857])
+    utilization: Amount | None = Field(description="Mean observed utilization, 0 to 1")
+    utilization_source: str = Field(description="The rung: pod, shared, node, cluster, or none", examples=["pod"])
     allocated_gpu_hours: Amount
     effective_gpu_hours: Amount | None
     unmeasured_gpu_hours: Amount

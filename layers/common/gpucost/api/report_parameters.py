@@ -6,6 +6,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from gpucost.domain.reporting.periods import Granularity
 from gpucost.domain.reporting.question import LARGEST_PAGE, IdlePolicy
+from gpucost.services.reports.lines import MOST_LINES_OF_A_PAGE
 from gpucost.services.reports.nodes import MOST_NODES
 from gpucost.services.reports.waste import MOST_OFFENDERS
 
@@ -108,6 +109,9 @@ Limit = Annotated[
 ]
 NodeLimit = Annotated[
     int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=MOST_NODES, examples=[100])
+]
+LineLimit = Annotated[
+    int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=MOST_LINES_OF_A_PAGE, examples=[100])
 ]
 OffenderLimit = Annotated[
     int, Query(description="Workloads of one answer at most; cursor goes on", ge=1, le=MOST_OFFENDERS, examples=[20])

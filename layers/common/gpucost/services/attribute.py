@@ -280,20 +280,25 @@ def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
     """What a settings document says about who pays, at what prices."""
     return AttributionRules(
         pricing=pricing,
-        business_units=tuple(
-            BusinessUnit(
-                unit.name,
-                unit.namespaces,
-                {_exported(name): value for name, value in unit.namespace_labels.items()},
-                {_exported(name): value for name, value in unit.pod_labels.items()},
-                since=unit.since,
-                distribute=unit.distribute,
-            )
-            for unit in settings.business_units
-        ),
+        business_units=business_units(settings),
         cost_labels={name: _exported(name) for name in settings.cost_labels},
         least_allocation_coverage=settings.coverage.allocation,
         least_utilization_coverage=settings.coverage.utilization,
+    )
+
+
+def business_units(settings: Settings) -> tuple[BusinessUnit, ...]:
+    """The settings' units with labels as metrics name them, in their order; those not yet in force as well."""
+    return tuple(
+        BusinessUnit(
+            unit.name,
+            unit.namespaces,
+            {_exported(name): value for name, value in unit.namespace_labels.items()},
+            {_exported(name): value for name, value in unit.pod_labels.items()},
+            since=unit.since,
+            distribute=unit.distribute,
+        )
+        for unit in settings.business_units
     )
 
 

@@ -9,11 +9,11 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from itertools import accumulate
 
 from gpucost.domain.model import Costs
-from gpucost.domain.money import from_quanta, to_quanta
+from gpucost.domain.money import to_quanta
+from gpucost.domain.quanta import Quanta, costs_of
 
 _WORD = 8
 _SIGNS = bytes([0] * 128 + [255] * 128)
@@ -43,6 +43,12 @@ def pack_table(rows: Sequence[Row]) -> bytes:
 
 def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
     """Back from `pack_table`; an amount that is newer than the table is 0."""
+    rows = unpack_quanta(data)
+    return [(key, costs) for (key, _), costs in zip(rows, costs_of([own for _, own in rows]), strict=True)]
+
+
+def unpack_quanta(data: bytes) -> list[tuple[tuple[str, ...], Quanta]]:
+    """As `unpack_table`, in whole numbers of 1e-12: for who sums rows and shows few of them."""
     content = zlib.decompress(data)
     size = int.from_bytes(content[:4], "big")
     head = json.loads(content[4 : 4 + size])
@@ -56,7 +62,7 @@ def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
     names = Costs.names()[: head["amounts"]]  # further ones are only ever added at the end
     amounts = _amounts({name: next(columns) for name in names}, head["rows"])
     keys = zip(*texts, strict=True) if texts else iter([()] * head["rows"])
-    return [(key, Costs(*own)) for key, own in zip(keys, zip(*amounts, strict=True), strict=True)]
+    return [*zip(keys, zip(*amounts, strict=True), strict=True)]
 
 
 def _told(costs: Costs) -> list[int]:
@@ -65,7 +71,7 @@ def _told(costs: Costs) -> list[int]:
     return [own[name] - _expected(name, own) for name in own]
 
 
-def _amounts(told: Mapping[str, Sequence[int]], rows: int) -> list[list[Decimal]]:
+def _amounts(told: Mapping[str, Sequence[int]], rows: int) -> list[Sequence[int]]:
     """The amounts of `Costs`, column by column, each with what the others lead to expect."""
     own = {name: told.get(name) or [0] * rows for name in Costs.names()}
     for name in ("effective_usd", "unmeasured_usd"):
@@ -75,7 +81,7 @@ def _amounts(told: Mapping[str, Sequence[int]], rows: int) -> list[list[Decimal]
     parts = ("waste_usd", "allocated_usd", "effective_usd", "unmeasured_usd")
     columns = zip(*(own[name] for name in parts), strict=True)
     own["waste_usd"] = [more + usd - used - unseen for more, usd, used, unseen in columns]
-    return [[*map(from_quanta, own[name])] for name in Costs.names()]
+    return [own[name] for name in Costs.names()]
 
 
 def _expected(name: str, own: dict[str, int]) -> int:

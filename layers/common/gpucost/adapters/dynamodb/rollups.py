@@ -22,12 +22,13 @@ from typing import Any
 
 from gpucost.adapters.dynamodb import keys
 from gpucost.adapters.dynamodb.blobs import PIECE
-from gpucost.adapters.dynamodb.figures import pack_table, unpack_table
+from gpucost.adapters.dynamodb.figures import pack_table, unpack_quanta, unpack_table
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.domain.hours import HOUR, floor_day, hours_between
 from gpucost.domain.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
 from gpucost.domain.model import Capacity, Costs, Totals
+from gpucost.domain.quanta import CostTable
 from gpucost.domain.rollups import (
     DAY,
     DaySummary,
@@ -296,8 +297,8 @@ def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], it
     if "t" in item:
         costs, capacity = json.loads(text(item, "t"))
         totals = Totals(Costs(*map(Decimal, costs)), None if capacity is None else Capacity(*map(Decimal, capacity)))
-    units = {unit: costs for (unit,), costs in unpack_table(item["b"]["B"])}
-    return DaySummary(cluster, day, tuple(manifests), totals, units)
+    units = {unit: quanta for (unit,), quanta in unpack_quanta(item["b"]["B"])}
+    return DaySummary(cluster, day, tuple(manifests), totals, CostTable(units))
 
 
 def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:

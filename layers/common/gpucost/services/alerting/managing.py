@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from gpucost.alert_ports import AlertHistory, AlertMemory, Silences
 from gpucost.domain.alerting.model import Alert, Book, Notification, Subject
 from gpucost.domain.alerting.telling import Silence
+from gpucost.domain.hours import HOUR
 from gpucost.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.ports import Clock, SettingsStore
 from gpucost.services.alerting.service import scopes_of
@@ -109,8 +110,7 @@ class AlertDesk:
             raise InvalidInputError("at least one of rule=, business_unit=, cluster=, … is needed")
         if not comment.strip():
             raise InvalidInputError("a comment is needed: why nobody wants to hear of it")
-        length = timedelta(hours=hours)
-        if not timedelta(0) < length <= LONGEST_SILENCE:
+        if not 0 < hours <= LONGEST_SILENCE / HOUR:  # not a number is neither
             raise InvalidInputError("a silence must be longer than nothing and at most a year")
         begins = (starts_at or self._clock()).replace(microsecond=0)
         text = repr((sorted(matchers.items()), author, comment, begins))
@@ -119,7 +119,7 @@ class AlertDesk:
             author,
             comment.strip()[:LONGEST_TEXT],
             begins,
-            begins + length,
+            begins + timedelta(hours=hours),
             dict(matchers),
         )
         self._silences.put(silence)

@@ -14,6 +14,7 @@ from gpucost.domain.access import EVERYTHING, Scope
 from gpucost.domain.hours import hours_between
 from gpucost.domain.ledger import HourSummary
 from gpucost.domain.model import Capacity, Costs
+from gpucost.domain.quanta import Quanta, costs_of, quanta_of, total
 from gpucost.domain.reporting.dimensions import FROM_DAYS, FROM_LINES, FROM_SUMMARIES, Key, key_of_fact, key_of_line
 from gpucost.domain.reporting.grouping import Cell, Read, fold
 from gpucost.domain.reporting.periods import Period, begin_of
@@ -186,6 +187,8 @@ class _Reading:
         self._seen = seen
         self._dimensions = question.dimensions()
         self._cells: dict[Cell, list[Costs]] = {}
+        self._days: dict[Cell, list[Quanta]] = {}
+        """Days' sums, which are many and become amounts once they are added up."""
         self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
         self._begins: dict[datetime, datetime] = {}
         self._keys: dict[tuple[str, str, str], Key] = {}
@@ -224,7 +227,7 @@ class _Reading:
 
     def rows(self) -> tuple[Read, Known]:
         """What `read_rows` read."""
-        cells = fold(self._cells)
+        cells = self._sums()
         if self.known.capacities:
             self.known.costs.append(Costs.total(cells.values()))
         return Read(cells), self.known
@@ -235,7 +238,7 @@ class _Reading:
 
     def answer(self) -> tuple[Read, Known] | None:
         """What was read; None where its parts are not of the same hours."""
-        cells, planned = fold(self._cells), self._plan
+        cells, planned = self._sums(), self._plan
         if (planned.of_days, planned.of_hours, planned.units) == ("sums", "sums", None):
             return Read(cells, self._known_capacities()), self.known  # one source: there is nothing to compare
         detailed = Costs.total(cells.values())
@@ -303,9 +306,13 @@ class _Reading:
                 self._add(day.day, cluster, (), day.totals.costs)
             return
         wanted = self._plan.units
-        for unit, costs in day.units.items():
+        for unit, quanta in quanta_of(day.units).items():
             if wanted is None or unit in wanted:
-                self._add(day.day, cluster, self._key(cluster, unit, ""), costs)
+                cell = self._cell(day.day, cluster, self._key(cluster, unit, ""))
+                self._days.setdefault(cell, []).append(quanta)
+                self._parts += 1
+                if self._seen is not None:
+                    self._seen(day.day, cell, day.units[unit])
 
     def _add_namespaces(self, cluster: str, summary: HourSummary) -> None:
         if not self._dimensions:
@@ -325,11 +332,15 @@ class _Reading:
         return known
 
     def _add(self, moment: datetime, cluster: str, key: Key, costs: Costs) -> None:
-        cell = Cell(self._begin(moment), cluster, key)
+        cell = self._cell(moment, cluster, key)
         self._cells.setdefault(cell, []).append(costs)
         self._parts += 1
         if self._seen is not None:
             self._seen(moment, cell, costs)
+
+    def _cell(self, moment: datetime, cluster: str, key: Key) -> Cell:
+        """Clusters are told apart where each has something of its own to share, or where they are asked for."""
+        return Cell(self._begin(moment), cluster if self._question.idle != "hidden" else "", key)
 
     def _begin(self, moment: datetime) -> datetime:
         found = self._begins.get(moment)
@@ -341,14 +352,23 @@ class _Reading:
         self._capacities.setdefault((self._begin(moment), cluster), []).append(capacity)
 
     def _fold(self) -> None:
-        if len(self._cells) > MOST_CELLS:
+        cells = len(self._cells.keys() | self._days.keys())
+        if cells > MOST_CELLS:
             raise InvalidInputError(
                 f"the answer would have more than {MOST_CELLS:,} rows; shorten the period, ask for granularity=day or "
                 "total, group by less, or name one cluster"
             )
-        if self._parts > 2 * len(self._cells) + _PARTS:
+        if self._parts > 2 * cells + _PARTS:
             self._cells = {cell: [costs] for cell, costs in fold(self._cells).items()}
-            self._parts = len(self._cells)
+            self._days = {cell: [total(rows)] for cell, rows in self._days.items()}
+            self._parts = len(self._cells) + len(self._days)
+
+    def _sums(self) -> dict[Cell, Costs]:
+        days = costs_of([total(rows) for rows in self._days.values()])
+        for cell, costs in zip(self._days, days, strict=True):
+            self._cells.setdefault(cell, []).append(costs)
+        self._days = {}
+        return fold(self._cells)
 
 
 def _chunks(span: Period, length: timedelta) -> Iterator[Period]:

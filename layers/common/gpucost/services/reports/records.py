@@ -51,6 +51,15 @@ class CostReport:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetRow:
+    """A period's part of the identity."""
+
+    start: datetime
+    end: datetime
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
 class HourRow:
     """Where one cluster-hour stands; `manifest` is None for an hour that was never published."""
 

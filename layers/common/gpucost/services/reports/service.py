@@ -7,18 +7,19 @@ from datetime import datetime
 from gpucost.domain.access import Scope
 from gpucost.domain.hours import floor_hour, hours_between
 from gpucost.domain.ledger import Restatement
-from gpucost.domain.model import Costs
+from gpucost.domain.model import Capacity, Costs, Totals
 from gpucost.domain.reporting.grouping import Read, Row, group
 from gpucost.domain.reporting.paging import check_cursor, fingerprint, read_cursor
-from gpucost.domain.reporting.periods import Period, check_length, parse_period, period_before
+from gpucost.domain.reporting.periods import Period, check_length, end_of, parse_period, period_before
 from gpucost.domain.reporting.question import LARGEST_PAGE, Question
 from gpucost.errors import InvalidInputError, NotFoundError
 from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
 from gpucost.services.reports.asking import Asked, clusters_of, question_of
 from gpucost.services.reports.known import Known
+from gpucost.services.reports.lines import LinePage, LinePages
 from gpucost.services.reports.nodes import NodePage, NodePages
 from gpucost.services.reports.reading import Reader
-from gpucost.services.reports.records import CostReport, HourRow, PeriodCoverage, Trend
+from gpucost.services.reports.records import CostReport, FleetRow, HourRow, PeriodCoverage, Trend
 from gpucost.services.reports.waste import WastePage, WorstOffenders
 from gpucost.services.scoped import scoped_hours
 
@@ -151,6 +152,45 @@ class ReportService:
         )
         return offenders.page(report)
 
+    def fleet(self, asked: Asked, *, scope: Scope) -> tuple[CostReport, list[FleetRow]]:
+        """The identity, period by period: what the fleet cost, and what became of it.
+
+        A period in which no hour has figures has no row. Whoever may see some business units only is told their costs,
+        and no capacity.
+
+        Raises:
+            As `costs`.
+        """
+        settings = self._settings_store.current().settings
+        question = question_of(replace(asked, group_by="", filters={}, idle="hidden"), settings, self._clock())
+        clusters = clusters_of(asked.cluster, settings, scope)
+        read, known = Reader(self._ledger, self._rollups, scope).read(question, clusters)
+        report = self._report(question, clusters, scope, read, known, None, "fleet")
+        held, capacities = {row.start: row for row in report.rows}, _by_period(read)
+        period = question.period
+        return report, [
+            FleetRow(
+                begin,
+                end_of(begin, question.granularity, period),
+                Totals(held[begin].costs if begin in held else Costs(), capacities.get(begin)),
+            )
+            for begin in sorted(held.keys() | capacities.keys())
+        ]
+
+    def lines(self, asked: Asked, *, scope: Scope) -> LinePage:
+        """Single pods in single hours, with how each figure was found.
+
+        Raises:
+            As `costs`.
+        """
+        settings = self._settings_store.current().settings
+        question = question_of(replace(asked, granularity="hour", group_by=""), settings, self._clock())
+        clusters = clusters_of(asked.cluster, settings, scope)
+        if asked.cursor is not None:
+            check_cursor(asked.cursor)
+        whose = None if scope.units is None else sorted(scope.units)
+        return LinePages(scoped_hours(self._ledger, scope)).page(question, clusters, whose, asked.cursor)
+
     def hours(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[HourRow], PeriodCoverage]:
         """Where every cluster-hour that has ended stands, missing ones included, in order of time and cluster.
 
@@ -243,3 +283,14 @@ def _refuse_too_many(rows: int) -> None:
         raise InvalidInputError(
             f"the answer would have more than {MOST_ROWS:,} rows; shorten the period, or name one cluster"
         )
+
+
+def _by_period(read: Read) -> dict[datetime, Capacity | None]:
+    """Capacities over all clusters; None where one cluster's is not known."""
+    found: dict[datetime, list[Capacity | None]] = {}
+    for (begin, _), capacity in read.capacities.items():
+        found.setdefault(begin, []).append(capacity)
+    return {
+        begin: None if None in parts else Capacity.total(part for part in parts if part is not None)
+        for begin, parts in found.items()
+    }

@@ -1,0 +1,139 @@
+"""The dashboard page: files that Vite built from `web/`, and what the page must know before anybody has signed in."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from gzip import compress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+
+from gpucost.api.access import open_to
+from gpucost.api.problems import SECURITY_HEADERS
+from gpucost.encoding import dumps
+from gpucost.errors import NotFoundError
+
+Route = TypeVar("Route", bound=Callable[..., Any])
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FOR_EVER = "public, max-age=31536000, immutable"
+"""Names of assets hold a digest of their contents."""
+_ANYTHING = "_takes_anything"
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """Where and how people sign in: authorization code with PKCE."""
+
+    issuer: str
+    client_id: str
+    scopes: str
+    hosts: tuple[str, ...] = ()
+    """More origins that are asked while signing in."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A built file as it is sent."""
+
+    content_type: str
+    plain: bytes
+    gzipped: bytes
+
+
+class Page:
+    """What Vite built.
+
+    Args:
+        folder: `index.html` and `assets/`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @cached_property
+    def files(self) -> Mapping[str, File]:
+        """All of it by name, read once: the paths that people ask for never reach the file system."""
+        found = [path for path in (self._folder / "index.html", *self._folder.glob("assets/*")) if path.is_file()]
+        return {path.name: _file(path) for path in found if path.suffix in _TYPES}
+
+
+def add_page_routes(app: APIGatewayHttpResolver, page: Page, sign_in: Callable[[], SignIn | None]) -> None:
+    """Put the page on an app. All of it is public: it holds no figures, and asks for them as whoever opened it."""
+
+    @app.get("/", include_in_schema=False)
+    @_take_anything  # who comes back from signing in brings parameters along, which ones is the issuer's choice
+    @open_to("public")
+    def index() -> Response[Any]:
+        policy = {"Content-Security-Policy": security_policy(sign_in()), "Cross-Origin-Opener-Policy": "same-origin"}
+        return _answer(app, page, "index.html", {"Cache-Control": "no-cache", **policy})
+
+    @app.get("/assets/<file>", include_in_schema=False)
+    @open_to("public")
+    def asset(file: str) -> Response[Any]:
+        return _answer(app, page, file, {"Cache-Control": _FOR_EVER})
+
+    @app.get("/config.json", include_in_schema=False)
+    @open_to("public")
+    def config() -> Response[str]:
+        known = sign_in()
+        told = known and {"issuer": known.issuer, "client_id": known.client_id, "scopes": known.scopes}
+        return Response(HTTPStatus.OK, "application/json", dumps({"sign_in": told}), headers=dict(SECURITY_HEADERS))
+
+
+def takes_anything(route: Callable[..., Any]) -> bool:
+    """Whether a route's parameters are somebody else's to choose."""
+    return getattr(route, _ANYTHING, False)
+
+
+def security_policy(sign_in: SignIn | None) -> str:
+    """The page's Content-Security-Policy: its own files, this API, and the issuer where there is one."""
+    hosts = [] if sign_in is None else [_origin(sign_in.issuer), *map(_origin, sign_in.hosts)]
+    asked = " ".join(dict.fromkeys(["'self'", *hosts]))
+    return "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self'",
+            f"connect-src {asked}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+def _take_anything(route: Route) -> Route:
+    setattr(route, _ANYTHING, True)
+    return route
+
+
+def _origin(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _answer(app: APIGatewayHttpResolver, page: Page, name: str, headers: Mapping[str, str]) -> Response[Any]:
+    file = page.files.get(name)
+    if file is None:
+        raise NotFoundError("there is no such file; the page is built by: make web")
+    accepted = app.current_event.headers.get("accept-encoding") or ""
+    told: dict[str, str | list[str]] = {**SECURITY_HEADERS, **headers, "Vary": "Accept-Encoding"}
+    if "gzip" not in accepted:
+        return Response(HTTPStatus.OK, file.content_type, file.plain.decode(), headers=told)
+    return Response(HTTPStatus.OK, file.content_type, file.gzipped, headers={**told, "Content-Encoding": "gzip"})
+
+
+def _file(path: Path) -> File:
+    plain = path.read_bytes()
+    return File(_TYPES[path.suffix], plain, compress(plain, 9, mtime=0))

@@ -1,0 +1,300 @@
+"""Data sources, variables and panels that the dashboards share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grafana_foundation_sdk.builders import bargauge, cloudwatch, common, stat, table, text, timeseries
+from grafana_foundation_sdk.builders import dashboard as dashboards
+from grafana_foundation_sdk.builders import prometheus as prometheus_queries
+from grafana_foundation_sdk.cog import variants
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models.cloudwatch import CloudWatchQueryMode, MetricEditorMode, MetricQueryType
+from grafana_foundation_sdk.models.common import (
+    BigValueColorMode,
+    BigValueGraphMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    StackingMode,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardLinkType,
+    DataSourceRef,
+    DataTransformerConfig,
+    DynamicConfigValue,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
+)
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+METRICS = DataSourceRef(type_val="prometheus", uid="${metrics}")
+CLOUDWATCH = DataSourceRef(type_val="cloudwatch", uid="${cloudwatch}")
+LEDGER = DataSourceRef(type_val="yesoreyeram-infinity-datasource", uid="${ledger}")
+TAG = "gpucost"
+LIST_RATE_USD = 12
+"""Per GPU-hour: the proof of concept's public price. Panels say that it is an estimate."""
+ESTIMATE = "List-rate estimate: GPUs × the dashboard's USD per GPU-hour. What was really paid is in the ledger."
+GPUS, PART, USD = "none", "percentunit", "currencyUSD"
+IN_CLUSTER = 'cluster=~"$cluster"'
+_COLUMNS = 24
+PART_COLORS = {
+    "effective": "#117733",
+    "waste": "#CC6677",
+    "unmeasured": "#DDCC77",
+    "unallocated": "#88CCEE",
+    "stranded": "#AA4499",
+}
+"""Paul Tol's muted scheme, which the colour-blind tell apart."""
+
+Panel = Any
+"""Builders of panels have no common class in the SDK."""
+
+
+def new(title: str, uid: str, description: str, *, span: str = "now-6h") -> dashboards.Dashboard:
+    """An empty dashboard in UTC, linked with the others."""
+    link = (
+        dashboards.DashboardLink("GPU cost")
+        .type(DashboardLinkType.DASHBOARDS)
+        .tags([TAG])
+        .as_dropdown(True)
+        .include_vars(True)
+        .keep_time(True)
+    )
+    return (
+        dashboards.Dashboard(title)
+        .uid(uid)
+        .description(description)
+        .tags([TAG])
+        .timezone("utc")
+        .time(span, "now")
+        .refresh("1m")
+        .link(link)
+    )
+
+
+def source(name: str, label: str, kind: str) -> dashboards.DatasourceVariable:
+    """Which data source of a kind is meant."""
+    return dashboards.DatasourceVariable(name).label(label).type(kind)
+
+
+def choice(name: str, label: str, query: str, *, all_of_them: bool = True) -> dashboards.QueryVariable:
+    """A variable with the values of a label; several may be chosen."""
+    variable = (
+        dashboards.QueryVariable(name)
+        .label(label)
+        .datasource(METRICS)
+        .query({"query": query, "refId": name})
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(VariableSort.ALPHABETICAL_ASC)
+        .multi(True)
+    )
+    if all_of_them:
+        everything = VariableOption(selected=True, text="All", value="$__all")
+        variable = variable.include_all(True).all_value(".*").current(everything)
+    return variable
+
+
+def live_variables() -> Sequence[Builder[Any]]:
+    """What every dashboard on recorded rules can be asked."""
+    return (
+        source("metrics", "Metrics", "prometheus"),
+        choice("cluster", "Cluster", "label_values(cluster:gpucost_capacity_gpus:sum, cluster)"),
+        dashboards.TextBoxVariable("usd")
+        .label("USD per GPU-hour (list-rate estimate)")
+        .default_value(str(LIST_RATE_USD))
+        .current(VariableOption(text=str(LIST_RATE_USD), value=str(LIST_RATE_USD))),
+    )
+
+
+def query(expression: str, legend: str = "", *, at_once: bool = False) -> prometheus_queries.Dataquery:
+    """A PromQL query: over the dashboard's time, or `at_once` at its end, as a table's rows."""
+    found = prometheus_queries.Dataquery().datasource(METRICS).expr(expression).legend_format(legend or "__auto")
+    return found.instant().format(PromQueryFormat.TABLE) if at_once else found.range()
+
+
+def metric(
+    name: str, service: str, statistic: str, *, namespace: str = "GpuCost", dimension: str = "service", label: str = ""
+) -> cloudwatch.CloudWatchMetricsQuery:
+    """A metric that the functions publish by hour, or one of AWS's own."""
+    return (
+        cloudwatch.CloudWatchMetricsQuery()
+        .datasource(CLOUDWATCH)
+        .query_mode(CloudWatchQueryMode.METRICS)
+        .metric_query_type(MetricQueryType.SEARCH)
+        .metric_editor_mode(MetricEditorMode.BUILDER)
+        .region("default")
+        .namespace(namespace)
+        .metric_name(name)
+        .dimensions({dimension: [service]})
+        .match_exact(True)
+        .statistic(statistic)
+        .period("3600" if namespace == "GpuCost" else "300")
+        .label(label or name)
+    )
+
+
+@dataclass
+class ApiQuery(variants.Dataquery, Builder[variants.Dataquery]):
+    """A question to the product's HTTP API by the Infinity data source, for which the SDK has no builder.
+
+    The data source knows the API's address and how to sign in. Amounts are read as numbers and so as floats: for
+    looking, not for booking.
+    """
+
+    path: str
+    parameters: dict[str, str]
+    columns: Sequence[tuple[str, str, str]]
+    """Selector in a row, heading, type (`string`, `number`, `timestamp`)."""
+    rows: str = "rows"
+    ref_id: str = field(default="A")
+
+    def build(self) -> "ApiQuery":
+        """Itself."""
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """As the plugin reads it (its query model: type, source, parser, url, url_options, root_selector, columns)."""
+        return {
+            "refId": self.ref_id,
+            "datasource": LEDGER,
+            "type": "json",
+            "source": "url",
+            "format": "table",
+            "parser": "backend",
+            "url": self.path,
+            "url_options": {
+                "method": "GET",
+                "params": [{"key": key, "value": value} for key, value in self.parameters.items()],
+            },
+            "root_selector": self.rows,
+            "columns": [{"selector": where, "text": heading, "type": kind} for where, heading, kind in self.columns],
+            "filters": [],
+        }
+
+
+def over_time(title: str, unit: str, description: str = "", *, stacked: bool = False) -> timeseries.Panel:
+    """Figures over time."""
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(description)
+        .datasource(METRICS)
+        .unit(unit)
+        .min(0)
+        .fill_opacity(60 if stacked else 8)
+        .line_width(1)
+        .legend(
+            common.VizLegendOptions()
+            .display_mode(LegendDisplayMode.LIST)
+            .placement(LegendPlacement.BOTTOM)
+            .show_legend(True)
+        )
+    )
+    return panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL).group("A")) if stacked else panel
+
+
+def of_parts(title: str, expression: str, description: str) -> timeseries.Panel:
+    """GPUs over time, stacked by the cost model's parts, each in its colour everywhere."""
+    panel = over_time(title, GPUS, description, stacked=True).with_target(query(expression, "{{part}}"))
+    for part, color in PART_COLORS.items():
+        panel = panel.override_by_name(
+            part, [DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": color})]
+        )
+    return panel
+
+
+def number(title: str, unit: str, expression: str, description: str = "") -> stat.Panel:
+    """One figure, with its course behind it."""
+    return (
+        stat.Panel()
+        .title(title)
+        .description(description)
+        .datasource(METRICS)
+        .unit(unit)
+        .decimals(2)
+        .reduce_options(_newest())
+        .graph_mode(BigValueGraphMode.AREA)
+        .color_mode(BigValueColorMode.NONE)
+        .with_target(query(expression))
+    )
+
+
+def ranking(title: str, unit: str, expression: str, legend: str, description: str = "") -> bargauge.Panel:
+    """The largest, as bars."""
+    return (
+        bargauge.Panel()
+        .title(title)
+        .description(description)
+        .datasource(METRICS)
+        .unit(unit)
+        .min(0)
+        .reduce_options(_newest())
+        .with_target(query(expression, legend).instant())
+    )
+
+
+def _newest() -> common.ReduceDataOptions:
+    return common.ReduceDataOptions().calcs(["lastNotNull"])
+
+
+def rows_of(title: str, description: str, columns: Sequence[tuple[str, str, str]], key: Sequence[str]) -> table.Panel:
+    """A table: a row for each combination of some labels, a column for each expression.
+
+    Args:
+        columns: heading, expression, unit.
+        key: labels that the expressions share, in the order of the columns in front.
+    """
+    panel = table.Panel().title(title).description(description).datasource(METRICS)
+    names = {}
+    for place, (heading, expression, unit) in enumerate(columns):
+        ref = chr(ord("A") + place)
+        names[f"Value #{ref}"] = heading
+        panel = panel.with_target(query(expression, at_once=True).ref_id(ref))
+        panel = panel.override_by_name(
+            heading, [DynamicConfigValue(id_val="unit", value=unit), DynamicConfigValue(id_val="decimals", value=2)]
+        )
+    panel = panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
+    order = {name: place for place, name in enumerate([*key, *names])}
+    organized = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
+    return panel.with_transformation(DataTransformerConfig(id_val="organize", options=organized))
+
+
+def note(title: str, markdown: str) -> text.Panel:
+    """A text panel."""
+    return text.Panel().title(title).content(markdown)
+
+
+def wide(panel: Panel, columns: int = _COLUMNS, height: int = 8) -> Panel:
+    """A panel of a size; Grafana's grid has 24 columns."""
+    return panel.span(columns).height(height)
+
+
+def live_note() -> text.Panel:
+    """What live figures are and are not, where people meet them."""
+    return note(
+        "Live, or last word?",
+        "These panels are **live**: GPUs as Prometheus sees them each minute, times one rate. The **ledger** has the "
+        "last word: it counts the seconds that every pod held its GPUs, at the price that was really paid, once an "
+        "hour is over, and restates it when a bill changes.\n\n"
+        "| | live | ledger |\n| --- | --- | --- |\n"
+        "| time | one look a minute | from first to last sample, by the second |\n"
+        "| price | one rate for all GPUs | spot, on-demand, the bill; by node |\n"
+        "| gaps of the scrape | no figures | bridged, or *unobserved* |\n"
+        "| settings | as when the rules were made | as in force in that hour |\n\n"
+        "An hour's mean of live GPUs is within minutes of a pod's start, end or change of what the ledger says: see "
+        "docs/live-and-ledger.md for the bound, and the dashboard *GPU ledger* for the figures to book.",
+    )
+
+
+def with_panels(
+    dashboard: dashboards.Dashboard, variables: Sequence[Builder[Any]], sections: Sequence[tuple[str, Sequence[Panel]]]
+) -> dashboards.Dashboard:
+    """The dashboard with its variables and its panels in rows with titles."""
+    for variable in variables:
+        dashboard = dashboard.with_variable(variable)
+    for title, panels in sections:
+        dashboard = dashboard.with_row(dashboards.Row(title))
+        for panel in panels:
+            dashboard = dashboard.with_panel(panel)
+    return dashboard

@@ -1,0 +1,74 @@
+"""Pieces of PromQL expressions that several rules share."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from gpucost.adapters.prometheus.queries import quote
+
+Select = Callable[..., str]
+"""Makes a vector from matchers."""
+
+
+def equals(label: str, value: str) -> str:
+    """A matcher of exactly this value."""
+    return f"{label}={quote(value)}"
+
+
+def matches(label: str, *patterns: str) -> str:
+    """A matcher of values that any of some regular expressions matches as a whole."""
+    return f"{label}=~{quote('|'.join(patterns))}"
+
+
+def first_of(vector: str, target: str, sources: Sequence[str]) -> str:
+    """The vector with a label set to the first of some labels that is there; removed where none is."""
+    joined = ", ".join(f'"{source}"' for source in sources)
+    return (
+        f'label_replace(label_join({vector}, "{target}", ";", {joined}), "{target}", "$1", "{target}", ";*([^;]*).*")'
+    )
+
+
+def marked(vector: str, label: str, value: str) -> str:
+    """The vector with a label set to a value; `value` is plain text."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$").replace("\n", "\\n")
+    return f'label_replace({vector}, "{label}", "{escaped}", "", "")'
+
+
+def first_that_matches(vectors: Iterable[str], on: str) -> str:
+    """Of vectors that tell of the same things, for each thing the first that tells of it."""
+    return f" or on ({on}) ".join(vectors)
+
+
+def smaller(one: str, other: str) -> str:
+    """The smaller of two vectors of equal labels, where both are there."""
+    return f"(({one}) <= ({other}) or (({other}) and ({one})))"
+
+
+def larger(one: str, other: str) -> str:
+    """The larger of two vectors of equal labels; the one that is there, where only one is."""
+    return f"(({one}) >= ({other}) or ({other}) or ({one}))"
+
+
+def glob(pattern: str) -> str:
+    """A shell pattern as Prometheus's regular expressions (RE2, anchored at both ends) write it."""
+    found, at = "", 0
+    while at < len(pattern):
+        letter = pattern[at]
+        at += 1
+        end = pattern.find("]", at + 1 + pattern.startswith("!", at)) if letter == "[" else -1
+        if letter == "*":
+            found += ".*"
+        elif letter == "?":
+            found += "."
+        elif end > 0:
+            inside, at = pattern[at:end], end + 1
+            negated, inside = inside.startswith("!"), inside.removeprefix("!")
+            inside = re.sub(r"([\\\[\]^])", r"\\\1", inside)
+            found += f"[{'^' * negated}{inside}]"
+        else:
+            found += re.escape(letter)
+    return found
+
+
+def folded(expression: str) -> str:
+    """On one line."""
+    return " ".join(expression.split())

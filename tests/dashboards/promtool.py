@@ -1,0 +1,69 @@
+"""Prometheus' own rule engine on series written by hand, by `promtool test rules`."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from local.prometheus import executable
+
+Labels = Mapping[str, str]
+DIGITS = 6
+
+
+def series(metric: str, labels: Labels, values: str) -> dict[str, str]:
+    """A series in promtool's notation."""
+    inside = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    return {"series": f"{metric}{{{inside}}}", "values": values}
+
+
+def expectation(query: str, minute: int, *samples: tuple[Labels, float]) -> dict[str, Any]:
+    """What a query must answer at a minute, rounded to so many digits; nothing where no sample is given."""
+    expected = [
+        {"labels": "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}",
+         "value": round(value, DIGITS)}
+        for labels, value in samples
+    ]  # fmt: skip
+    return {"expr": f"round({query}, {10**-DIGITS:.{DIGITS}f})", "eval_time": f"{minute}m", "exp_samples": expected}
+
+
+def run(
+    folder: Path,
+    groups: Sequence[Mapping[str, Any]],
+    input_series: Sequence[Mapping[str, str]],
+    expectations: Sequence[Mapping[str, Any]] = (),
+    alerts: Sequence[Mapping[str, Any]] = (),
+    interval: str = "1m",
+) -> str:
+    """Evaluate rules every minute; answers "" where all is as expected, else what promtool says of it.
+
+    Args:
+        folder: for files of its own.
+        groups: rules, evaluated in their order.
+        input_series: see `series`.
+        expectations: see `expectation`.
+        alerts: expected alerts, in promtool's form.
+        interval: between two values of a series.
+    """
+    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}))
+    tests = [{"interval": interval, "input_series": list(input_series), "promql_expr_test": list(expectations),
+              "alert_rule_test": list(alerts)}]  # fmt: skip
+    document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests,
+                "group_eval_order": [group["name"] for group in groups]}  # fmt: skip
+    (folder / "tests.yaml").write_text(yaml.safe_dump(document))
+    done = subprocess.run(
+        [executable("promtool"), "test", "rules", folder / "tests.yaml"], capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def check(folder: Path, text: str) -> str:
+    """What `promtool check rules` says of a rule file that it does not take, "" where it does."""
+    path = folder / "checked.yaml"
+    path.write_text(text)
+    done = subprocess.run(
+        [executable("promtool"), "check", "rules", "--lint-fatal", path], capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr

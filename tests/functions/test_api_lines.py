@@ -1,0 +1,172 @@
+"""`/v1/lines` and `/v1/fleet`: what a figure was worked out from, and the identity period by period."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.domain.model import Capacity, Costs, HourRecord, Line, Totals
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
+from local.aws import local_client
+from local.dynamodb_local import create_table
+from tests.conftest import DynamoTable
+from tests.functions.asking import Caller, ask_as, by_role
+from tests.records import HOUR, line, record
+from tests.sandbox import forget
+
+NOW = datetime(2026, 11, 19, 14, 5, tzinfo=UTC)
+PERIOD = {"start": "2026-11-19T10:00:00Z", "end": "2026-11-19T14:00:00Z"}
+VIEWER, ANN = by_role("viewers"), by_role("ann")
+SETTINGS = """
+clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
+pricing: {source: constant, gpu_hourly_usd: 12}
+business_units: [{name: research, namespaces: ["bu-a"]}]
+access:
+  - {principal: "arn:aws:iam::123456789012:role/viewers", roles: [viewer]}
+  - {principal: "arn:aws:iam::123456789012:role/ann", roles: ["bu:research"]}
+"""
+PARTS = ("effective_usd", "waste_usd", "unmeasured_usd", "unallocated_usd", "stranded_usd", "unobserved_usd",
+         "host_usd", "residual_usd")  # fmt: skip
+
+
+def hour_record(number: int, lines: list[Line], idle: Capacity) -> HourRecord:
+    made = record(lines, hour=HOUR + timedelta(hours=number), notes=("a note",))
+    assert made.totals is not None
+    costs = Costs.total(one.costs() for one in lines)
+    capacity = replace(idle, node_cost_usd=costs.allocated_usd + idle.unallocated_usd + idle.stranded_usd)
+    return replace(made, totals=Totals(costs, capacity))
+
+
+PUBLISHED = [
+    hour_record(
+        0,
+        [line("research", "bu-a", "p1"), line("assistant", "bu-b", "p2", "3.25"), line("other", "bu-c", "p3", "5")],
+        Capacity(unallocated_usd=Decimal("1.5"), stranded_usd=Decimal("0.25")),
+    ),
+    record(hour=HOUR + timedelta(hours=1), status="incomplete"),
+    hour_record(2, [line("research", "bu-a", "p1", "7.125")], Capacity(unallocated_usd=Decimal(2))),
+    hour_record(3, [], Capacity(unallocated_usd=Decimal(4))),
+]
+
+
+@pytest.fixture(scope="module")
+def filled(dynamodb_url: str) -> DynamoTable:
+    table = DynamoTable(local_client("dynamodb", dynamodb_url), f"lines-{uuid4()}")
+    create_table(table.client, table.name)
+    ledger = DynamoLedger(table.client, table.name)
+    for one in PUBLISHED:
+        ledger.publish(one, replacing=None, settings_version=1, now=NOW)
+    return table
+
+
+@pytest.fixture(autouse=True)
+def api(filled: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    class Store:
+        def current(self) -> StoredSettings:
+            return StoredSettings(1, SETTINGS, parse_settings(SETTINGS), "test", NOW)
+
+    monkeypatch.setenv("GPUCOST_TABLE", filled.name)
+    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: filled.client)
+    monkeypatch.setattr(bootstrap, "settings_store", Store)
+    monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
+    forget()
+    yield
+    forget()
+
+
+def ask(path: str, query: Mapping[str, str] | None = None, who: Caller = VIEWER) -> Any:
+    answer = ask_as(who, path, {**PERIOD, **(query or {})})
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def test_every_line_is_told_as_it_was_published() -> None:
+    told = ask("/v1/lines")["rows"]
+    published = {(one.hour, own.business_unit, own.pod): own for one in PUBLISHED for own in one.lines}
+    assert len(told) == len(published) == 4
+    for row in told:
+        own = published[datetime.fromisoformat(row["hour"]), row["business_unit"], row["pod"]]
+        assert (row["cluster"], row["currency"]) == ("demo", "USD")
+        for field in fields(Line):
+            assert row[field.name] == getattr(own, field.name), field.name
+
+
+@pytest.mark.parametrize(
+    ("query", "pods"),
+    [
+        ({"business_unit": "research"}, ["p1", "p1"]),
+        ({"business_unit": "research,assistant"}, ["p2", "p1", "p1"]),
+        ({"business_unit": "!research"}, ["p2", "p3"]),
+        ({"namespace": "bu-b,bu-c"}, ["p2", "p3"]),
+        ({"pod": "p1", "end": "2026-11-19T11:00:00Z"}, ["p1"]),
+        ({"node": "n2"}, []),
+        ({"node_pool": "pool", "workload": "ap*", "pod": "!p1"}, ["p2", "p3"]),
+    ],
+)
+def test_filters_choose_lines(query: dict[str, str], pods: list[str]) -> None:
+    assert sorted(row["pod"] for row in ask("/v1/lines", query)["rows"]) == sorted(pods)
+
+
+@pytest.mark.parametrize("query", [{}, {"business_unit": "!assistant"}])
+@pytest.mark.parametrize("limit", ["1", "2", "3"])
+def test_pages_are_the_whole_answer_cut(query: dict[str, str], limit: str) -> None:
+    whole = ask("/v1/lines", query)
+    rows, cursor, pages = [], None, 0
+    while pages == 0 or cursor is not None:
+        page = ask("/v1/lines", {**query, "limit": limit, **({} if cursor is None else {"cursor": cursor})})
+        assert len(page["rows"]) <= int(limit)
+        rows += page["rows"]
+        cursor, pages = page["cursor"], pages + 1
+    assert rows == whole["rows"]
+    assert pages == -(-len(rows) // int(limit))
+
+
+def test_a_cursor_fits_no_other_question_and_nobody_elses() -> None:
+    cursor = ask("/v1/lines", {"limit": "1"})["cursor"]
+    for who, query in ((VIEWER, {"limit": "2"}), (VIEWER, {"limit": "1", "pod": "p*"}), (ANN, {"limit": "1"})):
+        assert ask_as(who, "/v1/lines", {**PERIOD, **query, "cursor": cursor}).status == 400
+
+
+def test_a_business_unit_sees_its_own_lines_and_no_others() -> None:
+    assert {row["business_unit"] for row in ask("/v1/lines", who=ANN)["rows"]} == {"research"}
+    assert ask_as(ANN, "/v1/lines", {**PERIOD, "business_unit": "assistant"}).status == 403
+    assert ask("/v1/lines", {"business_unit": "!research"}, ANN)["rows"] == []
+
+
+def test_lines_of_longer_than_two_days_are_refused() -> None:
+    answer = ask_as(VIEWER, "/v1/lines", {"start": "2026-11-17", "end": "2026-11-19T01:00:00Z"})
+    assert (answer.status, "at most 48 hours" in answer.json["detail"]) == (400, True)
+
+
+@pytest.mark.parametrize("granularity", ["hour", "day", "total"])
+def test_the_identity_holds_in_every_period_and_over_all(granularity: str) -> None:
+    answer = ask("/v1/fleet", {"granularity": granularity})
+    assert len(answer["rows"]) == (3 if granularity == "hour" else 1), "the incomplete hour has no row"
+    for row in [*answer["rows"], answer["totals"]]:
+        assert sum(row[part] for part in PARTS) == row["node_cost_usd"]
+    for name in (*PARTS, "node_cost_usd", "allocated_usd"):
+        assert sum(row[name] for row in answer["rows"]) == answer["totals"][name]
+
+
+def test_hours_of_the_fleet_are_as_published() -> None:
+    rows = {datetime.fromisoformat(row["start"]): row for row in ask("/v1/fleet")["rows"]}
+    for one in PUBLISHED:
+        if one.totals is None or one.totals.capacity is None:
+            assert one.hour not in rows
+            continue
+        expected = {**one.totals.costs.figures(), **one.totals.capacity.figures()}
+        assert {name: rows[one.hour][name] for name in expected} == expected
+
+
+def test_a_business_unit_is_told_no_capacity() -> None:
+    answer = ask("/v1/fleet", who=ANN)
+    for row in [*answer["rows"], answer["totals"]]:
+        assert {row[name] for name in Capacity.names()} == {None}
+    assert answer["totals"]["allocated_usd"] == Decimal("1.714285714286") + Decimal("7.125")

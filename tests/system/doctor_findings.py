@@ -1,0 +1,40 @@
+"""What `gpucost doctor` finds in a cluster of a test, and how tests look at it."""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from local.doctor import Report
+from local.doctor.checks import Check
+
+Examine = Callable[..., Report]
+GR = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+
+
+def document(url: str, *, more: str = "", clusters: str = "") -> str:
+    clusters = clusters or f'[{{name: demo, prometheus: {{url: "{url}"}}}}]'
+    return f"clusters: {clusters}\npricing: {{source: constant, gpu_hourly_usd: 12}}\n{more}"
+
+
+def named(report: Report, name: str, metric: str = "") -> Check:
+    found = [check for check in report.checks if check.name == name and metric in {"", check.metric}]
+    assert len(found) == 1, [check.name for check in report.checks]
+    return found[0]
+
+
+def faults(report: Report) -> dict[str, Check]:
+    return {check.name: check for check in report.checks if check.change}
+
+
+def only(report: Report, name: str, *, says: str, change: str, status: str = "faulty") -> Check:
+    """The one fault of a cluster, with its line to change."""
+    found = faults(report)
+    assert set(found) == {name}
+    check = found[name]
+    assert check.status == status
+    assert says in (check.finding or "")
+    assert change in (check.change or "")
+    return check
+
+
+def rungs(report: Report) -> list[tuple[str | None, str, Decimal]]:
+    return [(one.signal, one.rung, one.gpus) for one in report.utilization]

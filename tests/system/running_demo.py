@@ -1,0 +1,73 @@
+"""`gpucost demo` as a process of its own, as anybody starts it."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import requests
+import simplejson
+
+from local.prometheus import free_port
+from local.template import REPOSITORY
+
+GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
+ANSWERS = "the API answers at "
+
+
+@dataclass
+class Demo:
+    url: str
+    printed: str
+    environment: dict[str, str]
+    process: subprocess.Popen[str]
+
+    @property
+    def end(self) -> datetime:
+        """The end of the three days, as printed: the clock may have passed another hour since."""
+        (text,) = re.findall(r"^\S+ to (\S+),", self.printed, re.MULTILINE)
+        return datetime.fromisoformat(text)
+
+    @property
+    def hours(self) -> list[datetime]:
+        return [self.end - timedelta(hours=72 - i) for i in range(72)]
+
+    @property
+    def period(self) -> str:
+        return f"start={self.hours[0]:%Y-%m-%dT%H:00:00Z}&end={self.end:%Y-%m-%dT%H:00:00Z}"
+
+    def ask(self, path: str) -> Any:
+        answer = requests.get(self.url + path, timeout=30)
+        assert answer.status_code == 200, answer.text
+        return simplejson.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
+
+
+@contextmanager
+def running_demo(folder: Path) -> Iterator[Demo]:
+    """Run it until it answers; a folder takes its state and what it prints."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "COLUMNS": "100"}
+    out = folder / "out"
+    with out.open("w") as stdout, (folder / "err").open("w") as stderr:
+        process = subprocess.Popen(
+            [GPUCOST, "demo", "--port", str(free_port())], stdout=stdout, stderr=stderr, env=environment, text=True
+        )
+        try:
+            deadline = time.monotonic() + 240
+            while "gpucost report --stack local" not in out.read_text():
+                assert process.poll() is None, (folder / "err").read_text()[-2000:]
+                assert time.monotonic() < deadline, "the demo does not come up"
+                time.sleep(0.2)
+            printed = out.read_text()
+            (url,) = re.findall(re.escape(ANSWERS) + r"(\S+)", printed)
+            yield Demo(url, printed, environment, process)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=30)

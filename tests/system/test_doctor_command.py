@@ -1,0 +1,89 @@
+"""`gpucost doctor` through the command line."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from local.prometheus import free_port
+from tests.system.doctor_cluster import Recent, healthy, shared
+from tests.system.doctor_findings import GR, document
+from tests.system.test_cli import gpucost
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_json_of_the_command_line(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+    url = prometheus(healthy().text())
+    done = gpucost("doctor", "--settings", write(tmp_path, document(url)), "--format", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    (cluster,) = json.loads(done.stdout)["clusters"]
+    assert (cluster["cluster"], cluster["possible"]) == ("demo", True)
+    assert cluster["utilization"] == [{"signal": GR, "rung": "pod", "gpus": 2}]
+    checks = {check["name"]: check for check in cluster["checks"]}
+    assert checks["kube_node_info"] == {
+        "name": "kube_node_info",
+        "metric": "kube_node_info",
+        "status": "found",
+        "severity": "recommended",
+        "series": 1,
+        "scrape_interval_seconds": 60,
+        "finding": None,
+        "change": None,
+    }
+
+
+def test_the_table_of_the_command_line(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+    path = write(tmp_path, document(prometheus(healthy().text())))
+    done = gpucost("doctor", "--settings", path, COLUMNS="140")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "demo: attribution is possible" in done.stdout
+    assert "nothing to change" in done.stdout
+    assert re.search(r"kube_pod_status_phase +found +recommended +\d+ +60 s", done.stdout)
+
+    url = prometheus(shared().text())
+    done = gpucost("doctor", "--settings", write(tmp_path, document(url)), COLUMNS="140")
+    assert done.returncode == 0
+    assert "→ dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true" in done.stdout
+
+
+def test_one_cluster_of_two_is_impossible(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+    good, bad = prometheus(healthy().text()), f"http://127.0.0.1:{free_port()}"
+    two = f'[{{name: good, prometheus: {{url: "{good}"}}}}, {{name: bad, prometheus: {{url: "{bad}"}}}}]'
+    done = gpucost("doctor", "--settings", write(tmp_path, document("", clusters=two)), "--format", "json")
+    assert done.returncode == 1
+    assert [one["possible"] for one in json.loads(done.stdout)["clusters"]] == [True, False]
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("gpucost: attribution is impossible: cluster bad: ")
+    assert "could not be reached" in done.stderr
+    assert "good" not in done.stderr
+
+
+def test_an_empty_prometheus_is_status_1(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+    done = gpucost("doctor", "--settings", write(tmp_path, document(prometheus(Recent().text()))), COLUMNS="140")
+    assert done.returncode == 1
+    assert "demo: attribution is impossible" in done.stdout
+    assert len(done.stderr.splitlines()) == 1
+    assert "no series of kube-state-metrics are there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "says"),
+    [
+        ("clusters: []", [], "clusters"),
+        (document("http://x"), ["--format", "csv"], "'table', 'json'"),
+        (None, [], "cannot be read"),
+    ],
+)
+def test_bad_input_is_status_2(tmp_path: Path, text: str | None, arguments: list[str], says: str) -> None:
+    path = write(tmp_path, text) if text is not None else "/nowhere"
+    done = gpucost("doctor", "--settings", path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert says in done.stderr

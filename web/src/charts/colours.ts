@@ -1,0 +1,66 @@
+// Colours that the colour-blind can tell apart: Okabe and Ito's for parts, cividis for utilization.
+
+import type { PartKey } from "../identity";
+
+export const PART_COLOURS: Record<PartKey, string> = {
+  effective_usd: "#009e73",
+  waste_usd: "#d55e00",
+  unmeasured_usd: "#f0e442",
+  unallocated_usd: "#56b4e9",
+  stranded_usd: "#cc79a7",
+  unobserved_usd: "#999999",
+  host_usd: "#0072b2",
+  residual_usd: "#e69f00",
+};
+
+const CIVIDIS = [
+  [0, 34, 78],
+  [18, 53, 112],
+  [59, 73, 108],
+  [87, 93, 109],
+  [112, 113, 115],
+  [138, 134, 120],
+  [166, 156, 117],
+  [195, 179, 105],
+  [225, 204, 85],
+  [254, 232, 56],
+] as const;
+
+/** Of a utilization, 0 to 1. */
+export function useColour(value: number): string {
+  const at = Math.min(1, Math.max(0, value)) * (CIVIDIS.length - 1);
+  const low = CIVIDIS[Math.floor(at)] ?? CIVIDIS[0];
+  const high = CIVIDIS[Math.ceil(at)] ?? CIVIDIS[9];
+  const mixed = low.map((one, place) => Math.round(one + ((high[place] ?? one) - one) * (at % 1)));
+  return `rgb(${mixed.join(",")})`;
+}
+
+/** A custom property of the style sheet, which knows light from dark. */
+export function styleColour(element: Element, name: string): string {
+  return getComputedStyle(element).getPropertyValue(name).trim();
+}
+
+const hatches = new Map<string, CanvasPattern>();
+
+/** Diagonal lines: missing data. */
+export function hatch(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
+  const known = hatches.get(colour);
+  if (known !== undefined) return known;
+  const size = 8;
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = size;
+  const pen = tile.getContext("2d");
+  if (pen === null) return colour;
+  pen.strokeStyle = colour;
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  for (const shift of [-size, 0, size]) {
+    pen.moveTo(shift, size);
+    pen.lineTo(shift + size, 0);
+  }
+  pen.stroke();
+  const pattern = context.createPattern(tile, "repeat");
+  if (pattern === null) return colour;
+  hatches.set(colour, pattern);
+  return pattern;
+}

@@ -1,0 +1,175 @@
+// Rows of cells over time on a canvas: the heat map of business units, and the strips of GPUs.
+
+import { useEffect, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useLook, useWidth } from "../hooks";
+import { hatch, styleColour } from "./colours";
+
+export interface Painted {
+  /** A colour, or "missing" for hatching, or null for nothing. */
+  fill: string | null;
+  /** Share of the cell's width, 0 to 1. */
+  part?: number;
+  isHatched?: boolean;
+}
+
+export interface GridProps {
+  label: string;
+  rows: number;
+  columns: number;
+  rowHeight: number;
+  /** Lines between every so many rows. */
+  ruled?: number;
+  paint: (row: number, column: number) => Painted;
+  /** Written into a row from one column to another, where it fits. */
+  texts?: readonly { row: number; rows: number; from: number; to: number; text: string }[];
+  describe: (row: number, column: number) => ComponentChildren;
+  onOpen: (row: number, column: number) => void;
+  /** Beside the rows, each as high as one. */
+  labels?: readonly ComponentChildren[];
+  /** Below the columns, where each begins. */
+  ticks?: (most: number) => readonly { column: number; text: string }[];
+  /** Said while no cell is pointed at. */
+  hint: string;
+  /** Whatever the cells are painted from; drawn again when it changes. */
+  drawnFrom: unknown;
+}
+
+/** Canvases beyond that are refused by some browsers, and slow in all. */
+const MOST_PIXELS = 12_000_000;
+
+export function Grid(props: GridProps) {
+  const [box, width] = useWidth();
+  const [at, setAt] = useState<[number, number] | null>(null);
+  const look = useLook();
+  const { rows, columns, rowHeight } = props;
+  const height = Math.max(rowHeight, rows * rowHeight);
+  useEffect(() => {
+    const canvas = box.current?.querySelector("canvas");
+    const pen = canvas?.getContext("2d");
+    if (!canvas || !pen || width === 0) return;
+    const scale = Math.min(window.devicePixelRatio, Math.sqrt(MOST_PIXELS / (width * height)));
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    pen.scale(scale, scale);
+    draw(pen, props, width, styleColour(canvas, "--missing"), styleColour(canvas, "--grid"));
+  }, [width, height, look, props.drawnFrom]);
+
+  const cellOf = (event: MouseEvent): [number, number] => {
+    const target = event.currentTarget as HTMLElement;
+    const { left, top } = target.getBoundingClientRect();
+    const column = Math.floor(((event.clientX - left) / Math.max(1, width)) * columns);
+    const row = Math.floor((event.clientY - top) / rowHeight);
+    return [clamp(row, rows), clamp(column, columns)];
+  };
+  const move = (event: KeyboardEvent) => {
+    const [row, column] = at ?? [0, 0];
+    const to: Record<string, [number, number]> = {
+      ArrowLeft: [row, column - 1],
+      ArrowRight: [row, column + 1],
+      ArrowUp: [row - 1, column],
+      ArrowDown: [row + 1, column],
+      Home: [row, 0],
+      End: [row, columns - 1],
+    };
+    const next = to[event.key];
+    if (next !== undefined) {
+      event.preventDefault();
+      setAt(at === null ? [0, 0] : [clamp(next[0], rows), clamp(next[1], columns)]);
+    } else if (event.key === "Enter" && at !== null) {
+      props.onOpen(...at);
+    } else if (event.key === "Escape") {
+      setAt(null);
+    }
+  };
+  const mark = at === null ? null : markOf(at, width / columns, rowHeight);
+  return (
+    <div class={props.labels === undefined ? "grid" : "grid labelled"}>
+      {props.labels && (
+        <ol class="labels">
+          {props.labels.map((label, row) => (
+            <li key={row} style={{ height: `${rowHeight}px`, lineHeight: `${rowHeight}px` }}>
+              {label}
+            </li>
+          ))}
+        </ol>
+      )}
+      <div
+        class="cells"
+        ref={box}
+        role="application"
+        tabIndex={0}
+        aria-label={`${props.label}. Arrow keys move, Enter opens.`}
+        style={{ height: `${height}px` }}
+        onKeyDown={move}
+        onMouseMove={(event) => setAt(cellOf(event))}
+        onMouseLeave={() => setAt(null)}
+        onBlur={() => setAt(null)}
+        onClick={(event) => props.onOpen(...cellOf(event))}
+      >
+        <canvas aria-hidden="true" />
+        {mark && <span class="mark" style={mark} />}
+      </div>
+      <div class="ticks" aria-hidden="true">
+        {(props.ticks?.(Math.floor(width / 90)) ?? []).map(({ column, text }) => (
+          <span key={column} style={{ left: `${(100 * column) / columns}%` }}>
+            {text}
+          </span>
+        ))}
+      </div>
+      <div class="readout" role="status">
+        {at === null ? props.hint : props.describe(...at)}
+      </div>
+    </div>
+  );
+}
+
+function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, missing: string, line: string): void {
+  const { rows, columns, rowHeight, ruled } = props;
+  const cell = width / columns;
+  const hatched = hatch(pen, missing);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const { fill, part, isHatched } = props.paint(row, column);
+      const left = column * cell;
+      const wide = Math.max(0.5, cell * (part ?? 1) - (cell > 4 ? 0.5 : 0));
+      if (fill !== null) {
+        pen.fillStyle = fill === "missing" ? hatched : fill;
+        pen.fillRect(left, row * rowHeight, wide, rowHeight - 1);
+      }
+      if (isHatched === true) {
+        pen.fillStyle = hatched;
+        pen.fillRect(left, row * rowHeight, wide, rowHeight - 1);
+      }
+    }
+  }
+  if (ruled !== undefined) {
+    pen.fillStyle = line;
+    for (let row = ruled; row < rows; row += ruled) pen.fillRect(0, row * rowHeight - 0.5, width, 1);
+  }
+  pen.font = "11px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  pen.lineJoin = "round";
+  pen.lineWidth = 3;
+  pen.strokeStyle = "#000"; // an outline, since one name runs over cells of any colour
+  pen.fillStyle = "#fff";
+  for (const { row, rows: tall, from, to, text } of props.texts ?? []) {
+    const room = (to - from) * cell - 8;
+    if (tall * rowHeight < 11 || pen.measureText(text).width > room) continue;
+    pen.strokeText(text, from * cell + 4, (row + tall / 2) * rowHeight);
+    pen.fillText(text, from * cell + 4, (row + tall / 2) * rowHeight);
+  }
+}
+
+function markOf([row, column]: [number, number], cell: number, tall: number) {
+  return {
+    left: `${column * cell}px`,
+    top: `${row * tall}px`,
+    width: `${cell}px`,
+    height: `${tall}px`,
+  };
+}
+
+function clamp(value: number, count: number): number {
+  return Math.min(count - 1, Math.max(0, value));
+}

@@ -1,0 +1,197 @@
+// Parts stacked over time, on uPlot. Buckets without figures are hatched; a drag over the chart chooses a period.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { axisTime, HOUR, money, moment, percent, utcDay, type Zone } from "../format";
+import { useLook, useWidth } from "../hooks";
+import type { Part, PartFigures } from "../identity";
+import { Swatch } from "../parts";
+import { type Buckets, endOf, stack } from "../series";
+import { hatch, PART_COLOURS, styleColour } from "./colours";
+
+interface Props {
+  label: string;
+  buckets: Buckets;
+  /** One for each bucket; undefined where nothing is known. */
+  rows: readonly (PartFigures | undefined)[];
+  known: readonly number[];
+  parts: readonly Part[];
+  currency: string;
+  zone: Zone;
+  /** A bucket was chosen, by click or by Enter. */
+  onOpen: (start: number, end: number) => void;
+  /** A period was drawn over the chart. */
+  onSelect: (start: number, end: number) => void;
+  height?: number;
+}
+
+export function StackedChart(props: Props) {
+  const [box, width] = useWidth();
+  const plot = useRef<uPlot | null>(null);
+  const newest = useRef(props);
+  newest.current = props;
+  const [at, setAt] = useState<number | null>(null);
+  const look = useLook();
+  const { buckets, rows, parts, zone } = props;
+  const height = props.height ?? 260;
+  useEffect(() => {
+    const element = box.current;
+    if (element === null || width === 0) return;
+    const isLast = rows.length === 1; // a single bar needs a place to end
+    const times = [...buckets.starts, ...(isLast ? [buckets.end] : [])].map((start) => start / 1000);
+    const columns = parts.map((part) => [...rows.map((row) => row?.[part.key] ?? null), ...(isLast ? [null] : [])]);
+    const ink = styleColour(element, "--ink");
+    const grid = styleColour(element, "--grid");
+    const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+    const isDaily = buckets.step > HOUR; // days are UTC days
+    const bars = uPlot.paths.bars?.({ size: [1, Number.POSITIVE_INFINITY], align: 1 });
+    const made = new uPlot(
+      {
+        width,
+        height,
+        legend: { show: false },
+        padding: [8, 8, 0, 0],
+        tzDate: (seconds) =>
+          zone === "utc" || isDaily ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000),
+        cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 6 } },
+        scales: {
+          x: { time: true, range: () => [(buckets.starts[0] ?? 0) / 1000, buckets.end / 1000] },
+          y: { range: (_plot, low, high) => [Math.min(0, low), Math.max(high, 1e-6) * 1.05] },
+        },
+        axes: [
+          { ...axis, values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)) },
+          { ...axis, size: 64, values: (_plot, splits) => splits.map((split) => money(split, props.currency)) },
+        ],
+        series: [
+          {},
+          ...[...parts].reverse().map((part) => ({
+            fill: PART_COLOURS[part.key],
+            stroke: PART_COLOURS[part.key],
+            width: 0,
+            ...(bars === undefined ? {} : { paths: bars }),
+            points: { show: false },
+          })),
+        ],
+        hooks: {
+          drawClear: [(drawn) => hatchGaps(drawn, newest.current, styleColour(element, "--missing"))],
+          setCursor: [(drawn) => setAt(bucketAt(newest.current.buckets, drawn))],
+          setSelect: [(drawn) => choose(drawn, newest.current)],
+        },
+      },
+      [times, ...stack(columns)],
+      element,
+    );
+    plot.current = made;
+    const open = () => {
+      const place = bucketAt(newest.current.buckets, made);
+      const start = place === null ? undefined : newest.current.buckets.starts[place];
+      if (place !== null && start !== undefined && made.select.width === 0) {
+        newest.current.onOpen(start, endOf(newest.current.buckets, place));
+      }
+    };
+    made.over.addEventListener("click", open);
+    return () => {
+      plot.current = null;
+      made.destroy();
+    };
+  }, [width, height, look, zone, props.currency, buckets, rows, parts]);
+
+  const move = (event: KeyboardEvent) => {
+    const last = buckets.starts.length - 1;
+    const from = at ?? (event.key === "ArrowLeft" ? last + 1 : -1);
+    const to = { ArrowRight: from + 1, ArrowLeft: from - 1, Home: 0, End: last }[event.key];
+    const start = at === null ? undefined : buckets.starts[at];
+    if (to !== undefined) {
+      event.preventDefault();
+      setAt(Math.min(last, Math.max(0, to)));
+    } else if (event.key === "Enter" && at !== null && start !== undefined) {
+      props.onOpen(start, endOf(buckets, at));
+    } else if (event.key === "Escape") {
+      setAt(null);
+    }
+  };
+  return (
+    <figure class="chart">
+      <ul class="legend">
+        {parts.map((part) => (
+          <li key={part.key} title={part.meaning}>
+            <Swatch colour={PART_COLOURS[part.key]} />
+            {part.name}
+          </li>
+        ))}
+        <li>
+          <span class="swatch missing" />
+          missing
+        </li>
+      </ul>
+      <div
+        class="plot"
+        ref={box}
+        role="application"
+        tabIndex={0}
+        aria-label={`${props.label}. Arrow keys move through time, Enter opens the hour or day.`}
+        onKeyDown={move}
+        onBlur={() => setAt(null)}
+      />
+      <div class="readout" role="status" data-testid="readout">
+        {at === null ? "Point at the chart, or focus it and use the arrow keys." : <Readout {...props} at={at} />}
+      </div>
+    </figure>
+  );
+}
+
+function Readout(props: Props & { at: number }) {
+  const { at, buckets, rows, parts, known } = props;
+  const row = rows[at];
+  const start = buckets.starts[at] ?? buckets.end;
+  const when = buckets.step > HOUR ? utcDay(start) : moment(start, props.zone);
+  const share = known[at] ?? 1;
+  return (
+    <>
+      <strong>{when}</strong>
+      {row === undefined
+        ? " no figures: missing or incomplete"
+        : parts.map((part) => (
+            <span key={part.key}>
+              <Swatch colour={PART_COLOURS[part.key]} />
+              {part.name} {money(row[part.key], props.currency)}
+            </span>
+          ))}
+      {row !== undefined && share < 1 && <span>{percent(share)} of its hours known</span>}
+    </>
+  );
+}
+
+function bucketAt(buckets: Buckets, plot: uPlot): number | null {
+  const { left } = plot.cursor;
+  if (left === undefined || left < 0) return null;
+  const time = plot.posToVal(left, "x") * 1000;
+  const after = buckets.starts.findIndex((start) => start > time);
+  return after < 0 ? buckets.starts.length - 1 : Math.max(0, after - 1);
+}
+
+function choose(plot: uPlot, { buckets, onSelect }: Props): void {
+  const { left, width } = plot.select;
+  if (width < 1) return;
+  const [from, to] = [left, left + width].map((place) => plot.posToVal(place, "x") * 1000);
+  const hour = HOUR;
+  const start = Math.max(buckets.starts[0] ?? 0, Math.floor((from ?? 0) / hour) * hour);
+  const end = Math.min(buckets.end, Math.ceil((to ?? 0) / hour) * hour);
+  if (end > start) onSelect(start, end);
+}
+
+function hatchGaps(plot: uPlot, { buckets, rows, known }: Props, colour: string): void {
+  const { ctx: pen, bbox } = plot;
+  pen.save();
+  pen.fillStyle = hatch(pen, colour);
+  buckets.starts.forEach((start, place) => {
+    const share = rows[place] === undefined ? 0 : (known[place] ?? 1);
+    if (share >= 1) return;
+    const [from, to] = [start, endOf(buckets, place)].map((time) => plot.valToPos(time / 1000, "x", true));
+    // Of a day that is known in part, that part of its height is hatched which is not known.
+    const tall = bbox.height * (1 - share);
+    pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), tall);
+  });
+  pen.restore();
+}

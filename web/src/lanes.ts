@@ -1,0 +1,89 @@
+// A node's GPUs as strips: who sat where, hour by hour. The metrics tell who held how much of a node, not which device;
+// a pod keeps its lanes as long as it stays, so that what is drawn is one arrangement that fits.
+
+import type { Holder, NodeRow } from "./api";
+
+export type Cell =
+  { kind: "held"; holder: Holder; part: number } | { kind: "free" | "stranded" | "unobserved" | "unknown" | "absent" };
+
+export interface Strips {
+  /** Lanes of one GPU. */
+  perGpu: number;
+  /** lanes[lane][hour] */
+  lanes: Cell[][];
+}
+
+const MOST_PER_GPU = 16;
+
+export function stripsOf(rows: readonly (NodeRow | undefined)[]): Strips {
+  const known = rows.filter((row) => row !== undefined);
+  const gpus = Math.max(1, Math.round(Math.max(0, ...known.map((row) => row.capacity_gpu_hours ?? 0))));
+  const shares = known.flatMap((row) => (row.holders ?? []).map((holder) => holder.gpu_share));
+  const smallest = Math.min(1, ...shares.filter((share) => share > 0));
+  const perGpu = Math.min(MOST_PER_GPU, Math.max(1, Math.round(1 / smallest)));
+  const count = gpus * perGpu;
+  const lanes: Cell[][] = Array.from({ length: count }, () => []);
+  let seats = new Map<number, string>();
+  rows.forEach((row, hour) => {
+    const now = row === undefined ? absent(count) : arrange(row, count, perGpu, seats);
+    now.cells.forEach((cell, lane) => {
+      const own = lanes[lane];
+      if (own !== undefined) own[hour] = cell;
+    });
+    seats = now.seats;
+  });
+  return { perGpu, lanes };
+}
+
+interface Arrangement {
+  cells: Cell[];
+  seats: Map<number, string>;
+}
+
+function absent(count: number): Arrangement {
+  return { cells: Array.from({ length: count }, () => ({ kind: "absent" })), seats: new Map() };
+}
+
+function arrange(row: NodeRow, count: number, perGpu: number, before: Map<number, string>): Arrangement {
+  const cells: (Cell | undefined)[] = Array.from({ length: count });
+  const seats = new Map<number, string>();
+  const waiting: { holder: Holder; wanted: number; part: number }[] = [];
+  for (const holder of [...(row.holders ?? [])].sort((one, other) => other.gpu_share - one.gpu_share)) {
+    const whole = holder.units * holder.gpu_share;
+    const part = whole > 0 ? Math.min(1, (holder.allocated_gpu_hours ?? 0) / whole) : 0;
+    let wanted = Math.max(1, Math.round(whole * perGpu));
+    for (const [lane, who] of before) {
+      if (wanted > 0 && who === seatOf(holder) && cells[lane] === undefined) {
+        cells[lane] = { kind: "held", holder, part };
+        seats.set(lane, who);
+        wanted--;
+      }
+    }
+    if (wanted > 0) waiting.push({ holder, wanted, part });
+  }
+  for (const { holder, wanted, part } of waiting) {
+    for (let left = wanted, lane = 0; left > 0 && lane < count; lane++) {
+      if (cells[lane] !== undefined) continue;
+      cells[lane] = { kind: "held", holder, part };
+      seats.set(lane, seatOf(holder));
+      left--;
+    }
+  }
+  const rest = restOf(row, perGpu);
+  for (let lane = count - 1; lane >= 0; lane--) cells[lane] ??= { kind: rest.pop() ?? "free" };
+  return { cells: cells.map((cell) => cell ?? { kind: "free" }), seats };
+}
+
+/** What nobody held, in lanes; the last is drawn lowest. */
+function restOf(row: NodeRow, perGpu: number): ("free" | "stranded" | "unobserved" | "unknown")[] {
+  if (row.holders === null || row.capacity_gpu_hours === null) return Array.from({ length: 1000 }, () => "unknown");
+  const lanes = (gpuHours: number | null) => Math.round((gpuHours ?? 0) * perGpu);
+  return [
+    ...Array.from({ length: lanes(row.unobserved_gpu_hours) }, () => "unobserved" as const),
+    ...Array.from({ length: lanes(row.stranded_gpu_hours) }, () => "stranded" as const),
+  ];
+}
+
+function seatOf(holder: Holder): string {
+  return `${holder.uid} ${holder.resource}`;
+}

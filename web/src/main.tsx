@@ -1,0 +1,173 @@
+// The page: signs in where that is wanted, then shows the view that the address names.
+
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ask, type CostsAnswer } from "./api";
+import { begin, signedIn } from "./auth";
+import { changed, go, RouteContext, useAddress, useAnswer } from "./hooks";
+import { Failed } from "./parts";
+import { DEFAULT_WINDOW, linkTo, type Route } from "./route";
+import "./style.css";
+import { Hour } from "./views/hour";
+import { Nodes } from "./views/nodes";
+import { Overview } from "./views/overview";
+import { Unit } from "./views/unit";
+
+const VIEWS = { overview: Overview, unit: Unit, nodes: Nodes, hour: Hour };
+const WINDOWS: Record<string, string> = {
+  "24h": "Last 24 hours",
+  "48h": "Last 48 hours",
+  "7d": "Last 7 days",
+  "35d": "Last 35 days",
+  "90d": "Last 90 days",
+  today: "Today (UTC)",
+  yesterday: "Yesterday (UTC)",
+  week: "This week",
+  lastweek: "Last week",
+  month: "This month",
+  lastmonth: "Last month",
+};
+
+function App() {
+  const route = useAddress();
+  const View = VIEWS[route.view];
+  useEffect(() => {
+    const name = route.name === "" ? "" : ` ${route.name}`;
+    document.title = `GPU cost: ${route.view}${name}`;
+  }, [route.view, route.name]);
+  return (
+    <RouteContext.Provider value={route}>
+      <a class="skip" href="#main" onClick={skip}>
+        To the figures
+      </a>
+      <header class="top">
+        <nav aria-label="Views">
+          <strong>GPU cost</strong>
+          {(["overview", "nodes", "hour"] as const).map((view) => (
+            <a key={view} href={linkTo(route, view)} aria-current={route.view === view ? "page" : undefined}>
+              {{ overview: "Overview", nodes: "Nodes", hour: "Hour" }[view]}
+            </a>
+          ))}
+          <a href="docs">API</a>
+        </nav>
+        <Choices route={route} />
+        <Account />
+      </header>
+      <main id="main" tabIndex={-1}>
+        <View key={`${route.view} ${route.name}`} />
+      </main>
+    </RouteContext.Provider>
+  );
+}
+
+function skip(event: MouseEvent) {
+  event.preventDefault(); // the fragment is the view's address
+  document.getElementById("main")?.focus();
+}
+
+function Choices({ route }: { route: Route }) {
+  const { window: chosen, start, end, cluster, zone, grain } = route.query;
+  const isFixed = start !== undefined && end !== undefined;
+  const set = (query: Record<string, string>) => go(changed(route, query));
+  const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
+  const hasPeriod = route.view !== "hour";
+  return (
+    <div class="choices">
+      {hasPeriod && (
+        <label>
+          Period
+          <select
+            value={isFixed ? "fixed" : (chosen ?? DEFAULT_WINDOW)}
+            onChange={(event) => value(event) !== "fixed" && set({ window: value(event), start: "", end: "" })}
+          >
+            {isFixed && <option value="fixed">{`${short(start)} to ${short(end)}`}</option>}
+            {Object.entries(WINDOWS).map(([key, text]) => (
+              <option key={key} value={key}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {hasPeriod && route.view !== "nodes" && (
+        <label>
+          By
+          <select value={grain ?? ""} onChange={(event) => set({ grain: value(event) })}>
+            <option value="">hour or day</option>
+            <option value="hour">hour</option>
+            <option value="day">UTC day</option>
+          </select>
+        </label>
+      )}
+      <Clusters chosen={cluster ?? ""} choose={(name) => set({ cluster: name })} />
+      <label>
+        Times
+        <select value={zone ?? "local"} onChange={(event) => set({ zone: value(event) })}>
+          <option value="local">here</option>
+          <option value="utc">UTC</option>
+        </select>
+      </label>
+    </div>
+  );
+}
+
+function short(instant: string): string {
+  return instant.slice(0, 16).replace("T", " ");
+}
+
+function Clusters({ chosen, choose }: { chosen: string; choose: (name: string) => void }) {
+  const asked = useAnswer("clusters", () =>
+    ask<CostsAnswer>("v1/costs", { window: "7d", granularity: "total", group_by: "cluster" }),
+  );
+  const known = asked.answer?.rows.map((row) => row.group["cluster"] ?? "") ?? [];
+  const names = chosen === "" || known.includes(chosen) ? known : [chosen, ...known];
+  return (
+    <label>
+      Cluster
+      <select value={chosen} onChange={(event) => choose(event.currentTarget.value)}>
+        <option value="">all</option>
+        {names.map((name) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Account() {
+  const [who, setWho] = useState<Awaited<ReturnType<typeof signedIn>>>(null);
+  useEffect(() => {
+    void signedIn().then(setWho);
+  }, []);
+  if (who === null) return null;
+  return (
+    <div class="account">
+      <bdi>{who.name}</bdi>{" "}
+      <button type="button" onClick={() => void who.leave()}>
+        Sign out
+      </button>
+    </div>
+  );
+}
+
+async function start(): Promise<void> {
+  const page = document.getElementById("page");
+  if (page === null) return;
+  try {
+    if (await begin()) render(<App />, page);
+  } catch (reason) {
+    const error = reason instanceof Error ? reason : new Error(String(reason));
+    const again = () => window.location.assign(window.location.pathname);
+    render(
+      <main>
+        <h1>Signing in did not work</h1>
+        <Failed error={error} again={again} />
+      </main>,
+      page,
+    );
+  }
+}
+
+void start();

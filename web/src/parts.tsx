@@ -1,0 +1,211 @@
+// Pieces that every view is made of.
+
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { download, type Parameters, Problem } from "./api";
+import { type Figure, UNKNOWN } from "./format";
+import { changed, go, useRoute } from "./hooks";
+
+export function Section(props: { title: string; aside?: ComponentChildren; children: ComponentChildren }) {
+  const id = `section-${props.title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
+  return (
+    <section aria-labelledby={id}>
+      <header>
+        <h2 id={id}>{props.title}</h2>
+        {props.aside}
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+/** Loading, failed, or there. What was there before stays while the next answer is on its way. */
+export function Waiting<Answer>(props: {
+  asked: { answer: Answer | undefined; error: Error | undefined; isLoading: boolean; again: () => void };
+  children: (answer: Answer) => ComponentChildren;
+}) {
+  const { answer, error, isLoading, again } = props.asked;
+  if (error !== undefined) return <Failed error={error} again={again} />;
+  if (answer === undefined)
+    return (
+      <p class="loading" role="status">
+        Loading…
+      </p>
+    );
+  return (
+    <div class={isLoading ? "stale" : ""} aria-busy={isLoading}>
+      {props.children(answer)}
+    </div>
+  );
+}
+
+export function Failed({ error, again }: { error: Error; again?: () => void }) {
+  const status = error instanceof Problem && error.status > 0 ? ` (${error.status})` : "";
+  return (
+    <div class="failed" role="alert">
+      <p>
+        {error.message}
+        {status}
+      </p>
+      {again && (
+        <button type="button" onClick={again}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+export function Empty({ children }: { children: ComponentChildren }) {
+  return <p class="empty">{children}</p>;
+}
+
+export function Stat(props: { name: string; value: string; note?: ComponentChildren; testId?: string }) {
+  return (
+    <div class="stat">
+      <dt>{props.name}</dt>
+      <dd>
+        <strong data-testid={props.testId}>{props.value}</strong>
+        {props.note !== undefined && <span>{props.note}</span>}
+      </dd>
+    </div>
+  );
+}
+
+export interface Column<Row> {
+  key: string;
+  title: string;
+  /** What is shown. */
+  cell: (row: Row) => ComponentChildren;
+  /** What is sorted by; without it the column is not. */
+  by?: (row: Row) => string | Figure;
+  isFigure?: boolean;
+}
+
+/** A table that is sorted by its headers; the order is in the address, under the table's name. */
+export function Table<Row>(props: {
+  name: string;
+  caption: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  sort: string;
+  rowKey: (row: Row) => string;
+  most?: number;
+}) {
+  const route = useRoute();
+  const [all, setAll] = useState(false);
+  const order = route.query[`${props.name}-sort`] ?? props.sort;
+  const rows = sorted(props.rows, props.columns, order);
+  const most = props.most ?? 50;
+  const shown = all ? rows : rows.slice(0, most);
+  return (
+    <div class="scroller" tabIndex={0} role="region" aria-label={props.caption}>
+      <table data-testid={props.name}>
+        <caption>{props.caption}</caption>
+        <thead>
+          <tr>
+            {props.columns.map((column) => {
+              const isOwn = order.replace("-", "") === column.key;
+              const sign = isOwn ? (order.startsWith("-") ? "descending" : "ascending") : undefined;
+              const next = order === `-${column.key}` ? column.key : `-${column.key}`;
+              return (
+                <th key={column.key} scope="col" class={column.isFigure ? "figure" : ""} aria-sort={sign}>
+                  {column.by === undefined ? (
+                    column.title
+                  ) : (
+                    <button type="button" onClick={() => go(changed(route, { [`${props.name}-sort`]: next }))}>
+                      {column.title}
+                      <span aria-hidden="true">{isOwn ? (sign === "descending" ? " ↓" : " ↑") : ""}</span>
+                    </button>
+                  )}
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((row) => (
+            <tr key={props.rowKey(row)}>
+              {props.columns.map((column) => (
+                <td key={column.key} class={column.isFigure ? "figure" : ""}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {rows.length > most && (
+        <button type="button" onClick={() => setAll(!all)}>
+          {all ? `Show the first ${most}` : `Show all ${rows.length}`}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], order: string): Row[] {
+  const by = columns.find((column) => column.key === order.replace("-", ""))?.by;
+  if (by === undefined) return [...rows];
+  const sign = order.startsWith("-") ? -1 : 1;
+  return [...rows].sort((one, other) => {
+    const [left, right] = [by(one), by(other)];
+    if (left === null || left === undefined) return right === null || right === undefined ? 0 : 1;
+    if (right === null || right === undefined) return -1; // what is unknown comes last either way
+    return sign * (left < right ? -1 : left > right ? 1 : 0);
+  });
+}
+
+/** A name; what has none is said to have none. */
+export function Name({ children }: { children: string }) {
+  return children === "" ? <span class="unknown">none</span> : <bdi>{children}</bdi>;
+}
+
+export function DownloadButton(props: { path: string; parameters: Parameters; file: string }) {
+  const [failed, setFailed] = useState<Error>();
+  const begin = () => {
+    setFailed(undefined);
+    download(props.path, { ...props.parameters, format: "csv" }, props.file).catch((reason: unknown) => {
+      setFailed(reason instanceof Error ? reason : new Error(UNKNOWN));
+    });
+  };
+  return (
+    <span class="download">
+      <button type="button" onClick={begin}>
+        CSV, all digits
+      </button>
+      {failed && <Failed error={failed} />}
+    </span>
+  );
+}
+
+export function Swatch({ colour }: { colour: string }) {
+  return (
+    <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
+      <rect width="10" height="10" fill={colour} />
+    </svg>
+  );
+}
+
+/** A small line; gaps stay gaps. */
+export function Spark({ values, label }: { values: readonly (number | null)[]; label: string }) {
+  const highest = Math.max(...values.map((value) => value ?? 0), 1e-12);
+  const step = 100 / Math.max(1, values.length - 1);
+  let isDrawing = false;
+  const path = values
+    .map((value, place) => {
+      if (value === null) {
+        isDrawing = false;
+        return "";
+      }
+      const to = `${isDrawing ? "L" : "M"}${(place * step).toFixed(1)} ${(22 - (20 * value) / highest).toFixed(1)}`;
+      isDrawing = true;
+      return to;
+    })
+    .join("");
+  return (
+    <svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label={label}>
+      <path d={path} fill="none" stroke="currentColor" vector-effect="non-scaling-stroke" />
+    </svg>
+  );
+}

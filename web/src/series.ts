@@ -1,0 +1,80 @@
+// From rows of an answer to evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
+
+import { HOUR } from "./format";
+
+export interface Buckets {
+  /** Starts, in milliseconds. */
+  starts: number[];
+  end: number;
+  step: number;
+}
+
+export type Grain = "hour" | "day";
+
+export function bucketsOf(start: string, end: string, grain: Grain): Buckets {
+  const step = grain === "hour" ? HOUR : 24 * HOUR;
+  const first = Date.parse(start);
+  const starts = [first];
+  // Days are UTC days; the first and last may be parts of one.
+  for (let at = (Math.floor(first / step) + 1) * step; at < Date.parse(end); at += step) starts.push(at);
+  return { starts, end: Date.parse(end), step };
+}
+
+export function endOf(buckets: Buckets, place: number): number {
+  return buckets.starts[place + 1] ?? buckets.end;
+}
+
+/** Rows by their bucket; undefined where there is none. */
+export function align<Row extends { start: string }>(buckets: Buckets, rows: readonly Row[]): (Row | undefined)[] {
+  const found = new Map(rows.map((row) => [Date.parse(row.start), row]));
+  return buckets.starts.map((start) => found.get(start));
+}
+
+/** Share of each bucket's ended hours that have figures, 0 to 1, over all clusters. */
+export function knownShare(
+  buckets: Buckets,
+  hours: readonly { hour: string; status: string }[] | null,
+  rows: readonly (object | undefined)[],
+): number[] {
+  const expected = buckets.starts.map(() => 0);
+  const known = buckets.starts.map(() => 0);
+  let place = 0;
+  for (const { hour, status } of hours ?? []) {
+    const at = Date.parse(hour);
+    if (at < (buckets.starts[place] ?? 0)) place = 0;
+    while (place < buckets.starts.length - 1 && at >= endOf(buckets, place)) place++;
+    expected[place] = (expected[place] ?? 0) + 1;
+    if (status === "complete" || status === "provisional") known[place] = (known[place] ?? 0) + 1;
+  }
+  return buckets.starts.map((_, at) => {
+    const all = expected[at] ?? 0;
+    return all > 0 ? (known[at] ?? 0) / all : rows[at] === undefined ? 0 : 1;
+  });
+}
+
+/** Running sums: what a stacked chart draws, the topmost first. Gaps stay gaps. */
+export function stack(columns: readonly (readonly (number | null)[])[]): (number | null)[][] {
+  const sums: (number | null)[][] = [];
+  columns.forEach((column, at) => {
+    const below = sums[at - 1];
+    sums.push(column.map((value, place) => (value === null ? null : value + (below?.[place] ?? 0))));
+  });
+  return sums.reverse();
+}
+
+/** The grain that a period is shown in, unless another one was asked for. */
+export function grainOf(hours: number, wanted: string | undefined): Grain {
+  if (wanted === "hour" && hours <= 35 * 24) return "hour";
+  if (wanted === "day") return "day";
+  return hours <= 14 * 24 ? "hour" : "day";
+}
+
+/** Labels below columns: as many as fit, at starts of days or at full hours. */
+export function ticksOf(
+  buckets: Buckets,
+  label: (start: number) => string,
+  most: number,
+): { column: number; text: string }[] {
+  const every = Math.max(1, Math.ceil(buckets.starts.length / Math.max(1, most)));
+  return buckets.starts.flatMap((start, column) => (column % every === 0 ? [{ column, text: label(start) }] : []));
+}

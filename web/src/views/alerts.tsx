@@ -1,0 +1,46 @@
+// Alerts that are pending or firing now.
+
+import type { Alert } from "../api";
+import { moment } from "../format";
+import { useRoute, useZone } from "../hooks";
+import { Empty, Name } from "../parts";
+import { linkTo } from "../route";
+
+export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
+  const route = useRoute();
+  const zone = useZone();
+  if (alerts.length === 0) return <Empty>No alert is pending or firing.</Empty>;
+  return (
+    <ul class="alerts" data-testid="alerts">
+      {alerts.map((alert) => {
+        const about = Object.entries(alert.about).filter((one): one is [string, string] => one[1] !== null);
+        const unit = alert.about["business_unit"] ?? "";
+        return (
+          <li key={alert.id}>
+            <span class={`phase ${alert.phase}`}>{alert.phase}</span> <strong>{alert.rule}</strong>{" "}
+            {about.map(([key, value]) => (
+              <span key={key}>
+                {key.replace("_", " ")}{" "}
+                {key === "business_unit" ? (
+                  <a href={linkTo(route, "unit", unit)}>
+                    <Name>{value}</Name>
+                  </a>
+                ) : (
+                  <Name>{value}</Name>
+                )}{" "}
+              </span>
+            ))}
+            since {moment(alert.since, zone)}
+            {alert.acknowledged_by !== null && (
+              <>
+                {" "}
+                · acknowledged by <Name>{alert.acknowledged_by}</Name>
+              </>
+            )}
+            {alert.silenced_by.length > 0 && <> · silenced</>}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}

@@ -1,0 +1,323 @@
+// Node pools and nodes: each GPU as a strip over the day, who held it and how busy it was.
+
+import { ask, askAll, type CostsAnswer, type NodeRow, type Rows } from "../api";
+import { PART_COLOURS, useColour } from "../charts/colours";
+import { Grid, type Painted } from "../charts/grid";
+import { gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
+import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
+import { type Cell, stripsOf } from "../lanes";
+import { Empty, Name, Section, Swatch, Table, Waiting } from "../parts";
+import { linkTo, periodOf, type Route } from "../route";
+import { bucketsOf, endOf, ticksOf } from "../series";
+import { Scale } from "./overview";
+
+const MOST_HOURS = 48;
+const MOST_PAGES = 10;
+const MOST_NODES = 24;
+const FREE = "#9994";
+
+interface Answers {
+  start: string;
+  end: string;
+  isCut: boolean;
+  /** Not every hour could be read: a fleet too large for so long a period. */
+  isPart: boolean;
+  rows: NodeRow[];
+}
+
+async function askNodes(route: Route): Promise<Answers> {
+  const cluster = route.query["cluster"];
+  const { start, end } = await ask<CostsAnswer>("v1/costs", { ...periodOf(route), cluster, granularity: "total" });
+  const isCut = Date.parse(end) - Date.parse(start) > MOST_HOURS * HOUR;
+  const from = isCut ? instant(Date.parse(end) - 24 * HOUR) : start;
+  const found = await askAll<NodeRow, Rows<NodeRow>>(
+    "v1/nodes",
+    { start: from, end, cluster, limit: "2000" },
+    MOST_PAGES,
+  );
+  return { start: from, end, isCut, isPart: found.cursor !== null, rows: found.rows };
+}
+
+export function Nodes() {
+  const route = useRoute();
+  const question = JSON.stringify([periodOf(route), route.query["cluster"]]);
+  const asked = useAnswer(question, () => askNodes(route));
+  return (
+    <>
+      <h1>{heading(route)}</h1>
+      <Waiting asked={asked}>{(answers) => <Shown {...answers} />}</Waiting>
+    </>
+  );
+}
+
+function heading({ query }: Route) {
+  if (query["node"] !== undefined)
+    return (
+      <>
+        Node <Name>{query["node"]}</Name>
+      </>
+    );
+  if (query["pool"] !== undefined)
+    return (
+      <>
+        Node pool <Name>{query["pool"]}</Name>
+      </>
+    );
+  return <>Node pools</>;
+}
+
+function Shown(props: Answers) {
+  const route = useRoute();
+  const zone = useZone();
+  const { pool, node } = route.query;
+  const nodes = props.rows.filter((row) => row.kind === "node");
+  const chosen = nodes.filter(
+    (row) => (pool === undefined || row.node_pool === pool) && (node === undefined || row.node === node),
+  );
+  if (nodes.length === 0) return <Empty>No GPU node is known in this period.</Empty>;
+  return (
+    <>
+      <p class="note">
+        {moment(props.start, zone)} to {moment(props.end, zone)}
+        {props.isCut && "; nodes are answered for two days at most, so this is the period's last day"}
+        {props.isPart && "; the fleet is too large for all of it: later hours are left out, choose a shorter period"}
+      </p>
+      <Section title="Pools">
+        <Pools rows={nodes} />
+      </Section>
+      <Section
+        title="GPUs over the day"
+        aside={(pool ?? node) !== undefined && <a href={changed(route, { pool: "", node: "" })}>All pools</a>}
+      >
+        <Scale>
+          <Swatch colour={FREE} /> unallocated <Swatch colour={PART_COLOURS.stranded_usd} /> stranded
+        </Scale>
+        <p class="note">
+          Metrics tell how much of a node each pod held, not which GPU: pods are laid out so that they fit and stay in
+          their place.
+        </p>
+        <Strips {...props} rows={chosen} />
+      </Section>
+    </>
+  );
+}
+
+interface Pool {
+  name: string;
+  nodes: number;
+  currency: string;
+  capacity: number;
+  unallocated: number;
+  stranded: number;
+  cost: number | null;
+  waste: number | null;
+}
+
+function Pools({ rows }: { rows: readonly NodeRow[] }) {
+  const route = useRoute();
+  const pools = new Map<string, NodeRow[]>();
+  for (const row of rows) pools.set(row.node_pool, [...(pools.get(row.node_pool) ?? []), row]);
+  const sums = [...pools].map(([name, own]): Pool => ({
+    name,
+    nodes: new Set(own.map((row) => `${row.cluster}/${row.node}`)).size,
+    currency: own[0]?.currency ?? "USD",
+    capacity: sum(own.map((row) => row.capacity_gpu_hours)) ?? 0,
+    unallocated: sum(own.map((row) => row.unallocated_gpu_hours)) ?? 0,
+    stranded: sum(own.map((row) => row.stranded_gpu_hours)) ?? 0,
+    cost: sum(own.map((row) => row.node_cost_usd)),
+    waste: sum(own.map((row) => row.waste_usd)),
+  }));
+  return (
+    <Table
+      name="pools"
+      caption="Node pools: what they cost, and what nobody held"
+      sort="-cost"
+      rows={sums}
+      rowKey={(pool) => pool.name}
+      columns={[
+        {
+          key: "name",
+          title: "Node pool",
+          cell: (pool) => (
+            <a href={changed(route, { pool: pool.name, node: "" })}>
+              <Name>{pool.name}</Name>
+            </a>
+          ),
+          by: (pool) => pool.name,
+        },
+        { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
+        {
+          key: "cost",
+          title: "Cost",
+          isFigure: true,
+          cell: (pool) => money(pool.cost, pool.currency),
+          by: (pool) => pool.cost,
+        },
+        {
+          key: "waste",
+          title: "Waste",
+          isFigure: true,
+          cell: (pool) => money(pool.waste, pool.currency),
+          by: (pool) => pool.waste,
+        },
+        {
+          key: "capacity",
+          title: "GPU-hours",
+          isFigure: true,
+          cell: (pool) => gpuHours(pool.capacity),
+          by: (pool) => pool.capacity,
+        },
+        {
+          key: "unallocated",
+          title: "Unallocated",
+          isFigure: true,
+          cell: (pool) => gpuHours(pool.unallocated),
+          by: (pool) => pool.unallocated,
+        },
+        {
+          key: "stranded",
+          title: "Stranded",
+          isFigure: true,
+          cell: (pool) => gpuHours(pool.stranded),
+          by: (pool) => pool.stranded,
+        },
+      ]}
+    />
+  );
+}
+
+/** The sum of what is known; null where something is not. */
+function sum(values: readonly (number | null)[]): number | null {
+  let total = 0;
+  for (const value of values) {
+    if (value === null) return null;
+    total += value;
+  }
+  return total;
+}
+
+function Strips({ rows, start, end }: Answers) {
+  const nodes = new Map<string, NodeRow[]>();
+  for (const row of rows) {
+    const key = `${row.cluster}\n${row.node}`;
+    const known = nodes.get(key);
+    if (known === undefined) nodes.set(key, [row]);
+    else known.push(row);
+  }
+  const all = [...nodes.values()];
+  return (
+    <>
+      {all.slice(0, MOST_NODES).map((own) => (
+        <Strip key={`${own[0]?.cluster}/${own[0]?.node}`} rows={own} start={start} end={end} />
+      ))}
+      {all.length > MOST_NODES && (
+        <p class="note">{all.length - MOST_NODES} more nodes: choose a pool, or one of its nodes.</p>
+      )}
+    </>
+  );
+}
+
+function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: string }) {
+  const route = useRoute();
+  const zone = useZone();
+  const buckets = bucketsOf(start, end, "hour");
+  const byHour = new Map(rows.map((row) => [Date.parse(row.hour), row]));
+  const hours = buckets.starts.map((at) => byHour.get(at));
+  const { perGpu, lanes } = stripsOf(hours);
+  const node = rows[0];
+  if (node === undefined) return null;
+  const at = (row: number, column: number): Cell => lanes[row]?.[column] ?? { kind: "absent" };
+  return (
+    <article class="node" data-testid="strip">
+      <h3>
+        <a href={changed(route, { node: node.node })}>
+          <Name>{node.node}</Name>
+        </a>
+        <span>
+          {" "}
+          {node.instance_type} · {node.gpu_model} · {node.capacity_type} · pool <Name>{node.node_pool}</Name>
+        </span>
+      </h3>
+      <Grid
+        label={`GPUs of node ${node.node} by hour`}
+        rows={lanes.length}
+        columns={hours.length}
+        rowHeight={perGpu === 1 ? 22 : lanes.length <= 16 ? 14 : 8}
+        ruled={perGpu}
+        drawnFrom={rows}
+        hint=" "
+        texts={textsOf(lanes)}
+        ticks={(most) => ticksOf(buckets, (time) => tick(time, buckets.step, zone), most)}
+        paint={(row, column) => paint(at(row, column))}
+        describe={(row, column) => describe(at(row, column), hours[column], moment(buckets.starts[column] ?? 0, zone))}
+        onOpen={(_row, column) => {
+          const from = buckets.starts[column];
+          if (from !== undefined && endOf(buckets, column) > from) {
+            go(linkTo(route, "hour", instant(from), { node: node.node }));
+          }
+        }}
+      />
+    </article>
+  );
+}
+
+function paint(cell: Cell): Painted {
+  if (cell.kind === "absent") return { fill: null };
+  if (cell.kind === "free") return { fill: FREE };
+  if (cell.kind === "stranded") return { fill: PART_COLOURS.stranded_usd };
+  if (cell.kind !== "held") return { fill: "missing" };
+  const use = cell.holder.utilization;
+  return use === null ? { fill: "missing", part: cell.part } : { fill: useColour(use), part: cell.part };
+}
+
+function describe(cell: Cell, row: NodeRow | undefined, when: string) {
+  if (cell.kind === "held") {
+    const { holder } = cell;
+    return (
+      <>
+        <strong>{when}</strong> <Name>{holder.pod}</Name> of <Name>{holder.namespace}</Name> (
+        <Name>{holder.business_unit}</Name>): {holder.units} × {holder.resource}, {percent(holder.utilization)} used,{" "}
+        {money(holder.allocated_usd, row?.currency)}, {money(holder.waste_usd, row?.currency)} wasted
+      </>
+    );
+  }
+  const words = {
+    absent: "the node was not there, or the hour is missing",
+    free: "unallocated: nobody held it",
+    stranded: "stranded: nobody could hold it",
+    unobserved: "nobody saw who held it",
+    unknown: "not known who held it",
+  };
+  return (
+    <>
+      <strong>{when}</strong> {words[cell.kind]}
+    </>
+  );
+}
+
+/** Names of who held lanes, where one pod held them for a while. */
+function textsOf(lanes: Cell[][]) {
+  const texts = [];
+  for (let row = 0; row < lanes.length;) {
+    const own = lanes[row] ?? [];
+    const who = own.map(holderOf);
+    let tall = 1;
+    while (row + tall < lanes.length && lanes[row + tall]?.every((cell, place) => holderOf(cell) === who[place]))
+      tall++;
+    for (let from = 0; from < own.length;) {
+      let to = from + 1;
+      while (to < own.length && who[to] === who[from]) to++;
+      const cell = own[from];
+      if (cell?.kind === "held") {
+        texts.push({ row, rows: tall, from, to, text: cell.holder.pod });
+      }
+      from = to;
+    }
+    row += tall;
+  }
+  return texts;
+}
+
+function holderOf(cell: Cell): string {
+  return cell.kind === "held" ? cell.holder.uid : cell.kind;
+}

@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { change, exactMoney, gpuHours, instant, moment, money, percent, ratio, utilization } from "../src/format";
+
+test("what is not known is a dash, and no zero", () => {
+  for (const shown of [money(null), exactMoney(undefined), gpuHours(null), percent(null), change(null)]) {
+    expect(shown).toBe("–");
+  }
+  expect(money(0)).toBe("$0.00");
+});
+
+test("small amounts keep what matters of them", () => {
+  expect([money(1234.567), money(0.00232), money(3.428571, "EUR")]).toEqual(["$1,234.57", "$0.00232", "€3.43"]);
+  expect(exactMoney(3.428571428571)).toBe("$3.428571");
+});
+
+test("a ratio of the unknown, or to nothing, is unknown", () => {
+  expect([ratio(1, 4), ratio(null, 4), ratio(1, 0), ratio(1, null)]).toEqual([0.25, null, null, null]);
+  const row = { allocated_gpu_hours: 4, effective_gpu_hours: 1, unmeasured_gpu_hours: 2 };
+  expect(utilization(row)).toBe(0.5);
+  expect(utilization({ ...row, unmeasured_gpu_hours: 4, effective_gpu_hours: 0 })).toBeNull();
+});
+
+test("times say their zone", () => {
+  expect(moment("2026-11-19T10:00:00Z", "utc")).toBe("Thu 19 Nov, 10:00 UTC");
+  expect(instant(Date.parse("2026-11-19T10:00:00Z"))).toBe("2026-11-19T10:00:00Z");
+});

@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import type { Holder, NodeRow } from "../src/api";
+import { stripsOf } from "../src/lanes";
+
+function holder(uid: string, units: number, share: number, hours = units * share): Holder {
+  return { uid, pod: uid, resource: "gpu", units, gpu_share: share, allocated_gpu_hours: hours } as Holder;
+}
+
+function hour(capacity: number, holders: Holder[], rest: Partial<NodeRow> = {}): NodeRow {
+  return {
+    capacity_gpu_hours: capacity,
+    stranded_gpu_hours: 0,
+    unobserved_gpu_hours: 0,
+    holders,
+    ...rest,
+  } as NodeRow;
+}
+
+function seats(rows: (NodeRow | undefined)[]): string[] {
+  return stripsOf(rows).lanes.map((lane) =>
+    lane.map((cell) => (cell.kind === "held" ? cell.holder.uid : cell.kind[0])).join(" "),
+  );
+}
+
+test("a pod keeps its place, and what it leaves is free for others", () => {
+  const [a, b, c] = [holder("A", 1, 1), holder("B", 2, 1), holder("C", 1, 1)];
+  expect(seats([hour(4, [a, b]), hour(4, [b]), hour(4, [c, b])])).toEqual(["A f C", "B B B", "B B B", "f f f"]);
+});
+
+test("slices have lanes of their own, and stranded ones lie at the bottom", () => {
+  const two = holder("A", 3, 2 / 7);
+  const strips = stripsOf([hour(1, [two, holder("B", 1, 1 / 7)]), hour(1, [two], { stranded_gpu_hours: 1 / 7 })]);
+  expect(strips.perGpu).toBe(7);
+  expect(seats([hour(1, [two, holder("B", 1, 1 / 7)]), hour(1, [two], { stranded_gpu_hours: 1 / 7 })])).toEqual([
+    ...Array.from({ length: 6 }, () => "A A"),
+    "B s",
+  ]);
+});
+
+test("an hour that is missing is neither free nor held", () => {
+  expect(seats([hour(1, [holder("A", 1, 1)]), undefined])).toEqual(["A a"]);
+  expect(seats([hour(1, [], { holders: null })])).toEqual(["u"]);
+});
+
+test("part of an hour is part of a cell", () => {
+  const cell = stripsOf([hour(1, [holder("A", 1, 1, 0.25)])]).lanes[0]?.[0];
+  expect(cell).toMatchObject({ kind: "held", part: 0.25 });
+});

@@ -1,0 +1,56 @@
+import { describe, expect, test } from "vitest";
+import { align, bucketsOf, grainOf, knownShare, stack, ticksOf } from "../src/series";
+
+const HOURS = bucketsOf("2026-11-18T22:00:00Z", "2026-11-19T02:00:00Z", "hour");
+
+describe("buckets", () => {
+  test("hours, and days that end where the period does", () => {
+    expect(HOURS.starts.map((at) => new Date(at).toISOString().slice(11, 13))).toEqual(["22", "23", "00", "01"]);
+    const days = bucketsOf("2026-11-18T22:00:00Z", "2026-11-20T05:00:00Z", "day");
+    expect(days.starts.map((at) => new Date(at).toISOString().slice(0, 13))).toEqual([
+      "2026-11-18T22",
+      "2026-11-19T00",
+      "2026-11-20T00",
+    ]);
+  });
+
+  test("a bucket without a row is a gap, not a zero", () => {
+    const rows = [{ start: "2026-11-18T23:00:00Z", usd: 0 }];
+    expect(align(HOURS, rows).map((row) => row?.usd)).toEqual([undefined, 0, undefined, undefined]);
+    expect(
+      stack([
+        [1, null, 3],
+        [2, null, 0],
+      ]),
+    ).toEqual([
+      [3, null, 3],
+      [1, null, 3],
+    ]);
+  });
+
+  test("what share of each bucket is known, over all clusters", () => {
+    const hours = [
+      { hour: "2026-11-18T22:00:00Z", status: "complete" },
+      { hour: "2026-11-18T22:00:00Z", status: "missing" },
+      { hour: "2026-11-18T23:00:00Z", status: "provisional" },
+      { hour: "2026-11-19T00:00:00Z", status: "incomplete" },
+    ];
+    // The last hour has not ended: nothing is expected of it, and without a row nothing is known.
+    expect(knownShare(HOURS, hours, [{}, {}, undefined, undefined])).toEqual([0.5, 1, 0, 0]);
+    expect(knownShare(HOURS, null, [{}, undefined, {}, {}])).toEqual([1, 0, 1, 1]);
+  });
+
+  test("hours up to two weeks, then days, unless asked otherwise and answerable", () => {
+    expect([24, 14 * 24, 15 * 24].map((hours) => grainOf(hours, undefined))).toEqual(["hour", "hour", "day"]);
+    expect(grainOf(35 * 24, "hour")).toBe("hour");
+    expect(grainOf(36 * 24, "hour")).toBe("day");
+    expect(grainOf(24, "day")).toBe("day");
+  });
+
+  test("no more labels than fit", () => {
+    expect(ticksOf(HOURS, (at) => new Date(at).toISOString().slice(11, 13), 2)).toEqual([
+      { column: 0, text: "22" },
+      { column: 2, text: "00" },
+    ]);
+  });
+});
