@@ -250,5 +250,5 @@ def test_money_is_marked_as_an_estimate() -> None:
 def test_the_rules_that_the_template_loads_are_the_quick_starts() -> None:
     resources = yaml.safe_load(asked.RULES.read_text())["Resources"]
     groups = yaml.safe_load(resources["Rules"]["Properties"]["Data"])["groups"]
-    assert groups[0]["name"].startswith("gpucost gpu-cost-poc")
+    assert groups[0]["name"].startswith("gpucost-gpu-cost-poc")
     assert resources["Rules"]["Properties"]["Name"] != "gpucost", "the template's alerts are there"
