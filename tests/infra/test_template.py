@@ -387,3 +387,15 @@ def test_traces_are_sent_where_that_is_asked_for(template: Template) -> None:
 
     assert traced(template) == {(False, False)}
     assert traced(transform(Tracing="Active")) == {(True, True)}
+
+
+def test_recording_rules_are_loaded_when_asked_for(template: Template) -> None:
+    """Off unless asked for, and only beside the alerts; the nested template takes what it is given."""
+    nested = template["Resources"]["AmpRecordingRules"]
+    asked = {"Fn::Equals": [{"Ref": "RecordingRules"}, "true"]}
+    assert template["Conditions"][nested["Condition"]] == {"Fn::And": [{"Condition": "WithAmpRules"}, asked]}
+    assert template["Parameters"]["RecordingRules"]["Default"] == "false"
+    own = yaml_parse((REPOSITORY / nested["Properties"]["TemplateURL"]).read_text())
+    assert own["Parameters"].keys() == nested["Properties"]["Parameters"].keys()
+    names = {own["Resources"]["Rules"]["Properties"]["Name"], template["Resources"]["AmpRules"]["Properties"]["Name"]}
+    assert len(names) == 2, "a workspace's namespaces of rules have names of their own"
