@@ -287,6 +287,7 @@ def alert_service() -> "AlertService":
         DynamoSpendMemory(aws.client("dynamodb"), env.table),
         newest_price=lambda: newest_price(price_book()),
         dead_letters=lambda: waiting_messages(env.dead_letter_queue_url),
+        recommendations=advice_store().recommendations,
     )
     return AlertService(
         settings_store(), sources, alert_memory(), alert_history(), silences(), receivers, clock=utc_now
