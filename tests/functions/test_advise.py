@@ -26,7 +26,7 @@ from tests import advice_fleet as sim
 from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role
 from tests.sandbox import forget
 
-HOURS = 48
+HOURS = 24
 """A week is asked for in earnest; the engine takes half a minute to be given one (tests/domain/advice has weeks)."""
 END = sim.START + HOUR * HOURS
 SETTINGS = """
@@ -61,7 +61,7 @@ class Lambda(Context):
 
 
 def publish(first: int, last: int) -> None:
-    records = list(sim.simulate(LOADS, last))
+    records = list(sim.simulate(LOADS, last, sums=True))
     for record in records[first:]:
         bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
 
@@ -102,7 +102,7 @@ def stored(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "GPUCOST_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url, "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "eu-central-1",
         }  # fmt: skip
-        patch.setattr("gpucost.domain.advice.measuring.LEAST_HOURS", 24)
+        patch.setattr("gpucost.domain.advice.measuring.LEAST_HOURS", 20)
         for name, value in variables.items():
             patch.setenv(name, value)
         forget()
@@ -253,7 +253,7 @@ def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str])
     assert [row["id"] for row in listed["rows"]] == [row["id"] for row in ask()["rows"]]
     table = gpucost("advise", "list", "--kind", "idle")
     assert "$2,190.00" in table
-    assert "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% used), 48 hours to 2026-11-04T00:00:00Z" in table
+    assert "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% used), 24 hours to 2026-11-03T00:00:00Z" in table
     chat = next(row["id"] for row in listed["rows"] if row["about"]["workload"] == "chat")
     screen = gpucost("advise", "show", chat)
     assert "$4,380.00 ($4,380.00 to $4,380.00), 2,920.00 GPU-hours" in screen
@@ -268,14 +268,14 @@ def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str])
 
 def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, currency = Scenarios(bootstrap.settings_store(), bootstrap.rollups(), clock=lambda: END + HOUR).what_if(
-        Move("speech", 2, "h100", "1g.10gb"), days=2
+        Move("speech", 2, "h100", "1g.10gb"), days=1
     )
     assert currency == "USD"
-    assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * 48)
-    assert outcome.moved_gpu_hours == 96
+    assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
+    assert outcome.moved_gpu_hours == 2 * HOURS
     assert outcome.is_conserved
     monkeypatch.setattr("local.what_if.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
-    asked = ("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "2")
+    asked = ("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
     told = gpucost(*asked)
     assert "freed: 1.71 GPUs, $8,760.00 a month once their nodes go" in told
     assert "35% busy" in told
