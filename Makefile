@@ -20,6 +20,10 @@ setup: ## install what development needs
 web: ## build the dashboard page
 	@scripts/setup.sh page
 
+screenshots: ## pictures of every view of the page, in screenshots/
+	@scripts/setup.sh test
+	$(BIN)/python -m tests.browser.screenshots
+
 demo: ## the whole system on this machine, on three days of a simulated cluster
 	@scripts/setup.sh demo
 	@$(BIN)/gpucost demo
@@ -51,6 +55,7 @@ bench: ## benchmarks, as ratios to a floor measured in the same run
 	$(BIN)/python -m benchmarks.end_to_end
 	$(BIN)/python -m benchmarks.aws_cost
 	$(BIN)/python -m benchmarks.alerts
+	$(BIN)/python -m benchmarks.page
 
 faults: ## plant faults in the metering one at a time; each must be caught
 	@scripts/setup.sh demo

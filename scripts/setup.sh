@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what a target needs and is missing; does nothing, fast, when all is there.
-#   setup.sh demo    Python packages and Prometheus
-#   setup.sh test    the above, Alertmanager, Java and DynamoDB Local, SAM, checkov
+#   setup.sh demo    Python packages, Prometheus and the dashboard page
+#   setup.sh test    the above, Alertmanager, Java and DynamoDB Local, SAM, checkov, Chromium
 #   setup.sh page    the dashboard page
-#   setup.sh build   Python packages and SAM
+#   setup.sh build   Python packages, SAM and the dashboard page
 #   setup.sh mutate  Python packages, Prometheus and mutmut
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -105,6 +105,8 @@ if [ "$what" = mutate ]; then
 fi
 if [ "$what" = test ]; then
   command -v prometheus-alertmanager >/dev/null || command -v alertmanager >/dev/null || packages prometheus-alertmanager
+  command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
+    packages chromium fonts-dejavu-core
   venv .tools/checkov requirements/checkov.txt
   java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || packages openjdk-17-jre-headless
   modules local/dynamodb "Amazon's DynamoDB Local"

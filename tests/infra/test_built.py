@@ -1,5 +1,7 @@
 """Built as deployed: each handler from the built artefacts alone, on the event that its trigger sends."""
 
+import base64
+import gzip
 import json
 import re
 import subprocess
@@ -153,6 +155,19 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
     assert exported == {"cluster": "demo", "day": day[:10], "status": "incomplete", "rows": 2}, "a pod, and a free GPU"
     # At the schedule's time the recorded hour has just closed; its attempt waits, so nothing else is due.
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
+
+
+def test_the_page_travels_with_the_api_function_alone(run: Any, built: Path) -> None:
+    committed = event("api-costs")
+    asked = {**committed, "routeKey": "GET /", "rawPath": "/", "rawQueryString": ""}
+    asked["requestContext"] = {**asked["requestContext"], "http": {**asked["requestContext"]["http"], "path": "/"}}
+    answer = run("ApiFunction", {**asked, "queryStringParameters": {}})
+    assert answer["statusCode"] == 200, answer
+    (script,) = (built / "ApiFunction" / "page" / "assets").glob("index-*.js")
+    body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"].encode()
+    text = gzip.decompress(body) if answer["headers"].get("Content-Encoding") == "gzip" else body
+    assert script.name.encode() in text
+    assert not list((built / "CommonLayer").rglob("*.js"))
 
 
 def test_a_message_that_fits_nothing_is_put_aside_with_the_reason(run: Any, aws: tuple[str, Deployed]) -> None:

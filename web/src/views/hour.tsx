@@ -63,10 +63,10 @@ function filtersOf(route: Route): Record<string, string> {
   );
 }
 
-/** The address `#/hour` alone: the last hour that is over. */
+/** The address `#/hour` alone: the newest hour that is known. */
 async function latest(route: Route): Promise<string> {
-  const { start } = await ask<FleetAnswer>("v1/fleet", { window: "1h", cluster: route.query["cluster"] });
-  return start;
+  const { rows, end } = await ask<FleetAnswer>("v1/fleet", { window: "6h", cluster: route.query["cluster"] });
+  return rows.at(-1)?.start ?? instant(Date.parse(end) - HOUR);
 }
 
 export function Hour() {

@@ -78,7 +78,7 @@ export async function askOverview(route: Route): Promise<Answers> {
     }),
     askAll<CostRow, CostsAnswer>("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
     askIfAllowed<HoursAnswer>("v1/hours", period),
-    ask<FleetAnswer>("v1/fleet", { window: "1h", cluster, granularity: "total" }),
+    ask<FleetAnswer>("v1/fleet", { window: "6h", cluster }),
     ask<FleetAnswer>("v1/fleet", { window: "month", cluster, granularity: "total" }),
     ask<{ active: Alert[] }>("v1/alerts", { start, end }),
   ]);
@@ -123,15 +123,16 @@ function Shown(props: Answers) {
   }
   const scope = { start: fleet.start, end: fleet.end, cluster: route.query["cluster"] };
   const isFleet = totals.node_cost_usd !== null;
-  const now = props.lastHour.totals;
+  const now = props.lastHour.rows.at(-1); // the newest that is known: the hour just over may still be on its way
   const month = props.month.totals;
   const cost = (one: Totals) => one.node_cost_usd ?? one.allocated_usd;
   return (
     <>
       <dl class="stats">
         <Stat
-          name={isFleet ? "Cost, last hour" : "Your cost, last hour"}
-          value={money(cost(now), fleet.currency)}
+          name={isFleet ? "Cost per hour now" : "Your cost per hour now"}
+          value={money(now && cost(now), fleet.currency)}
+          note={now && <Period start={now.start} end={now.end} />}
           testId="cost-now"
         />
         <Stat name="This month" value={money(cost(month), fleet.currency)} testId="cost-month" />

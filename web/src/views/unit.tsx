@@ -9,13 +9,9 @@ import { DownloadButton, Empty, Name, Section, Stat, Table, Waiting } from "../p
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { align, bucketsOf, type Grain, grainOf, knownShare } from "../series";
 import { Alerts } from "./alerts";
-import { askBudget, Budget, type Month } from "./budget";
+import { askMonth, Budget, type Month } from "./budget";
+import { type Recommendation, Recommendations } from "./recommendations";
 import { openAt } from "./overview";
-
-interface Recommendation {
-  [name: string]: unknown;
-  summary?: string;
-}
 
 interface Answers {
   grain: Grain;
@@ -72,9 +68,9 @@ async function askUnit(route: Route): Promise<Answers> {
       sort: "-allocated_usd",
     }),
     askIfAllowed<HoursAnswer>("v1/hours", { ...period, cluster }),
-    askBudget(route.name, cluster),
+    askMonth(route.name),
     ask<{ active: Alert[] }>("v1/alerts", period),
-    askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: exactly(route.name) }),
+    askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: route.name, cluster }),
   ]);
   return {
     grain,
@@ -169,7 +165,7 @@ function Shown(props: Answers) {
       </Section>
       <Budget month={month} />
       <Section title="Recommendations">
-        <Recommendations {...props} />
+        <Recommendations rows={props.recommendations?.rows ?? []} />
       </Section>
       <Section title="Active alerts">
         <Alerts alerts={props.alerts} />
@@ -353,18 +349,5 @@ function Hardware({ whole, hardware }: Answers) {
         { key: "use", title: "Used", cell: (row) => <Bar row={row} />, by: utilization },
       ]}
     />
-  );
-}
-
-function Recommendations({ recommendations }: Answers) {
-  if (recommendations === null || recommendations.rows.length === 0) return <Empty>None yet.</Empty>;
-  return (
-    <ul>
-      {recommendations.rows.map((one, place) => (
-        <li key={place}>
-          <Name>{one.summary ?? JSON.stringify(one)}</Name>
-        </li>
-      ))}
-    </ul>
   );
 }

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from gzip import compress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,15 +38,6 @@ class SignIn:
     """More origins that are asked while signing in."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """A built file as it is sent."""
-
-    content_type: str
-    plain: bytes
-    gzipped: bytes
-
-
 class Page:
     """What Vite built.
 
@@ -59,10 +49,10 @@ class Page:
         self._folder = folder
 
     @cached_property
-    def files(self) -> Mapping[str, File]:
-        """All of it by name, read once: the paths that people ask for never reach the file system."""
+    def files(self) -> Mapping[str, tuple[str, str]]:
+        """Type and text of every file by its name, read once: what people ask for never reaches the file system."""
         found = [path for path in (self._folder / "index.html", *self._folder.glob("assets/*")) if path.is_file()]
-        return {path.name: _file(path) for path in found if path.suffix in _TYPES}
+        return {path.name: (_TYPES[path.suffix], path.read_text()) for path in found if path.suffix in _TYPES}
 
 
 def add_page_routes(app: APIGatewayHttpResolver, page: Page, sign_in: Callable[[], SignIn | None]) -> None:
@@ -71,14 +61,14 @@ def add_page_routes(app: APIGatewayHttpResolver, page: Page, sign_in: Callable[[
     @app.get("/", include_in_schema=False)
     @_take_anything  # who comes back from signing in brings parameters along, which ones is the issuer's choice
     @open_to("public")
-    def index() -> Response[Any]:
+    def index() -> Response[str]:
         policy = {"Content-Security-Policy": security_policy(sign_in()), "Cross-Origin-Opener-Policy": "same-origin"}
-        return _answer(app, page, "index.html", {"Cache-Control": "no-cache", **policy})
+        return _answer(page, "index.html", {"Cache-Control": "no-cache", **policy})
 
     @app.get("/assets/<file>", include_in_schema=False)
     @open_to("public")
-    def asset(file: str) -> Response[Any]:
-        return _answer(app, page, file, {"Cache-Control": _FOR_EVER})
+    def asset(file: str) -> Response[str]:
+        return _answer(page, file, {"Cache-Control": _FOR_EVER})
 
     @app.get("/config.json", include_in_schema=False)
     @open_to("public")
@@ -123,17 +113,10 @@ def _origin(address: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _answer(app: APIGatewayHttpResolver, page: Page, name: str, headers: Mapping[str, str]) -> Response[Any]:
+def _answer(page: Page, name: str, headers: Mapping[str, str]) -> Response[str]:
     file = page.files.get(name)
     if file is None:
         raise NotFoundError("there is no such file; the page is built by: make web")
-    accepted = app.current_event.headers.get("accept-encoding") or ""
+    content_type, text = file
     told: dict[str, str | list[str]] = {**SECURITY_HEADERS, **headers, "Vary": "Accept-Encoding"}
-    if "gzip" not in accepted:
-        return Response(HTTPStatus.OK, file.content_type, file.plain.decode(), headers=told)
-    return Response(HTTPStatus.OK, file.content_type, file.gzipped, headers={**told, "Content-Encoding": "gzip"})
-
-
-def _file(path: Path) -> File:
-    plain = path.read_bytes()
-    return File(_TYPES[path.suffix], plain, compress(plain, 9, mtime=0))
+    return Response(HTTPStatus.OK, content_type, text, headers=told, compress=True)

@@ -1,0 +1,16 @@
+"""A browser for each module: Playwright's loop would be in the way of other modules' own."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.tabs import running_chromium
+
+expect.set_options(timeout=20_000)  # a busy machine makes nothing wrong
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with running_chromium() as browser:
+        yield browser

@@ -1,0 +1,137 @@
+"""An OIDC issuer on this machine: authorization code with PKCE, signed tokens, a page on which to choose who one is.
+
+It checks what real ones check: client, redirect address, response type, S256 challenge and verifier; codes work once.
+"""
+
+import base64
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet, RSAKey
+
+CLIENT, AUDIENCE, SCOPES = "page", "gpucost", "openid api"
+
+
+@dataclass
+class Issuer:
+    """Its state, for tests to look at and change."""
+
+    people: Mapping[str, Mapping[str, Any]]
+    """Claims by name."""
+    address: str = ""
+    redirect: str = ""
+    """The one address that it sends people back to."""
+    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "1"}))
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    sign_ins: list[str] = field(default_factory=list)
+
+    def token(self, who: str, audience: str) -> str:
+        now = int(time.time())
+        claims = {"iss": self.address, "aud": audience, "sub": who, "iat": now, "exp": now + 600, **self.people[who]}
+        return jwt.encode({"alg": "RS256", "kid": "1"}, claims, self.key)
+
+    def claims(self, authorization: str) -> dict[str, Any] | None:
+        """What API Gateway's authorizer makes of a header: None unless it is a token of this issuer for this API."""
+        try:
+            found = jwt.decode(authorization.removeprefix("Bearer "), self.key, algorithms=["RS256"]).claims
+        except JoseError:
+            return None
+        good = found["iss"] == self.address and found["aud"] == AUDIENCE and found["exp"] > time.time()
+        return dict(found) if good else None
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    issuer: Issuer
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        address, issuer = urlsplit(self.path), self.server.issuer
+        query = dict(parse_qsl(address.query))
+        if address.path == "/.well-known/openid-configuration":
+            paths = {"authorization_endpoint": "/authorize", "token_endpoint": "/token", "jwks_uri": "/keys"}
+            self._json({"issuer": issuer.address, **{name: issuer.address + path for name, path in paths.items()}})
+        elif address.path == "/keys":
+            self._json(KeySet([issuer.key]).as_dict(private=False))
+        elif address.path == "/authorize":
+            self._authorize(query)
+        else:
+            self._send(204 if address.path == "/favicon.ico" else 404, "text/plain", b"")
+
+    def do_POST(self) -> None:
+        issuer = self.server.issuer
+        given = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        asked = issuer.codes.pop(given.get("code", ""), None)
+        digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        wanted = {"grant_type": "authorization_code", "client_id": CLIENT, "redirect_uri": issuer.redirect}
+        if asked is None or challenge != asked["code_challenge"] or not wanted.items() <= given.items():
+            self._json({"error": "invalid_grant"}, 400)
+            return
+        who = asked["who"]
+        issuer.sign_ins.append(who)
+        tokens = {"access_token": issuer.token(who, AUDIENCE), "id_token": issuer.token(who, CLIENT)}
+        self._json({**tokens, "token_type": "Bearer", "expires_in": 600, "scope": SCOPES})
+
+    def _authorize(self, query: dict[str, str]) -> None:
+        issuer = self.server.issuer
+        wanted = {
+            "client_id": CLIENT, "redirect_uri": issuer.redirect, "response_type": "code", "scope": SCOPES,
+            "code_challenge_method": "S256",
+        }  # fmt: skip
+        if not wanted.items() <= query.items() or not query.get("state") or not query.get("code_challenge"):
+            self._send(400, "text/plain", f"not as registered: {query}".encode())
+            return
+        links = [self._back({"error": "access_denied", "state": query["state"]}, "nobody")]
+        for who in issuer.people:
+            code = secrets.token_urlsafe()
+            issuer.codes[code] = {**query, "who": who}
+            links.append(self._back({"code": code, "state": query["state"]}, who))
+        self._send(200, "text/html", f"<title>Who are you?</title>{' '.join(links)}".encode())
+
+    def _back(self, answer: dict[str, str], who: str) -> str:
+        return f'<a href="{escape(self.server.issuer.redirect)}?{escape(urlencode(answer))}">{escape(who)}</a>'
+
+    def _json(self, body: Any, status: int = 200) -> None:
+        self._send(status, "application/json", json.dumps(body).encode())
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Keep the terminal quiet."""
+
+
+@contextmanager
+def running_issuer(people: Mapping[str, Mapping[str, Any]]) -> Iterator[Issuer]:
+    """Serve on a free port."""
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.issuer = Issuer(people, f"http://127.0.0.1:{server.server_address[1]}")
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield server.issuer
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

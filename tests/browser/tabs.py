@@ -1,0 +1,100 @@
+"""Debian's Chromium, and tabs in which nothing may go wrong unseen."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+from local.template import REPOSITORY
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync",
+)  # fmt: skip
+AXE = REPOSITORY / "web" / "node_modules" / "axe-core" / "axe.min.js"
+_TELL_VIOLATIONS = """
+addEventListener("securitypolicyviolation", (one) =>
+  console.error(`policy: ${one.violatedDirective} ${one.blockedURI} ${one.sourceFile}:${one.lineNumber}`));
+"""
+
+
+@contextmanager
+def running_chromium() -> Iterator[Browser]:
+    """Start it once; tabs are cheap."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    assert path is not None, "Chromium is missing; install it with: make setup"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Tabs:
+    """Opens tabs and watches them.
+
+    Attributes:
+        faults: errors on the console, exceptions, violations of the policy, requests to other hosts.
+        expected: beginnings of paths whose refusal by the API is part of the page's way.
+    """
+
+    browser: Browser
+    hosts: set[str]
+    expected: tuple[str, ...] = ()
+    faults: list[str] = field(default_factory=list)
+    contexts: list[BrowserContext] = field(default_factory=list)
+
+    def open(self, address: str, **options: Any) -> Page:
+        """A tab of its own, as somebody in New York has it unless said otherwise."""
+        given = {"locale": "en-GB", "timezone_id": "America/New_York", "viewport": {"width": 1280, "height": 900}}
+        context = self.browser.new_context(**{**given, **options})
+        context.set_default_timeout(20_000)
+        self.contexts.append(context)
+        context.add_init_script(_TELL_VIOLATIONS)
+        page = context.new_page()
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.faults.append(f"exception: {error}"))
+        page.on("request", lambda request: self._request(request.url))
+        page.goto(address)
+        return page
+
+    def check(self) -> None:
+        """Fail on whatever went wrong in any tab; close them."""
+        for context in self.contexts:
+            context.close()
+        self.contexts.clear()
+        faults, self.faults = self.faults, []
+        assert faults == [], faults
+
+    def _console(self, message: ConsoleMessage) -> None:
+        path = urlsplit(message.location.get("url", "")).path
+        refused = "Failed to load resource" in message.text and path.startswith(self.expected)
+        if message.type == "error" and not refused:
+            self.faults.append(f"on the console: {message.text} {message.location}")
+
+    def _request(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("blob", "data") and parts.netloc not in self.hosts:
+            self.faults.append(f"a request to another host: {url}")
+
+
+def settled(page: Page) -> None:
+    """Wait until everything that is asked for is there."""
+    page.wait_for_function(
+        """() => {
+          const view = location.hash.split(/[/?]/)[1];
+          return document.title.startsWith(`GPU cost: ${view}`) && document.querySelector("main h1")
+            && !document.querySelector(".loading, [aria-busy=true]");
+        }"""
+    )
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core finds against WCAG 2.2 AA and good practice."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]

@@ -1,0 +1,318 @@
+"""Every view of the page on the demo's data, against what the API says."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+import requests
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.browser.tabs import Tabs, settled, violations
+from tests.system.running_demo import Demo, running_demo
+
+VIEWS = ("overview", "unit/research", "nodes", "hour")
+DATA_COLOURS = {(0, 158, 115), (213, 94, 0), (86, 180, 233)}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    with running_demo(tmp_path_factory.mktemp("demo")) as running:
+        yield running
+
+
+@pytest.fixture
+def tabs(chromium: Browser, demo: Demo) -> Iterator[Tabs]:
+    opened = Tabs(chromium, {demo.url.removeprefix("http://")})
+    yield opened
+    opened.check()
+
+
+@pytest.fixture
+def visit(tabs: Tabs, demo: Demo) -> Callable[..., Page]:
+    """Opens a view and waits until it is there. The period is fixed: the clock may pass an hour meanwhile."""
+
+    def open_view(view: str, more: str = "", **options: Any) -> Page:
+        page = tabs.open(f"{demo.url}/#/{view}?{day(demo)}&zone=utc{more}", **options)
+        settled(page)
+        return page
+
+    return open_view
+
+
+def day(demo: Demo, hours: int = 24) -> str:
+    return f"start={demo.end - timedelta(hours=hours):%Y-%m-%dT%H:00:00Z}&end={demo.end:%Y-%m-%dT%H:00:00Z}"
+
+
+def usd(value: Decimal) -> str:
+    digits = 6 if value and abs(value) < Decimal("0.01") else 2
+    text = f"${value:,.{digits}f}"
+    return text if digits == 2 else re.sub(r"(\.\d\d\d*?)0+$", r"\1", text)
+
+
+def percent(part: Decimal, whole: Decimal) -> str:
+    return f"{100 * part / whole:.1f}%"
+
+
+def cells(page: Page, table: str) -> list[dict[str, str]]:
+    """A table's rows by the titles of its columns."""
+    rows: list[dict[str, str]] = page.get_by_test_id(table).evaluate(
+        """(table) => {
+          const titles = [...table.tHead.rows[0].cells].map((one) => one.innerText.replace(/ [↓↑]$/, ""));
+          return [...table.tBodies[0].rows].map((row) =>
+            Object.fromEntries([...row.cells].map((one, at) => [titles[at], one.innerText])));
+        }"""
+    )
+    return rows
+
+
+def test_the_overview_says_what_the_api_says(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("overview")
+    fleet = demo.ask(f"/v1/fleet?{day(demo)}")
+    totals = fleet["totals"]
+    shown = {
+        name: page.get_by_test_id(name).inner_text() for name in ("cost-period", "waste", "utilization", "coverage")
+    }
+    assert shown == {
+        "cost-period": usd(totals["node_cost_usd"]),
+        "waste": usd(totals["waste_usd"]),
+        "utilization": percent(totals["effective_gpu_hours"], totals["allocated_gpu_hours"]),
+        "coverage": "100.0%",
+    }
+    units = demo.ask(f"/v1/business-units?{day(demo)}")["rows"]
+    expected = sorted((row for row in units if row["allocated_usd"]), key=lambda row: -row["waste_usd"])
+    assert [
+        (row["Business unit"], row["Waste"], row["Allocated"], row["Effective"]) for row in cells(page, "units")
+    ] == [
+        (row["business_unit"], usd(row["waste_usd"]), usd(row["allocated_usd"]), usd(row["effective_usd"]))
+        for row in expected
+    ]
+    page.get_by_text("As a table").click()
+    rows = cells(page, "cost-over-time")
+    assert [(row["effective"], row["waste"], row["unallocated"], row["node cost"]) for row in rows] == [
+        tuple(usd(row[name]) for name in ("effective_usd", "waste_usd", "unallocated_usd", "node_cost_usd"))
+        for row in fleet["rows"]
+    ]
+    alerts = demo.ask(f"/v1/alerts?{day(demo)}")["active"]
+    assert page.get_by_test_id("alerts").locator("li").count() == len(alerts) > 0
+    month = demo.ask("/v1/fleet?window=month&granularity=total")["totals"]["node_cost_usd"]
+    assert page.get_by_test_id("cost-month").inner_text() == usd(month)
+
+
+def test_the_chart_is_read_and_opened_by_keyboard(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("overview")
+    rows = demo.ask(f"/v1/fleet?{day(demo)}")["rows"]
+    chart = page.get_by_role("application", name=re.compile("Cost over time"))
+    chart.focus()
+    readout = page.get_by_test_id("readout")
+    for key, row in (("ArrowRight", rows[0]), ("ArrowRight", rows[1]), ("End", rows[-1]), ("ArrowLeft", rows[-2])):
+        page.keyboard.press(key)
+        for part in ("effective", "waste", "unallocated"):
+            expect(readout).to_contain_text(f"{part} {usd(row[f'{part}_usd'])}")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("#/hour/"))
+    assert f"#/hour/{rows[-2]['start']}" in unquote(page.url)
+
+
+def test_the_heat_map_is_read_by_keyboard_and_pointer(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("overview")
+    heat = page.get_by_role("application", name=re.compile("Utilization of business units"))
+    heat.focus()
+    worst = cells(page, "units")[0]["Business unit"]
+    first = demo.ask(f"/v1/costs?{day(demo)}&business_unit={worst}")["rows"][0]
+    page.keyboard.press("ArrowRight")
+    readout = page.locator(".grid .readout").first
+    used = percent(first["effective_gpu_hours"], first["allocated_gpu_hours"])
+    expect(readout).to_contain_text(f"{worst} ")
+    expect(readout).to_contain_text(f"{used} used")
+    heat.click(position={"x": 3, "y": 3})
+    page.wait_for_url(re.compile(f"#/hour/.*unit={worst}"))
+
+
+def test_a_business_unit_and_the_way_down_to_why(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("unit/research")
+    answer = demo.ask(f"/v1/business-units/research?{day(demo)}&granularity=total")["totals"]
+    for name in ("allocated", "effective", "waste"):
+        assert page.get_by_test_id(name).inner_text() == usd(answer[f"{name}_usd"])
+    workloads = demo.ask(f"/v1/business-units/research/workloads?{day(demo)}")["rows"]
+    assert [(row["Workload"], row["Allocated"], row["Waste"]) for row in cells(page, "workloads")] == [
+        (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"])) for row in workloads
+    ]
+    page.get_by_test_id("workloads").get_by_role("link", name=usd(workloads[0]["allocated_usd"])).click()
+    page.wait_for_url(re.compile("#/hour/.*hours=24"))
+    settled(page)
+    lines = demo.ask(f"/v1/lines?{day(demo)}&business_unit=research&workload={workloads[0]['workload']}")["rows"]
+    rows = cells(page, "lines")
+    assert len(rows) == len(lines) > 24
+    assert sum(line["allocated_usd"] for line in lines) == workloads[0]["allocated_usd"], (
+        "what was clicked, line by line"
+    )
+    assert sorted(row["allocated"] for row in rows) == sorted(usd(line["allocated_usd"]) for line in lines)
+
+
+def test_why_is_this_amount(visit: Callable[..., Page], demo: Demo) -> None:
+    hour = demo.end - timedelta(hours=2)
+    page = visit(f"hour/{hour:%Y-%m-%dT%H:00:00Z}")
+    at = f"start={hour:%Y-%m-%dT%H:00:00Z}&end={hour + timedelta(hours=1):%Y-%m-%dT%H:00:00Z}"
+    lines = demo.ask(f"/v1/lines?{at}")["rows"]
+    assert len(cells(page, "lines")) == len(lines) > 5
+    line = next(line for line in lines if line["namespace"] == "bu-a")
+    row = page.get_by_test_id("lines").locator("tr", has_text=line["pod"])
+    assert row.get_by_role("link", name="why?").first.inner_text() == "$1.71"
+    row.get_by_role("link", name="why?").first.click()
+    why = page.get_by_test_id("why")
+    # One of seven slices of an H100 at $12, used to 62% as the scenario says.
+    for told in (
+        "Why is this $1.714286?", "1 × nvidia.com/gpu, each 0.142857 of a physical GPU (found by product-label)",
+        "for 1.000 h", "$12.00 for a GPU-hour, source constant, split policy gpu-bears-all",
+        "62.0% on average, by the pod's own device (rung pod)", line["pod"], "$1.062857",
+    ):  # fmt: skip
+        expect(why).to_contain_text(told)
+    assert "line=" in page.url
+    page.reload()
+    expect(why).to_contain_text("Why is this $1.714286?")
+    page.keyboard.press("Escape")
+    page.wait_for_function("!location.hash.includes('line=')")
+    expect(why).to_have_count(0)
+
+
+def test_every_node_is_a_strip_that_says_who_held_it(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("nodes")
+    answer = demo.ask(f"/v1/nodes?{day(demo)}")["rows"]
+    assert page.get_by_test_id("strip").count() == len({row["node"] for row in answer})
+    pools = {row["Node pool"]: row for row in cells(page, "pools")}
+    for pool in {row["node_pool"] for row in answer}:
+        own = [row for row in answer if row["node_pool"] == pool]
+        assert pools[pool]["Cost"] == usd(sum((row["node_cost_usd"] for row in own), Decimal(0)))
+        assert int(pools[pool]["Nodes"]) == len({row["node"] for row in own})
+    page.get_by_test_id("pools").get_by_role("link", name="inference").click()
+    page.wait_for_url(re.compile("pool=inference"))
+    assert page.get_by_test_id("strip").count() == 2
+    strip = page.get_by_test_id("strip").filter(has_text="inference-2")
+    strip.get_by_role("application").focus()
+    page.keyboard.press("ArrowRight")
+    readout = strip.locator(".readout")
+    expect(readout).to_contain_text(
+        "notebook-0 of notebooks (research): 1 × nvidia.com/gpu, 0.3% used, $12.00, $11.96 wasted"
+    )
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    expect(readout).to_contain_text("unallocated: nobody held it")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("#/hour/.*node=inference-2"))
+
+
+def test_what_is_missing_is_hatched_and_never_zero(tabs: Tabs, demo: Demo) -> None:
+    """The demo's three days begin in the middle of this week."""
+    page = tabs.open(f"{demo.url}/#/overview?{day(demo, 144)}&zone=utc")
+    settled(page)
+    assert page.get_by_test_id("coverage").inner_text() == "50.0%"
+    chart = page.get_by_role("application", name=re.compile("Cost over time"))
+    chart.focus()
+    page.keyboard.press("Home")
+    expect(page.get_by_test_id("readout")).to_contain_text("no figures: missing or incomplete")
+    seen = chart.locator("canvas").evaluate(
+        """(canvas) => {
+          const pen = canvas.getContext("2d");
+          const of = (left) => [...pen.getImageData(left * canvas.width, canvas.height * 0.3, 60, 60).data];
+          return [of(0.25), of(0.75)];
+        }"""
+    )
+    gap, data = ({tuple(part[at : at + 3]) for at in range(0, len(part), 4) if part[at + 3] == 255} for part in seen)
+    painted = [sum(part[at + 3] > 0 for at in range(0, len(part), 4)) / 3600 for part in seen]
+    assert data & DATA_COLOURS
+    assert not gap & DATA_COLOURS
+    assert 0.05 < painted[0] < 0.6, "lines, and what is between them"
+
+
+def test_choices_are_in_the_address_and_the_address_is_all(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("overview")
+    page.get_by_label("Period").select_option("48h")
+    page.wait_for_url(re.compile("window=48h"))
+    expect(page.get_by_test_id("coverage").locator("..")).to_contain_text(re.compile("4[78] of 48 cluster-hours known"))
+    page.get_by_label("Times").select_option("local")
+    page.wait_for_url(re.compile("zone=local"))
+    expect(page.locator("main")).to_contain_text(re.compile(r"\d\d:00 (GMT-[45]|E[SD]T)"))
+    page.get_by_label("Cluster").select_option("demo")
+    page.get_by_role("combobox", name="By").select_option("day")
+    page.wait_for_url(re.compile("cluster=demo.*grain=day"))
+    page.get_by_role("button", name="GPU-hours").click()
+    page.wait_for_url(re.compile("units-sort=-allocated_gpu_hours"))
+    settled(page)
+    hours = [Decimal(row["GPU-hours"].replace(",", "")) for row in cells(page, "units")]
+    assert hours == sorted(hours, reverse=True)
+    before = page.locator("main").inner_text()
+    page.reload()
+    settled(page)
+    expect(page.locator("main")).to_have_text(re.compile("Overview"))
+    assert page.locator("main").inner_text() == before
+    page.go_back()
+    assert "units-sort" not in page.url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_accessible(visit: Callable[..., Page], scheme: str) -> None:
+    page = visit("overview", color_scheme=scheme)
+    for view in VIEWS:
+        page.goto(re.sub("#/[^?]*", f"#/{view}", page.url))
+        settled(page)
+        assert violations(page) == [], view
+        paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", paper)[:3])) < 150) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("width", [360, 3840])
+def test_every_view_fits(visit: Callable[..., Page], width: int) -> None:
+    page = visit("overview", viewport={"width": width, "height": 900})
+    for view in VIEWS:
+        page.goto(re.sub("#/[^?]*", f"#/{view}", page.url))
+        settled(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        box = page.locator("main section").first.bounding_box()
+        assert box is not None
+        assert width - 150 < box["width"] <= width, view
+
+
+def test_printed_are_figures_and_no_controls(visit: Callable[..., Page]) -> None:
+    page = visit("overview", color_scheme="dark")
+    page.emulate_media(media="print")
+    expect(page.get_by_label("Period")).to_be_hidden()
+    expect(page.get_by_test_id("waste")).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_a_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_path: Path) -> None:
+    page = visit("unit/research")
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="CSV").click()
+    coming.value.save_as(tmp_path / "got.csv")
+    group = "group_by=cluster,namespace,workload_kind,workload&sort=-allocated_usd"
+    asked = f"/v1/costs?{day(demo)}&business_unit=research&granularity=total&{group}&format=csv"
+    assert (tmp_path / "got.csv").read_bytes() == requests.get(demo.url + asked, timeout=30).content
+
+
+def test_errors_are_said_and_tried_again(tabs: Tabs, demo: Demo) -> None:
+    tabs.expected = ("/v1/",)
+    page = tabs.open(f"{demo.url}/#/hour/nonsense")
+    expect(page.get_by_role("alert")).to_contain_text("nonsense is no full hour")
+    broken = {"detail": "the database did not answer", "status": 502}
+    fails = True
+
+    def answer(route: Route) -> None:
+        if fails:
+            route.fulfill(status=502, json=broken, content_type="application/problem+json")
+        else:
+            route.continue_()
+
+    page.route("**/v1/fleet?*", answer)
+    page.goto(f"{demo.url}/#/overview?{day(demo)}")
+    expect(page.get_by_role("alert")).to_contain_text("the database did not answer (502)")
+    fails = False
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_test_id("waste")).to_be_visible()
+    page.goto(f"{demo.url}/#/overview?start=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z")
+    expect(page.locator(".empty")).to_contain_text("24 cluster-hours are expected, none has figures")

@@ -1,0 +1,242 @@
+"""Signing in at an issuer, who sees what then, and names that would rather be something else."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Response, expect
+
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour
+from local.aws import create_stack, credentials, local_client, running_aws
+from local.functions import LocalFunction
+from local.http import serving
+from local.prometheus import free_port
+from local.stack import LAYER
+from local.template import REPOSITORY
+from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
+from tests.browser.tabs import Tabs, settled
+from tests.records import line, record
+
+EVIL = "<img src=x onerror=alert(document.domain)>"
+PEOPLE = {"ann": {"groups": ["research"]}, "vera": {"groups": ["viewers"]}, "eve": {"groups": ["strangers"]}}
+SETTINGS = f"""
+clusters: [{{name: demo, prometheus: {{url: "http://127.0.0.1:9"}}}}]
+pricing: {{source: constant, gpu_hourly_usd: 12}}
+business_units: [{{name: research, namespaces: ["bu-a"]}}, {{name: "{EVIL}unit", namespaces: ["bu-x"]}}]
+access:
+  - {{claim: {{name: groups, value: viewers}}, roles: [viewer]}}
+  - {{claim: {{name: groups, value: research}}, roles: ["bu:research"]}}
+"""
+LAST = floor_hour(datetime.now(UTC)) - HOUR
+
+
+@dataclass
+class Site:
+    """A deployment with an issuer: API Gateway's part is played by a server that checks tokens."""
+
+    address: str
+    issuer: Issuer
+    refuses: bool = False
+    """Whether every token has run out."""
+
+    def link(self, view: str) -> str:
+        return f"{self.address}/#/{view}?zone=utc"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with ExitStack() as running:
+        issuer = running.enter_context(running_issuer(PEOPLE))
+        endpoint = running.enter_context(running_aws())
+        port = free_port()
+        found = Site(f"http://127.0.0.1:{port}", issuer)
+        issuer.redirect = f"{found.address}/"
+        parameters = {
+            "JwtIssuer": issuer.address, "JwtAudience": AUDIENCE, "PageClientId": CLIENT, "PageScopes": SCOPES,
+        }  # fmt: skip
+        deployed = create_stack(endpoint, found.address, parameters)
+        publish(local_client("dynamodb", endpoint), deployed.outputs["TableName"])
+        variables = {**deployed.environments["ApiFunction"], **credentials(endpoint)}
+        function = LocalFunction("api", "app.handler", [REPOSITORY / "functions" / "api", LAYER], variables)
+        running.callback(function.stop)
+        routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
+
+        def invoke(event: Mapping[str, Any]) -> Any:
+            if event["rawPath"].startswith("/v1/") and (found.refuses or not event["requestContext"]["authorizer"]):
+                return {"statusCode": 401, "headers": {}, "body": '{"message":"Unauthorized"}'}
+            return function.invoke(event)
+
+        def authorizer(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
+            claims = issuer.claims(headers.get("authorization", ""))
+            if claims is None:
+                return {}
+            return {"jwt": {"claims": {name: as_gateway_writes(value) for name, value in claims.items()}}}
+
+        running.enter_context(serving(invoke, routes, port, identify=authorizer))
+        yield found
+
+
+def as_gateway_writes(value: object) -> str:
+    return f"[{' '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def publish(client: Any, table: str) -> None:
+    store = DynamoSettingsStore(client, table, clock=lambda: datetime.now(UTC))
+    store.push(SETTINGS, author="test", now=datetime.now(UTC))
+    ledger = DynamoLedger(client, table)
+    for number in range(3):
+        hour = LAST - number * HOUR
+        ledger.publish(hour_with_strange_names(hour), replacing=None, settings_version=1, now=datetime.now(UTC))
+
+
+def hour_with_strange_names(hour: datetime) -> HourRecord:
+    evil = replace(
+        line(f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}pod", "3.25"),
+        workload=f"{EVIL}workload", workload_kind=f"{EVIL}kind", node=f"{EVIL}node", node_pool=f"{EVIL}pool",
+        instance_type=f"{EVIL}type", gpu_model=f"{EVIL}model", resource=f"{EVIL}resource",
+        capacity_type=f"{EVIL}capacity", price_source=f"{EVIL}source", split_policy=f"{EVIL}split",
+    )  # fmt: skip
+    lines = [replace(line(), node="n1"), evil]
+    made = record(lines, hour=hour, notes=(f"{EVIL}note",))
+    return replace(made, nodes=tuple(node_of(one) for one in lines))
+
+
+def node_of(one: Line) -> NodeHour:
+    assert one.allocated_usd is not None
+    capacity = Capacity(capacity_gpu_hours=Decimal(1), node_cost_usd=one.allocated_usd)
+    return NodeHour(
+        one.node, f"aws:///{one.node}", one.node_pool, one.instance_type, one.capacity_type, one.zone, one.gpu_model,
+        one.price_source, one.split_policy, None, one.allocated_usd, capacity,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def tabs(chromium: Browser, site: Site) -> Iterator[Tabs]:
+    hosts = {one.removeprefix("http://") for one in (site.address, site.issuer.address)}
+    opened = Tabs(chromium, hosts, expected=("/v1/hours", "/v1/nodes"))
+    yield opened
+    opened.check()
+    site.refuses = False
+
+
+def sign_in(page: Page, who: str) -> None:
+    expect(page).to_have_title("Who are you?")
+    page.get_by_role("link", name=who).click()
+
+
+def test_a_link_leads_through_the_issuer_to_the_view_that_it_names(tabs: Tabs, site: Site) -> None:
+    page = tabs.open(site.link("unit/research"))
+    sign_in(page, "vera")
+    expect(page.get_by_role("heading", name="Business unit research")).to_be_visible()
+    settled(page)
+    assert page.url == site.link("unit/research"), "no code, no state"
+    assert page.get_by_test_id("allocated").inner_text() == "$5.14"  # three hours of 1.714285714286
+    assert site.issuer.sign_ins[-1] == "vera"
+    page.reload()
+    settled(page)
+    expect(page.get_by_test_id("allocated")).to_have_text("$5.14")
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    kept = page.evaluate("JSON.stringify([document.cookie, Object.keys(localStorage)])")
+    assert kept == '["",[]]', "of the tab alone"
+
+
+def test_a_business_unit_sees_its_own_and_no_trace_of_others(tabs: Tabs, site: Site) -> None:
+    page = tabs.open(site.link("overview"))
+    bodies: list[str] = []
+
+    def keep(answer: Response) -> None:
+        if "/v1/" in answer.url:
+            bodies.append(answer.text())
+
+    sign_in(page, "ann")
+    settled(page)
+    page.on("response", keep)
+    for view in ("overview", "unit/research", f"hour/{LAST:%Y-%m-%dT%H:00:00Z}"):
+        page.goto(site.link(view))
+        settled(page)
+        shown = page.locator("body").inner_text()
+        assert "research" in shown
+        assert "<img" not in shown
+    assert page.get_by_test_id("lines").locator("tbody tr").count() == 1
+    page.goto(site.link("overview"))
+    settled(page)
+    assert page.get_by_test_id("cost-period").inner_text() == "$5.14"
+    assert page.get_by_test_id("units").locator("tbody tr").count() == 1
+    assert len(bodies) > 10
+    assert not [body for body in bodies if "<img" in body or "\\u003c" in body]
+    page.goto(site.link("nodes"))
+    expect(page.get_by_role("alert")).to_contain_text("needs the role viewer or admin (403)")
+
+
+def test_who_has_no_role_is_told_so(tabs: Tabs, site: Site) -> None:
+    tabs.expected = ("/v1/",)
+    page = tabs.open(site.link("overview"))
+    sign_in(page, "eve")
+    expect(page.get_by_role("alert")).to_contain_text("(403)")
+
+
+def test_a_token_that_has_run_out_leads_to_the_issuer_again(tabs: Tabs, site: Site) -> None:
+    tabs.expected = ("/v1/",)
+    page = tabs.open(site.link("overview"))
+    sign_in(page, "vera")
+    settled(page)
+    site.refuses = True
+    page.get_by_label("Period").select_option("48h")
+    expect(page).to_have_title("Who are you?")
+    site.refuses = False
+    sign_in(page, "ann")
+    expect(page.get_by_test_id("cost-period")).to_have_text("$5.14")
+    assert "window=48h" in page.url, "where one was"
+
+
+def test_a_sign_in_that_was_refused_is_said(tabs: Tabs, site: Site) -> None:
+    page = tabs.open(site.link("overview"))
+    sign_in(page, "nobody")
+    expect(page.get_by_role("alert")).to_contain_text("access_denied")
+    page.get_by_role("button", name="Try again").click()
+    expect(page).to_have_title("Who are you?")
+
+
+def test_a_code_that_somebody_else_brought_is_not_taken(tabs: Tabs, site: Site) -> None:
+    page = tabs.open(f"{site.address}/?code=stolen&state=forged#/overview")
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert page.get_by_test_id("cost-period").count() == 0
+
+
+def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
+    page = tabs.open(site.link("overview"))
+    sign_in(page, "vera")
+    settled(page)
+    dialogs: list[str] = []
+    page.on("dialog", lambda one: dialogs.append(one.message))
+    unit = "%3Cimg%20src%3Dx%20onerror%3Dalert(document.domain)%3Eunit"
+    shown = {
+        "overview": ["unit"],
+        f"unit/{unit}": ["unit", "namespace", "workload", "kind", "pool", "model", "capacity"],
+        "nodes": ["node", "pool", "type", "model"],
+        f"hour/{LAST:%Y-%m-%dT%H:00:00Z}": ["unit", "namespace", "pod", "node", "resource", "source", "note"],
+    }
+    for view, names in shown.items():
+        page.goto(site.link(view))
+        settled(page)
+        for name in names:
+            expect(page.get_by_text(f"{EVIL}{name}").first).to_be_attached()
+        for picture in page.get_by_role("application").all():
+            picture.focus()
+            for key in ("ArrowRight", "ArrowDown", "ArrowDown"):
+                page.keyboard.press(key)
+    page.get_by_test_id("lines").locator("tr", has_text=f"{EVIL}pod").get_by_role("link", name="why?").first.click()
+    why = page.get_by_test_id("why")
+    for name in ("pod", "workload", "kind", "namespace", "unit", "node", "type", "model", "source", "split", "note"):
+        expect(why).to_contain_text(f"{EVIL}{name}")
+    expect(page).to_have_title(re.compile("GPU cost: hour"))
+    assert page.locator("img").count() == 0
+    assert dialogs == []
