@@ -115,7 +115,11 @@ class ReviewRow(Shape):
 
 
 class AdviceTotals(Shape):
-    """Sums over the open rows, what is counted elsewhere left out; null where a row's is, or currencies differ."""
+    """Sums over the open rows; null where a row's is, or currencies differ.
+
+    Left out are rows that another one counts too (`part_of`), and commitments: they are worth less once the others are
+    done.
+    """
 
     usd: Amount | None
     list_usd: Amount | None
@@ -245,7 +249,11 @@ def _standing(one: Judged) -> dict[str, Any]:
 
 def _totals(rows: list[Recommendation]) -> dict[str, Decimal | None]:
     opened = {one.id for one in rows if one.state == "open"}
-    own = [one.advice for one in rows if one.state == "open" and one.advice.part_of not in opened]
+    own = [
+        one.advice
+        for one in rows
+        if one.state == "open" and one.advice.part_of not in opened and one.advice.kind != "commitment"
+    ]
     if len({one.currency for one in own}) > 1:
         return dict.fromkeys(AdviceTotals.model_fields)
     found: dict[str, Decimal | None] = {}
