@@ -162,6 +162,8 @@ def test_filters_narrow_and_refuse_what_is_unknown() -> None:
     assert [row["about"]["workload"] for row in only["rows"]] == ["render"]
     assert {row["about"]["business_unit"] for row in only["standings"]} == {"vision"}
     assert ask(state="applied")["rows"] == []
+    assert [row["about"]["workload"] for row in ask(business_unit="vis*,none")["rows"]] == ["render"]
+    assert ask(cluster="em*")["rows"] == []
     assert ask(cluster="empty")["rows"] == []
     for query in ({"cluster": "nowhere"}, {"kind": "magic"}, {"state": "done"}):
         assert ask_as(FINOPS, "/v1/recommendations", query).status == 400

@@ -187,6 +187,8 @@ class LookBack:
         """USD per node-hour by instance type, where a price list is known."""
         self.spot_prices: dict[str, float] = {}
         """USD per node-hour of spot by instance type, the dearest zone's newest, where fetched."""
+        self.reserved_prices: dict[str, float] = {}
+        """USD per node-hour of reserved capacity by instance type, as the settings' rates give it."""
         self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from gpucost.domain.advice.committing import commit
 from gpucost.domain.advice.history import LookBack
 from gpucost.domain.advice.measuring import about_workload
 from gpucost.domain.advice.model import About, Advice, Review
@@ -43,6 +44,7 @@ def review(look: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
     advice = _larger([*advice, *_present(off_hours(look, one) for one in measured)])
     advice += plan_slices(look, measured, {one.about for one in advice})
     advice += consolidate(look)
+    advice += commit(look)
     taken = {one.about for one in advice}
     advice += _present(spot(look, one) for one in measured if about_workload(look.cluster, one.history) not in taken)
     currency = next(iter(look.currencies)) if len(look.currencies) == 1 else ""

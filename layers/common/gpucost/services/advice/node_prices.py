@@ -1,9 +1,14 @@
 """What nodes cost at list price and on spot, as far as the price book knows; in USD, as AWS lists it."""
 
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
+from gpucost.domain.advice.history import LookBack, PoolKey
+from gpucost.domain.advice.packing import gpus_of_node
 from gpucost.domain.prices import Price
+from gpucost.settings import Settings
+from gpucost.settings.pricing import RateSettings
 
 _EVER = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -38,6 +43,44 @@ def node_spot_prices(book: PriceLists) -> dict[str, float]:
     for (name, _, _), price in newest.items():
         found[name] = max(found.get(name, 0.0), float(price.amount))
     return found
+
+
+def reserved_prices(settings: Settings, look: LookBack, at: datetime) -> dict[str, float]:
+    """USD per node-hour of reserved capacity by instance type: the first of the settings' rates that is for it.
+
+    Rates that are for some pools, regions or zones alone are left out: a commitment is not bought for one of them.
+
+    Args:
+        settings: the document; its rates for `capacity_type: reserved` count.
+        look: whose instance types, with their list prices.
+        at: the time.
+    """
+    found: dict[str, float] = {}
+    for key in sorted(look.pools):
+        gpus, listed = gpus_of_node(look.pools[key]), look.list_prices.get(key.instance_type)
+        for rate in settings.pricing.rates:
+            if key.instance_type in found or not _is_for(rate, look.cluster, key, at):
+                continue
+            if rate.node_hourly_usd is not None:
+                found[key.instance_type] = float(rate.node_hourly_usd)
+            elif rate.gpu_hourly_usd is not None:
+                found[key.instance_type] = float(rate.gpu_hourly_usd) * gpus
+            elif rate.percent_of_on_demand is not None and listed is not None:
+                found[key.instance_type] = float(rate.percent_of_on_demand) / 100 * listed
+    return found
+
+
+def _is_for(rate: RateSettings, cluster: str, key: PoolKey, at: datetime) -> bool:
+    facts = rate.applies_to()
+    is_then = (rate.since is None or rate.since <= at) and (rate.until is None or at < rate.until)
+    return (
+        is_then
+        and facts.get("capacity_type") == "reserved"
+        and not facts.keys() & {"node_pool", "region", "zone"}
+        and fnmatchcase(cluster, facts.get("cluster", "*"))
+        and fnmatchcase(key.instance_type, facts.get("instance_type", "*"))
+        and fnmatchcase(key.gpu_model, facts.get("gpu_model", "*"))
+    )
 
 
 def _of_nodes(prices: list[Price]) -> list[Price]:

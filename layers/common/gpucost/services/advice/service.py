@@ -19,9 +19,9 @@ from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingErro
 from gpucost.messages import AdviceDue
 from gpucost.ports import Clock, SettingsStore
 from gpucost.services.advice.memory import MemoryKeeper
-from gpucost.services.advice.node_prices import PriceLists, node_list_prices, node_spot_prices
+from gpucost.services.advice.node_prices import PriceLists, node_list_prices, node_spot_prices, reserved_prices
 from gpucost.services.advice.reading import LOOK_BACK, read_look_back
-from gpucost.settings import ClusterSettings
+from gpucost.settings import ClusterSettings, Settings
 
 SPARE_SECONDS = 240.0
 """No further cluster is begun with less time left: 30 days of 10,000 pods take about four minutes."""
@@ -94,7 +94,7 @@ class AdviceService:
                 result.clusters_left = len(work) - place
                 break
             try:
-                self._review(by_name[name], end, result)
+                self._review(settings, by_name[name], end, result)
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name}: {error}")
         return result
@@ -106,7 +106,7 @@ class AdviceService:
         last = {name: found.reviewed_at if found else _NEVER for name, found in known.items()}
         return sorted(names, key=lambda name: (last[name], name))
 
-    def _review(self, cluster: ClusterSettings, end: datetime, result: AdviceResult) -> None:
+    def _review(self, settings: Settings, cluster: ClusterSettings, end: datetime, result: AdviceResult) -> None:
         now = self._clock().replace(microsecond=0)
         if self._ledger.latest(cluster.name) is None:
             return
@@ -117,6 +117,8 @@ class AdviceService:
         )  # fmt: skip
         if not any(look.known):
             return
+        if look.currencies == {"USD"}:
+            look.reserved_prices.update(reserved_prices(settings, look, end))
         known = self._store.recommendations(cluster.name)
         since = {
             one.id: (one.applied_at - look.start) // HOUR
