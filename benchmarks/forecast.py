@@ -1,8 +1,8 @@
 """How many held-out sums fall inside the 80% interval, by kind of series, history and horizon; and how wide it is.
 
 `python -m benchmarks.forecast [TRIES]` (40 of each where not given). Where statsmodels can be imported, its
-Holt-Winters smoothing (multiplicative hours of the week, no trend, 200 simulated futures) is asked the same; it is no dependency:
-`pip install --target DIR statsmodels`, and DIR on the PYTHONPATH.
+Holt-Winters smoothing (multiplicative hours of the week, no trend, 200 simulated futures) is asked the same
+beside; it is no dependency: `pip install --target DIR statsmodels`, and DIR on the PYTHONPATH.
 """
 
 import random
