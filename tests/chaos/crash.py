@@ -6,7 +6,7 @@ rest of the day is equal too.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -71,7 +71,15 @@ def undisturbed(
         before = after
 
 
-def compare(verdict: Verdict, what: str, world: World, expected: Undisturbed, *, delayed: bool = False) -> None:
+def compare(
+    verdict: Verdict,
+    what: str,
+    world: World,
+    expected: Undisturbed,
+    *,
+    delayed: bool = False,
+    seen: Callable[[World], dict[str, Any]] = World.seen,
+) -> None:
     """Note in a verdict how a disturbed world differs from what is expected.
 
     Where an attempt may rightly come an hour later than undisturbed, versions and attempts differ: then figures are
@@ -80,14 +88,14 @@ def compare(verdict: Verdict, what: str, world: World, expected: Undisturbed, *,
     if delayed:
         expected = replace(expected, seen=figures(expected.seen), messages={one[:2] for one in expected.messages})
     verdict.tried += 1
-    seen = figures(world.seen()) if delayed else world.seen()
+    found = figures(world.seen()) if delayed else seen(world)
     heard: set[tuple[Any, ...]] = {one[:2] if delayed else one for one in world.messages()}
     for name, value in expected.seen.items():
-        if name not in seen:
+        if name not in found:
             verdict.lost.append(f"{what}: {name}")
-        elif seen[name] != value:
-            verdict.doubled.append(f"{what}: {name}: {seen[name]} instead of {value}")
-    verdict.doubled += [f"{what}: {name}" for name in seen.keys() - expected.seen.keys()]
+        elif found[name] != value:
+            verdict.doubled.append(f"{what}: {name}: {found[name]} instead of {value}")
+    verdict.doubled += [f"{what}: {name}" for name in found.keys() - expected.seen.keys()]
     verdict.doubled += [f"{what}: {one}" for one in heard - expected.messages]
     verdict.unsaid += [f"{what}: {one}" for one in expected.messages - heard]
     told, wanted = (
