@@ -17,13 +17,13 @@ from local.signing_proxy import Sign, proxying, region_of, signer
     "--port", default=8081, show_default=True, type=click.IntRange(0, 65535), help="where to listen; 0 for any"
 )
 def dashboard(stack: str, port: int) -> None:
-    """Serve a deployment's API on this machine, each request signed with your own credentials.
+    """Serve a deployment's page and API on this machine, each request signed with your own credentials.
 
     For browsers and for OpenCost's tools, which sign nothing. It passes on what reads, and listens on 127.0.0.1 alone.
     """
     url = deployment.find(stack).api_url
     with proxying(url, None if stack == STACK else own_signer(url), port) as address:
-        click.echo(f"{address} is {url}; documentation at {address}/docs; Ctrl-C ends it", err=True)
+        click.echo(f"{address} is {url}, to be opened in a browser; Ctrl-C ends it", err=True)
         threading.Event().wait()
 
 

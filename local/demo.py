@@ -66,6 +66,7 @@ def run(*, once: bool, port: int) -> None:
             ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit"
             console.print(f"  curl '{ask}'", soft_wrap=True)  # to be copied in one piece
             console.print("  .venv/bin/gpucost report --stack local")
+            console.print(f"or open {stack.outputs['ApiUrl']} in a browser")
             try:
                 _serve(stack)
             except KeyboardInterrupt:

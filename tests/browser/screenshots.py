@@ -1,20 +1,22 @@
-"""Pictures of every view on the demo's data: `python -m tests.browser.screenshots [FOLDER]` (make screenshots).
+"""Pictures of every view on the demo data (make screenshots): `python -m tests.browser.screenshots [FOLDER [LOOK …]]`.
 
-Those of the README are copied from there by hand: docs/pictures.
+Those of the README, docs/pictures, are two of the look `readme`.
 """
 
 import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from tests.browser.tabs import Tabs, running_chromium, settled
 from tests.system.running_demo import running_demo
 
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1200, "height": 900}},
     "narrow": {"color_scheme": "light", "viewport": {"width": 360, "height": 800}},
+    "readme": {"color_scheme": "light", "viewport": {"width": 1320, "height": 1120}, "device_scale_factor": 0.7},
     "wide": {"color_scheme": "dark", "viewport": {"width": 3840, "height": 2160}},
 }
 
@@ -31,13 +33,13 @@ def main(arguments: list[str]) -> int:
             "overview": f"overview?{period}", "unit": f"unit/research?{period}", "nodes": f"nodes?{period}",
             "hour": f"hour/{hour:%Y-%m-%dT%H:00:00Z}?zone=utc",
         }  # fmt: skip
-        for look, options in LOOKS.items():
-            page = tabs.open(demo.url, **options)
+        for look in arguments[1:] or LOOKS:
+            page = tabs.open(f"{demo.url}/docs", **LOOKS[look])
             for name, address in views.items():
                 page.goto(f"{demo.url}/#/{address}")
                 settled(page)
                 page.wait_for_timeout(500)
-                page.screenshot(path=folder / f"{name}-{look}.png", full_page=look != "wide")
+                page.screenshot(path=folder / f"{name}-{look}.png", full_page=look not in ("readme", "wide"))
             page.get_by_test_id("lines").get_by_role("link", name="why?").first.click()
             page.get_by_test_id("why").wait_for()
             page.screenshot(path=folder / f"why-{look}.png")

@@ -12,6 +12,7 @@ import pytest
 import requests
 from playwright.sync_api import Browser, Page, Route, expect
 
+from local.signing_proxy import proxying
 from tests.browser.tabs import Tabs, settled, violations
 from tests.system.running_demo import Demo, running_demo
 
@@ -44,8 +45,10 @@ def visit(tabs: Tabs, demo: Demo) -> Callable[..., Page]:
     return open_view
 
 
-def day(demo: Demo, hours: int = 24) -> str:
-    return f"start={demo.end - timedelta(hours=hours):%Y-%m-%dT%H:00:00Z}&end={demo.end:%Y-%m-%dT%H:00:00Z}"
+def day(demo: Demo, begins: int = 24, ends: int = 0) -> str:
+    """A period by how many hours before the demo's end it begins and ends."""
+    start, end = (demo.end - timedelta(hours=hours) for hours in (begins, ends))
+    return f"start={start:%Y-%m-%dT%H:00:00Z}&end={end:%Y-%m-%dT%H:00:00Z}"
 
 
 def usd(value: Decimal) -> str:
@@ -91,6 +94,14 @@ def test_the_overview_says_what_the_api_says(visit: Callable[..., Page], demo: D
         (row["business_unit"], usd(row["waste_usd"]), usd(row["allocated_usd"]), usd(row["effective_usd"]))
         for row in expected
     ]
+    before = {
+        row["business_unit"]: row["waste_usd"] for row in demo.ask(f"/v1/business-units?{day(demo, 48, 24)}")["rows"]
+    }
+    for shown, row in zip(cells(page, "units"), expected, strict=True):
+        old = before[row["business_unit"]]
+        assert shown["since before"].rstrip("%") == f"{100 * (row['waste_usd'] - old) / old:+.0f}".replace(
+            "+0", "0"
+        ).replace("-0", "0")
     page.get_by_text("As a table").click()
     rows = cells(page, "cost-over-time")
     assert [(row["effective"], row["waste"], row["unallocated"], row["node cost"]) for row in rows] == [
@@ -211,6 +222,7 @@ def test_what_is_missing_is_hatched_and_never_zero(tabs: Tabs, demo: Demo) -> No
     page = tabs.open(f"{demo.url}/#/overview?{day(demo, 144)}&zone=utc")
     settled(page)
     assert page.get_by_test_id("coverage").inner_text() == "50.0%"
+    assert {row["since before"] for row in cells(page, "units")} == {"–"}, "no change against a part of a period"
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
     page.keyboard.press("Home")
@@ -254,10 +266,10 @@ def test_choices_are_in_the_address_and_the_address_is_all(visit: Callable[..., 
     assert "units-sort" not in page.url
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_is_accessible(visit: Callable[..., Page], scheme: str) -> None:
+@pytest.mark.parametrize(("scheme", "views"), [("light", VIEWS), ("dark", ("overview", "hour"))])
+def test_every_view_is_accessible(visit: Callable[..., Page], scheme: str, views: tuple[str, ...]) -> None:
     page = visit("overview", color_scheme=scheme)
-    for view in VIEWS:
+    for view in views:
         page.goto(re.sub("#/[^?]*", f"#/{view}", page.url))
         settled(page)
         assert violations(page) == [], view
@@ -265,7 +277,7 @@ def test_every_view_is_accessible(visit: Callable[..., Page], scheme: str) -> No
         assert (sum(map(int, re.findall(r"\d+", paper)[:3])) < 150) == (scheme == "dark")
 
 
-@pytest.mark.parametrize("width", [360, 3840])
+@pytest.mark.parametrize("width", [360, pytest.param(3840, marks=pytest.mark.heavy)])
 def test_every_view_fits(visit: Callable[..., Page], width: int) -> None:
     page = visit("overview", viewport={"width": width, "height": 900})
     for view in VIEWS:
@@ -293,6 +305,17 @@ def test_a_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_
     group = "group_by=cluster,namespace,workload_kind,workload&sort=-allocated_usd"
     asked = f"/v1/costs?{day(demo)}&business_unit=research&granularity=total&{group}&format=csv"
     assert (tmp_path / "got.csv").read_bytes() == requests.get(demo.url + asked, timeout=30).content
+
+
+def test_it_works_through_gpucost_dashboard(chromium: Browser, demo: Demo) -> None:
+    """As where IAM alone lets people in: the proxy signs what the page asks."""
+    with proxying(demo.url, None, 0) as address:
+        tabs = Tabs(chromium, {address.removeprefix("http://")})
+        page = tabs.open(f"{address}/#/overview?{day(demo)}")
+        settled(page)
+        waste = demo.ask(f"/v1/fleet?{day(demo)}")["totals"]["waste_usd"]
+        assert page.get_by_test_id("waste").inner_text() == usd(waste)
+        tabs.check()
 
 
 def test_errors_are_said_and_tried_again(tabs: Tabs, demo: Demo) -> None:

@@ -1,6 +1,7 @@
 // Asks the API. Answers are shown rounded, so that doubles do; what is exact to the last digit is the CSV.
 
 import { accessToken, mustSignIn } from "./auth";
+import { HOUR, instant } from "./format";
 
 export interface Costs {
   allocated_gpu_hours: number | null;
@@ -173,6 +174,20 @@ export async function askIfAllowed<Answer>(path: string, parameters: Parameters 
     if (error instanceof Problem && (error.status === 403 || error.status === 404)) return null;
     throw error;
   }
+}
+
+/** Hours of which one answer tells, at most. */
+const MOST_HOURS = 10_000;
+
+/** Where each hour of a period stands; null where the caller may not know, or there are too many to tell. */
+export async function askHours(period: Parameters, { hours_expected: count }: Coverage): Promise<HoursAnswer | null> {
+  return count > MOST_HOURS ? null : askIfAllowed<HoursAnswer>("v1/hours", period);
+}
+
+/** Alerts that are pending or firing now. */
+export async function askAlerts(end: string): Promise<Alert[]> {
+  const start = instant(Date.parse(end) - 24 * HOUR); // of the history, which is not shown
+  return (await ask<{ active: Alert[] }>("v1/alerts", { start, end })).active;
 }
 
 /** An answer as a file: fetched, since a link could not carry the token. */

@@ -78,3 +78,8 @@ export function ticksOf(
   const every = Math.max(1, Math.ceil(buckets.starts.length / Math.max(1, most)));
   return buckets.starts.flatMap((start, column) => (column % every === 0 ? [{ column, text: label(start) }] : []));
 }
+
+/** Whether all of a period is known: a change against a part of one would say what did not happen. */
+export function isWhole(coverage: { hours_expected: number; hours_complete: number }): boolean {
+  return coverage.hours_expected > 0 && coverage.hours_complete === coverage.hours_expected;
+}

@@ -2,7 +2,7 @@
 
 import { useEffect } from "preact/hooks";
 import uPlot from "uplot";
-import { money, utcDay } from "../format";
+import { axisTime, money, utcDay } from "../format";
 import { useLook, useWidth } from "../hooks";
 import { hatch, styleColour } from "./colours";
 
@@ -60,7 +60,10 @@ export function BurnChart(props: Props) {
         cursor: { show: false },
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         scales: { x: { time: true, range: () => [start / 1000, end / 1000] }, y: { range: () => [0, highest] } },
-        axes: [axis, { ...axis, size: 88, values: (_plot, splits) => splits.map((one) => money(one, props.currency)) }],
+        axes: [
+          { ...axis, values: (_plot, splits) => splits.map((at) => axisTime(at, "utc")) },
+          { ...axis, size: 88, values: (_plot, splits) => splits.map((one) => money(one, props.currency)) },
+        ],
         hooks: {
           drawClear: [
             (drawn) => {

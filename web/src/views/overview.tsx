@@ -5,7 +5,8 @@ import {
   type Alert,
   ask,
   askAll,
-  askIfAllowed,
+  askAlerts,
+  askHours,
   type CostRow,
   type CostsAnswer,
   type FleetAnswer,
@@ -33,7 +34,7 @@ import { partsOf } from "../identity";
 import { Alerts } from "./alerts";
 import { DownloadButton, Empty, Name, Section, Spark, Stat, Table, Waiting } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
-import { align, type Buckets, bucketsOf, type Grain, grainOf, knownShare, ticksOf } from "../series";
+import { align, type Buckets, bucketsOf, type Grain, grainOf, isWhole, knownShare, ticksOf } from "../series";
 
 /** Rows that one answer of the API holds at most. */
 const PAGE = 10_000;
@@ -77,10 +78,10 @@ export async function askOverview(route: Route): Promise<Answers> {
       group_by: "business_unit",
     }),
     askAll<CostRow, CostsAnswer>("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
-    askIfAllowed<HoursAnswer>("v1/hours", period),
+    askHours(period, whole.coverage),
     ask<FleetAnswer>("v1/fleet", { window: "6h", cluster }),
     ask<FleetAnswer>("v1/fleet", { window: "month", cluster, granularity: "total" }),
-    ask<{ active: Alert[] }>("v1/alerts", { start, end }),
+    askAlerts(end),
   ]);
   return {
     grain,
@@ -92,7 +93,7 @@ export async function askOverview(route: Route): Promise<Answers> {
     hours: known,
     lastHour,
     month,
-    alerts: alerts.active,
+    alerts,
   };
 }
 
@@ -111,6 +112,7 @@ export function Overview() {
 
 function Shown(props: Answers) {
   const route = useRoute();
+  const zone = useZone();
   const { fleet, units } = props;
   const { totals } = fleet;
   const { coverage } = units;
@@ -132,7 +134,7 @@ function Shown(props: Answers) {
         <Stat
           name={isFleet ? "Cost per hour now" : "Your cost per hour now"}
           value={money(now && cost(now), fleet.currency)}
-          note={now && <Period start={now.start} end={now.end} />}
+          note={now && <>in the hour from {moment(now.start, zone)}</>}
           testId="cost-now"
         />
         <Stat name="This month" value={money(cost(month), fleet.currency)} testId="cost-month" />
@@ -271,7 +273,9 @@ function Units({ units, before, byTime, timeGrain }: Answers) {
   const buckets = bucketsOf(units.start, units.end, timeGrain);
   const series = byUnit(byTime.rows);
   const { currency } = units;
+  const areWhole = isWhole(units.coverage) && isWhole(before.coverage);
   const against = (row: CostRow): Figure => {
+    if (!areWhole) return null;
     const old = wasted.get(unitOf(row));
     return ratio(row.waste_usd === null || old == null ? null : row.waste_usd - old, old);
   };

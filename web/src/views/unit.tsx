@@ -1,13 +1,23 @@
 // A business unit: its cost over time, its workloads, what they run on, its month against its budget, its alerts.
 
-import { type Alert, ask, askAll, askIfAllowed, type CostRow, type CostsAnswer, type HoursAnswer } from "../api";
+import {
+  type Alert,
+  ask,
+  askAlerts,
+  askAll,
+  askHours,
+  askIfAllowed,
+  type CostRow,
+  type CostsAnswer,
+  type HoursAnswer,
+} from "../api";
 import { StackedChart } from "../charts/stacked";
 import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
 import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { DownloadButton, Empty, Name, Section, Stat, Table, Waiting } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
-import { align, bucketsOf, type Grain, grainOf, knownShare } from "../series";
+import { align, bucketsOf, type Grain, grainOf, isWhole, knownShare } from "../series";
 import { Alerts } from "./alerts";
 import { askMonth, Budget, type Month } from "./budget";
 import { type Recommendation, Recommendations } from "./recommendations";
@@ -17,7 +27,7 @@ interface Answers {
   grain: Grain;
   total: CostRow | undefined;
   whole: CostsAnswer;
-  before: CostRow | undefined;
+  before: CostsAnswer;
   byTime: CostsAnswer;
   workloads: CostsAnswer;
   hardware: CostsAnswer;
@@ -67,23 +77,23 @@ async function askUnit(route: Route): Promise<Answers> {
       group_by: "gpu_model,node_pool,capacity_type",
       sort: "-allocated_usd",
     }),
-    askIfAllowed<HoursAnswer>("v1/hours", { ...period, cluster }),
+    askHours({ ...period, cluster }, whole.coverage),
     askMonth(route.name),
-    ask<{ active: Alert[] }>("v1/alerts", period),
+    askAlerts(end),
     askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: route.name, cluster }),
   ]);
   return {
     grain,
     whole,
     total: whole.rows[0],
-    before: before.rows[0],
+    before,
     byTime,
     workloads,
     hardware,
     hours,
     month,
     recommendations,
-    alerts: alerts.active.filter((alert) => alert.about["business_unit"] === route.name),
+    alerts: alerts.filter((alert) => alert.about["business_unit"] === route.name),
   };
 }
 
@@ -106,10 +116,9 @@ function Shown(props: Answers) {
   const route = useRoute();
   const { total, before, whole, month } = props;
   const { currency } = whole;
-  const since =
-    total?.allocated_usd != null && before?.allocated_usd != null
-      ? ratio(total.allocated_usd - before.allocated_usd, before.allocated_usd)
-      : null;
+  const old = before.rows[0]?.allocated_usd;
+  const areWhole = isWhole(whole.coverage) && isWhole(before.coverage);
+  const since = areWhole && total?.allocated_usd != null && old != null ? ratio(total.allocated_usd - old, old) : null;
   if (whole.coverage.hours_complete === 0) return <Empty>Nothing is known of this period yet.</Empty>;
   if (total === undefined) {
     return (
