@@ -9,7 +9,7 @@ import pytest
 from gpucost.domain.advice.history import LookBack, use_of
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
-from gpucost.domain.model import HourRecord
+from gpucost.domain.model import HourRecord, Line
 from tests import advice_fleet as sim
 
 HOURS = 192
@@ -176,3 +176,25 @@ def test_the_bands_are_the_documented_ones(busy: list[float], standing: str) -> 
     load = sim.Load("a", lambda hour: busy[hour % 2], lambda _: 1)
     (judged,) = review_of(list(sim.simulate([load], HOURS))).judged
     assert judged.standing == standing, judged.why
+
+
+def test_a_unit_s_cost_that_others_bear_is_advised_to_the_unit_that_holds_the_gpus() -> None:
+    """`distribute` makes of each line one per unit that pays for it."""
+    records = list(sim.simulate([sim.Load("exporter", lambda _: 0.0, lambda _: 2, unit="platform")], HOURS))
+
+    def parts(line: Line) -> list[Line]:
+        assert line.allocated_usd is not None
+        assert line.effective_gpu_hours is not None
+        return [
+            replace(
+                line, business_unit=unit, shared_from="platform", allocated_gpu_hours=line.allocated_gpu_hours / 2,
+                effective_gpu_hours=line.effective_gpu_hours / 2, allocated_usd=line.allocated_usd / 2,
+            )
+            for unit in ("research", "vision")
+        ]  # fmt: skip
+
+    shared = [replace(one, lines=tuple(part for line in one.lines for part in parts(line))) for one in records]
+    (one,) = review_of(shared).advice
+    assert (one.kind, one.about.business_unit) == ("idle", "platform")
+    assert one.gpus_now == 2
+    assert one.saving == review_of(records).advice[0].saving
