@@ -47,7 +47,7 @@ def list_(stack: str, cluster: str | None, unit: str | None, kind: str | None, s
         and unit in {None, one.advice.about.business_unit}
     ]
     if form == "json":
-        sys.stdout.write(dumps(recommendations_answer(rows, found, unit), indent=2) + "\n")
+        sys.stdout.write(dumps(recommendations_answer(rows, found, lambda own: unit in {None, own}), indent=2) + "\n")
         return
     _table(rows)
     _standings(found, unit)

@@ -24,6 +24,7 @@ from local.redriving import redrive
 from local.report_command import report
 from local.restating import compare_splits, restate
 from local.rules.command import rules
+from local.what_if import what_if
 
 FAILURE, BAD_INPUT = 1, 2
 
@@ -161,6 +162,7 @@ cli.add_command(migrate)
 cli.add_command(restate)
 cli.add_command(compare_splits)
 cli.add_command(rules)
+cli.add_command(what_if)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,17 +11,21 @@ REGION = "eu-central-1"
 """Stands for any: the transform asks for one to tell partitions apart."""
 
 
-def transform(path: Path = TEMPLATE) -> dict[str, Any]:
+def transform(path: Path = TEMPLATE, **parameters: str) -> dict[str, Any]:
     """Transform a SAM template; once in a process, for it takes a second.
+
+    Args:
+        path: where it is.
+        parameters: those that the transform itself looks at, where they are not as by default.
 
     Raises:
         samtranslator.model.exceptions.InvalidDocumentException: the transform refuses it; says why.
     """
-    return deepcopy(_transformed(path))
+    return deepcopy(_transformed(path, tuple(parameters.items())))
 
 
 @cache
-def _transformed(path: Path) -> dict[str, Any]:
+def _transformed(path: Path, parameters: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     import boto3
     from samtranslator.parser.parser import Parser
     from samtranslator.translator.translator import Translator
@@ -33,7 +37,7 @@ def _transformed(path: Path) -> dict[str, Any]:
             if name in resource.get("Properties", {}):
                 resource["Properties"][name] = "s3://bucket/key"
     translator = Translator(_ManagedPolicies(), Parser(), boto_session=boto3.Session(region_name=REGION))
-    document: dict[str, Any] = translator.translate(source, parameter_values={})
+    document: dict[str, Any] = translator.translate(source, parameter_values=dict(parameters))
     return document
 
 

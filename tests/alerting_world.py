@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from gpucost.adapters.dynamodb.advice import DynamoAdvice
 from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
 from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
@@ -121,7 +122,7 @@ class Fleet:
         own = (client or self.table.client, self.table.name)
         sources = AlertSources(
             DynamoLedger(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: self.price_fetched,
-            lambda: self.dead_letters,
+            lambda: self.dead_letters, DynamoAdvice(*own).recommendations,
         )  # fmt: skip
         memory = DynamoAlertMemory(*own)
         return AlertService(

@@ -109,7 +109,8 @@ def live_variables() -> Sequence[Builder[Any]]:
 
 def query(expression: str, legend: str = "", *, at_once: bool = False) -> prometheus_queries.Dataquery:
     """A PromQL query: over the dashboard's time, or `at_once` at its end, as a table's rows."""
-    found = prometheus_queries.Dataquery().datasource(METRICS).expr(expression).legend_format(legend or "__auto")
+    found = prometheus_queries.Dataquery().ref_id("A").datasource(METRICS).expr(expression)
+    found = found.legend_format(legend or "__auto")
     return found.instant().format(PromQueryFormat.TABLE) if at_once else found.range()
 
 
@@ -119,6 +120,7 @@ def metric(
     """A metric that the functions publish by hour, or one of AWS's own."""
     return (
         cloudwatch.CloudWatchMetricsQuery()
+        .ref_id("A")
         .datasource(CLOUDWATCH)
         .query_mode(CloudWatchQueryMode.METRICS)
         .metric_query_type(MetricQueryType.SEARCH)
@@ -245,7 +247,7 @@ def rows_of(title: str, description: str, columns: Sequence[tuple[str, str, str]
         columns: heading, expression, unit.
         key: labels that the expressions share, in the order of the columns in front.
     """
-    panel = table.Panel().title(title).description(description).datasource(METRICS)
+    panel = table.Panel().title(title).description(description).datasource(METRICS).show_header(True)
     names = {}
     for place, (heading, expression, unit) in enumerate(columns):
         ref = chr(ord("A") + place)

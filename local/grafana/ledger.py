@@ -1,10 +1,10 @@
 """The ledger's figures in Grafana, from the HTTP API by the Infinity data source: the hour's last word."""
 
 from grafana_foundation_sdk.builders import dashboard as dashboards
-from grafana_foundation_sdk.builders import table, timeseries
+from grafana_foundation_sdk.builders import table
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, VariableOption
 
-from local.grafana.building import LEDGER, USD, ApiQuery, Panel, new, note, source, wide, with_panels
+from local.grafana.building import LEDGER, USD, ApiQuery, Panel, new, note, over_time, source, wide, with_panels
 
 _PERIOD = {"window": "${window}"}
 _MONEY = [
@@ -79,11 +79,11 @@ def dashboard() -> dashboards.Dashboard:
 
 
 def _table(title: str, asked: ApiQuery) -> Panel:
-    return table.Panel().title(title).datasource(LEDGER).unit(USD).decimals(2).with_target(asked)
+    return table.Panel().title(title).datasource(LEDGER).show_header(True).unit(USD).decimals(2).with_target(asked)
 
 
 def _daily(asked: ApiQuery) -> Panel:
     """A series for each business unit: the plugin's rows are long, and Grafana splits them by their names."""
     split = DataTransformerConfig(id_val="prepareTimeSeries", options={"format": "multi"})
-    panel = timeseries.Panel().title("By day and business unit").datasource(LEDGER).unit(USD)
+    panel = over_time("By day and business unit", USD).datasource(LEDGER)
     return panel.with_target(asked).with_transformation(split)

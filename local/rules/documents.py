@@ -53,15 +53,15 @@ def recording_groups(settings: Settings, clusters: Sequence[ClusterSettings], no
         units = units_in_force(business_units(settings), now)
         rules = RecordingRules(cluster.name, Queries(cluster.selector, []), signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}
-        for part, some in (("pods and nodes", rules.bases()), ("sums", rules.sums())):
-            name = f"gpucost {cluster.name}: {part}"
+        for part, some in (("pods", rules.bases()), ("sums", rules.sums())):
+            name = f"gpucost-{cluster.name}-{part}"
             found.append({"name": name, "interval": INTERVAL, "rules": [one.document(labels) for one in some]})
     return found
 
 
 def alerting_groups(*, of_template: bool) -> Groups:
     """The alert that reads recorded rules, and those of the template."""
-    low = {"name": "gpucost use", "rules": [alerting.low_utilization()]}
+    low = {"name": "gpucost-use", "rules": [alerting.low_utilization()]}
     return [low, *(alerting.of_template() if of_template else ())]
 
 

@@ -38,6 +38,12 @@ def first_that_matches(vectors: Iterable[str], on: str) -> str:
     return f" or on ({on}) ".join(vectors)
 
 
+def one_of_each(vector: str, by: str) -> str:
+    """One series for each value of some labels: for a while, series that are over may be seen beside their successors,
+    and a join would fail as a whole."""
+    return f"topk by ({by}) (1, {vector})"
+
+
 def smaller(one: str, other: str) -> str:
     """The smaller of two vectors of equal labels, where both are there."""
     return f"(({one}) <= ({other}) or (({other}) and ({one})))"

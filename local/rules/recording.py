@@ -28,7 +28,17 @@ from local.doctor.labels import INSTANCE_TYPE, NODE_POOL, exported
 from local.rules import shares
 from local.rules.devices import DEVICE, use
 from local.rules.owners import UNIT, keys, mapping
-from local.rules.promql import equals, first_of, first_that_matches, folded, larger, marked, matches, smaller
+from local.rules.promql import (
+    equals,
+    first_of,
+    first_that_matches,
+    folded,
+    larger,
+    marked,
+    matches,
+    one_of_each,
+    smaller,
+)
 
 _BY: Mapping[str, tuple[str, ...]] = {
     "namespace": (UNIT, "namespace"),
@@ -200,7 +210,7 @@ class RecordingRules:
     def _of_nodes(self, level: str, metric: str) -> str:
         if level == "cluster":
             return f"sum ({self._own(metric)})"
-        pool = f"on (node) group_left ({level}) {self._own('node:gpucost_info')}"
+        pool = f"on (node) group_left ({level}) {one_of_each(self._own('node:gpucost_info'), 'node')}"
         return f"sum by ({level}) ({self._own(metric)} * {pool})"
 
     # Pods
@@ -231,8 +241,9 @@ class RecordingRules:
         plain = self._own("pod:gpucost_units", matches("resource", GPU, *NEURON_DEVICES))
         untold = f"{plain} * {float(Fraction(1, self.slices_per_gpu or 1))!r}"
         gpus = first_that_matches([told, untold], f"{POD}, node, resource")
-        pool = f"on (node) group_left (node_pool) {self._own('node:gpucost_info')}"
-        unit_of = f"on ({keys(self.units)}) group_left ({UNIT}) {self._own(self._owners)}"
+        pool = f"on (node) group_left (node_pool) {one_of_each(self._own('node:gpucost_info'), 'node')}"
+        owner = one_of_each(self._own(self._owners), keys(self.units))
+        unit_of = f"on ({keys(self.units)}) group_left ({UNIT}) {owner}"
         return f"sum by ({POD}, node) ({gpus}) * {pool} * {unit_of}"
 
     def _pending(self) -> str:
@@ -257,10 +268,12 @@ class RecordingRules:
         return f"count by ({by}) ({whole}) / {sharers} or count by ({by}) ({slices}) * {of_slice}"
 
     def _effective(self) -> str:
-        """Use of a pod's devices, at most what it holds."""
-        device_use = f"max by ({DEVICE}) ({self._own('device:gpucost_use:ratio')})"
-        used = f"{self._own('pod_device:gpucost_observed_gpus')} * on ({DEVICE}) group_left () {device_use}"
-        return self._part_of_allocated(f"sum by (namespace, pod) ({used})")
+        """Use of a pod's devices, at most what it holds: of each device, and of all of them."""
+        observed, device_use = self._own("pod_device:gpucost_observed_gpus"), self._own("device:gpucost_use:ratio")
+        used = f"{observed} * on ({DEVICE}) group_left () max by ({DEVICE}) ({device_use})"
+        held = f"sum by (namespace, pod) ({self._own('pod:gpucost_allocated_gpus')})"
+        of_each = f"on (namespace, pod) group_left () ({held} / count by (namespace, pod) ({observed}))"
+        return self._part_of_allocated(f"sum by (namespace, pod) ({smaller(used, f'{observed} * 0 + {of_each}')})")
 
     def _part_of_allocated(self, gpus: str, form: str = "{}") -> str:
         allocated = self._own("pod:gpucost_allocated_gpus")

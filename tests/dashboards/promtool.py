@@ -10,7 +10,7 @@ import yaml
 from local.prometheus import executable
 
 Labels = Mapping[str, str]
-DIGITS = 6
+DIGITS = 8
 
 
 def series(metric: str, labels: Labels, values: str) -> dict[str, str]:

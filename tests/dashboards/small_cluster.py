@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | mig-1 | 1 H100 in seven slices named nvidia.com/gpu | bu-a/a: a slice, busy 0.6, deleted at minute 10 |
 | whole-1 | 4 A10G | research-x/train: two GPUs, busy 0.5 and 0.9; lone/idle: one, pulls its image until minute 5, then 0.02; done/job: finished, still exported and labelled; waiting/later: not scheduled |
-| shared-1 | 1 A10G in four replicas | bu-a/s1 and lone/s2: a replica each of a GPU busy 0.8 |
+| shared-1 | 1 A10G in four replicas | bu-a/s1 and lone/s2: a replica each of a GPU busy 0.3 |
 | mixed-1 | 1 A100 40 GB in 3g+2g+1g+1g, of a type that no table has | research-y/big: the 3g, of which nothing tells the use |
 | empty-1 | 1 H100 in three 2g.20gb | nobody; a seventh of it is not for sale |
 | gone-1 | a spot node taken back | render/r: its pod is still listed |
@@ -88,8 +88,8 @@ def dcgm_exporter() -> Iterator[Series]:
         ("whole-1", 1, _workload("research-x", "train"), f"0.9x{MINUTES}"),
         ("whole-1", 2, _workload("lone", "idle"), f"0.02x{MINUTES}"),
         ("whole-1", 3, _workload("done", "job"), f"0.7x{MINUTES}"),
-        ("shared-1", 0, {"vgpu": "0", **_workload("bu-a", "s1")}, f"0.8x{MINUTES}"),
-        ("shared-1", 0, {"vgpu": "1", **_workload("lone", "s2")}, f"0.8x{MINUTES}"),
+        ("shared-1", 0, {"vgpu": "0", **_workload("bu-a", "s1")}, f"0.3x{MINUTES}"),
+        ("shared-1", 0, {"vgpu": "1", **_workload("lone", "s2")}, f"0.3x{MINUTES}"),
         ("mixed-1", 0, {"GPU_I_ID": "1"}, f"0x{MINUTES}"),
     ):
         own = {"cluster": "c", "job": "dcgm-exporter", "instance": f"{node}:9400", "Hostname": node, "gpu": str(gpu),

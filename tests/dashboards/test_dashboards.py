@@ -229,10 +229,12 @@ def test_dashboards_are_whole(name: str) -> None:
         cells = {(at["x"] + dx, at["y"] + dy) for dx in range(at["w"]) for dy in range(at["h"])}
         assert at["x"] + at["w"] <= 24, panel["title"]
         assert not cells & taken, panel["title"]
+        assert panel.get("options", {}) is not None, panel["title"]
         taken |= cells
         for target in panel.get("targets", ()):
             uid = target["datasource"]["uid"]
             assert uid.strip("${}") in variables
+            assert target["refId"], panel["title"]
             assert len({one["refId"] for one in panel["targets"]}) == len(panel["targets"]), panel["title"]
             used: Sequence[str] = re.findall(r"\$\{?([a-z]\w*)\}?", json.dumps(target))
             assert set(used) <= variables
@@ -250,5 +252,5 @@ def test_money_is_marked_as_an_estimate() -> None:
 def test_the_rules_that_the_template_loads_are_the_quick_starts() -> None:
     resources = yaml.safe_load(asked.RULES.read_text())["Resources"]
     groups = yaml.safe_load(resources["Rules"]["Properties"]["Data"])["groups"]
-    assert groups[0]["name"].startswith("gpucost gpu-cost-poc")
+    assert groups[0]["name"].startswith("gpucost-gpu-cost-poc")
     assert resources["Rules"]["Properties"]["Name"] != "gpucost", "the template's alerts are there"

@@ -1,8 +1,9 @@
 """The advise function's real handler over Amazon's DynamoDB engine, and what the API then answers whom."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -11,10 +12,13 @@ import pytest
 
 from functions.advise import app as advise
 from gpucost import bootstrap
+from gpucost.domain.advice.what_if import Move
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
 from gpucost.observability import tally
+from gpucost.services.advice.scenarios import Scenarios
 from local.aws import local_client
+from local.cli import main
 from local.dynamodb_local import create_table
 from local.prometheus import running_prometheus
 from local.template import REPOSITORY
@@ -22,7 +26,7 @@ from tests import advice_fleet as sim
 from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role
 from tests.sandbox import forget
 
-HOURS = 48
+HOURS = 24
 """A week is asked for in earnest; the engine takes half a minute to be given one (tests/domain/advice has weeks)."""
 END = sim.START + HOUR * HOURS
 SETTINGS = """
@@ -57,7 +61,7 @@ class Lambda(Context):
 
 
 def publish(first: int, last: int) -> None:
-    records = list(sim.simulate(LOADS, last))
+    records = list(sim.simulate(LOADS, last, sums=True))
     for record in records[first:]:
         bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
 
@@ -98,7 +102,7 @@ def stored(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "GPUCOST_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url, "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "eu-central-1",
         }  # fmt: skip
-        patch.setattr("gpucost.domain.advice.measuring.LEAST_HOURS", 24)
+        patch.setattr("gpucost.domain.advice.measuring.LEAST_HOURS", 20)
         for name, value in variables.items():
             patch.setenv(name, value)
         forget()
@@ -158,6 +162,8 @@ def test_filters_narrow_and_refuse_what_is_unknown() -> None:
     assert [row["about"]["workload"] for row in only["rows"]] == ["render"]
     assert {row["about"]["business_unit"] for row in only["standings"]} == {"vision"}
     assert ask(state="applied")["rows"] == []
+    assert [row["about"]["workload"] for row in ask(business_unit="vis*,none")["rows"]] == ["render"]
+    assert ask(cluster="em*")["rows"] == []
     assert ask(cluster="empty")["rows"] == []
     for query in ({"cluster": "nowhere"}, {"kind": "magic"}, {"state": "done"}):
         assert ask_as(FINOPS, "/v1/recommendations", query).status == 400
@@ -223,6 +229,62 @@ def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_
     assert ask_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403
     for query in ({}, {"business_unit": "research", "period": "year"}):
         assert ask_as(ANN, "/v1/forecasts", query).status == 400
+
+
+@pytest.fixture
+def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The command line, with this table as the stack's."""
+    found = SimpleNamespace(table=bootstrap.environment().table)
+    monkeypatch.setattr("local.deployment.find", lambda _stack: found)
+
+    def run_command(*arguments: str, fails: int = 0) -> str:
+        if fails:
+            with pytest.raises(SystemExit) as end:
+                main([*arguments, "--stack", "test"])
+            assert end.value.code == fails
+        else:
+            main([*arguments, "--stack", "test"])
+        out, err = capsys.readouterr()
+        return err if fails else out
+
+    return run_command
+
+
+def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str]) -> None:
+    listed = json.loads(gpucost("advise", "list", "--format", "json"))
+    assert [row["id"] for row in listed["rows"]] == [row["id"] for row in ask()["rows"]]
+    table = gpucost("advise", "list", "--kind", "idle")
+    assert "$2,190.00" in table
+    assert "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% used), 24 hours to 2026-11-03T00:00:00Z" in table
+    chat = next(row["id"] for row in listed["rows"] if row["about"]["workload"] == "chat")
+    screen = gpucost("advise", "show", chat)
+    assert "$4,380.00 ($4,380.00 to $4,380.00), 2,920.00 GPU-hours" in screen
+    assert "replicas: 2" in screen
+    assert len(screen.splitlines()) <= 24, "one screen"
+    assert "a reason is needed" in gpucost("advise", "dismiss", chat, "--reason", " ", fails=2)
+    assert gpucost("advise", "dismiss", chat, "--reason", "a launch").strip() == f"{chat} is dismissed"
+    assert "a launch" in gpucost("advise", "show", chat)
+    assert gpucost("advise", "reopen", chat).strip() == f"{chat} is open"
+    assert "there is no recommendation" in gpucost("advise", "show", "idle-0", fails=1)
+
+
+def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome, currency = Scenarios(bootstrap.settings_store(), bootstrap.rollups(), clock=lambda: END + HOUR).what_if(
+        Move("speech", 2, "h100", "1g.10gb"), days=1
+    )
+    assert currency == "USD"
+    assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
+    assert outcome.moved_gpu_hours == 2 * HOURS
+    assert outcome.is_conserved
+    monkeypatch.setattr("local.what_if.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
+    asked = ("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
+    told = gpucost(*asked)
+    assert "freed: 1.71 GPUs, $8,760.00 a month once their nodes go" in told
+    assert "35% busy" in told
+    assert "everything still adds up" in told
+    assert json.loads(gpucost(*asked, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
+    assert "is not written like" in gpucost("what-if", "--business-unit", "a", "--move", "some", fails=2)
+    assert "held no whole GPU" in gpucost("what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2)
 
 
 def test_what_was_done_is_seen_in_the_figures() -> None:

@@ -149,6 +149,10 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
 
     assert run("AlertFunction", event("hour-closed")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
+    due = {**event("advise"), "scheduled_time": format_instant(HOUR + timedelta(hours=1))}
+    assert run("AdviseFunction", due) == {
+        "reviewed": [{"cluster": "demo", "advice": 0, "workloads": 1}], "clusters_left": 0,
+    }, "an hour is no ground for advice"  # fmt: skip
     day = format_instant(HOUR.replace(hour=0))
     asked = {**event("export"), "first_day": day, "days": 1}
     (exported,) = run("ExportFunction", asked)["exported"]

@@ -14,7 +14,7 @@ from samtranslator.yaml_helper import yaml_parse
 from gpucost import bootstrap
 from gpucost.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
 from gpucost.services.prices import RATING_BEGINS
-from local.template import REPOSITORY
+from local.template import REPOSITORY, transform
 
 Template = dict[str, Any]
 PAGES = {"GET /openapi.json", "GET /docs", "GET /", "GET /assets/{file}", "GET /config.json"}
@@ -50,9 +50,9 @@ def actions(template: Template, role: str) -> set[str]:
     return {action for one in statements(template, role) for action in as_list(one["Action"])}
 
 
-def test_cfn_lint_finds_nothing(template: Template, tmp_path: Path) -> None:
+def test_cfn_lint_finds_nothing(tmp_path: Path) -> None:
     path = tmp_path / "template.json"
-    path.write_text(json.dumps(template))
+    path.write_text(json.dumps(transform(Tracing="Active")))  # without, the transform leaves that parameter unused
     done = subprocess.run([REPOSITORY / ".venv/bin/cfn-lint", path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -370,3 +370,32 @@ def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
         "advise",
         "amp-alerts",
     }
+
+
+def test_traces_are_sent_where_that_is_asked_for(template: Template) -> None:
+    def traced(transformed: Template) -> set[tuple[bool, bool]]:
+        return {
+            (
+                body.get("TracingConfig") == {"Mode": {"Ref": "Tracing"}},
+                any(
+                    "AWSXray" in arn
+                    for arn in transformed["Resources"][f"{name}Role"]["Properties"]["ManagedPolicyArns"]
+                ),
+            )
+            for name, body in of_type(transformed, "AWS::Lambda::Function")
+        }
+
+    assert traced(template) == {(False, False)}
+    assert traced(transform(Tracing="Active")) == {(True, True)}
+
+
+def test_recording_rules_are_loaded_when_asked_for(template: Template) -> None:
+    """Off unless asked for, and only beside the alerts; the nested template takes what it is given."""
+    nested = template["Resources"]["AmpRecordingRules"]
+    asked = {"Fn::Equals": [{"Ref": "RecordingRules"}, "true"]}
+    assert template["Conditions"][nested["Condition"]] == {"Fn::And": [{"Condition": "WithAmpRules"}, asked]}
+    assert template["Parameters"]["RecordingRules"]["Default"] == "false"
+    own = yaml_parse((REPOSITORY / nested["Properties"]["TemplateURL"]).read_text())
+    assert own["Parameters"].keys() == nested["Properties"]["Parameters"].keys()
+    names = {own["Resources"]["Rules"]["Properties"]["Name"], template["Resources"]["AmpRules"]["Properties"]["Name"]}
+    assert len(names) == 2, "a workspace's namespaces of rules have names of their own"

@@ -1,9 +1,12 @@
 """What is decided on ticks: budgets, spend that changed, the data itself, digests, AMP's alerts; each once."""
 
 import json
+import re
 from datetime import timedelta
 from decimal import Decimal
 
+from gpucost.adapters.dynamodb.advice import DynamoAdvice
+from gpucost.domain.advice.model import About, Advice, Evidence, Recommendation, Saving, State
 from gpucost.domain.alerting.budget import Part, project
 from gpucost.domain.alerting.spend import Compared, SoFar, SpendThresholds, compare
 from gpucost.domain.hours import HOUR, format_instant
@@ -123,6 +126,9 @@ def test_a_weekly_digest_for_each_unit_once(table: DynamoTable) -> None:
         fleet.publish(number, EIGHT, pod(name="idle", gpus=2, use="0"), pod("other", gpus=1, use="1"))
     fleet.publish(monday - 169, EIGHT)
     fleet.publish(monday, EIGHT)
+    store = DynamoAdvice(table.client, table.name)
+    for one in ADVISED:
+        store.put(recommendation(*one))
     # 09:00 in Kolkata is 03:30 UTC.
     assert [fleet.tick(monday + number) for number in (2, 3)] == [[], []]
     fleet.now = START + (monday + 4) * HOUR
@@ -136,7 +142,26 @@ def test_a_weekly_digest_for_each_unit_once(table: DynamoTable) -> None:
     assert (research.figures["before_usd"], research.figures["hours_unknown"]) == (Decimal(96), Decimal(166))
     assert [(one.name, one.waste_usd) for one in research.workloads] == [("train", Decimal(96)), ("idle", Decimal(48))]
     assert digests["other"].figures["before_usd"] is None
+    assert re.fullmatch(
+        r"do idle: \$17520\.00 a month \(high confidence, idle-\w{12}\); 1 more with `gpucost advise list`",
+        research.note,
+    )
+    assert digests["other"].note == ""
     assert (research.since, research.hour) == (START + (monday - 168) * HOUR, START + (monday - 1) * HOUR)
+
+
+ADVISED: tuple[tuple[str, int, State], ...] = (("idle", 17520, "open"), ("small", 5, "open"), ("x", 99999, "dismissed"))
+
+
+def recommendation(name: str, usd: int, state: State) -> Recommendation:
+    about = About("demo", "research", "ns", "Deployment", name)
+    cost = Decimal(usd).quantize(Decimal("0.01"))
+    advice = Advice(
+        "idle", about, f"do {name}", Saving(cost, cost, cost, None, None, cost),
+        Evidence(START, START, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0),
+        Decimal(1),
+    )  # fmt: skip
+    return Recommendation(advice, state, START, START, START)
 
 
 def amp(status: str, **labels: str) -> ExternalAlerts:

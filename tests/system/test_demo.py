@@ -217,6 +217,8 @@ def test_other_commands_reach_the_running_demo(running: Demo) -> None:
     assert gpucost("settings", "push", str(path), "--stack", "local") == "version 2 is in force\n"
     assert len(gpucost("settings", "history", "--stack", "local").splitlines()) == 2
     assert "version 3" in gpucost("settings", "rollback", "--stack", "local", "--to", "1")
+    assert gpucost("advise", "run", "--stack", "local").startswith("demo\t")
+    assert "nothing is advised" in gpucost("advise", "list", "--stack", "local"), "three days are no ground for advice"
 
 
 def test_the_api_refuses_what_is_not_there_or_wrong(running: Demo) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
+from gpucost.domain.advice.model import Recommendation
 from gpucost.domain.alerting.model import Book, Cursor, Notification
 from gpucost.domain.alerting.spend import SoFar
 from gpucost.domain.alerting.telling import Silence
@@ -127,6 +128,16 @@ class AlertSources:
     spend: SpendMemory
     newest_price: "NewestPrice"
     dead_letters: "DeadLetters"
+    recommendations: "Recommendations | None" = None
+    """What digests name as the thing to do first; None where no advice is at hand."""
+
+
+class Recommendations(Protocol):
+    """What is advised."""
+
+    def __call__(self, cluster: str) -> Sequence[Recommendation]:
+        """A cluster's recommendations, in whatever state."""
+        ...
 
 
 class NewestPrice(Protocol):

@@ -287,6 +287,7 @@ def alert_service() -> "AlertService":
         DynamoSpendMemory(aws.client("dynamodb"), env.table),
         newest_price=lambda: newest_price(price_book()),
         dead_letters=lambda: waiting_messages(env.dead_letter_queue_url),
+        recommendations=advice_store().recommendations,
     )
     return AlertService(
         settings_store(), sources, alert_memory(), alert_history(), silences(), receivers, clock=utc_now
@@ -411,7 +412,6 @@ def advice_service() -> "AdviceService":
     from gpucost.adapters import aws
     from gpucost.adapters.dynamodb.gpu_memory import DynamoGpuMemory
     from gpucost.adapters.prometheus.memory import memory_reader
-    from gpucost.services.advice.list_prices import node_list_prices
     from gpucost.services.advice.memory import MemoryKeeper
     from gpucost.services.advice.service import AdviceService
 
@@ -419,7 +419,7 @@ def advice_service() -> "AdviceService":
         settings_store(),
         ledger(),
         advice_store(),
-        lambda: node_list_prices(price_book()),
+        price_book(),
         MemoryKeeper(memory_reader, DynamoGpuMemory(aws.client("dynamodb"), environment().table), clock=utc_now),
         clock=utc_now,
     )

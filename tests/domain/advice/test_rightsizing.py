@@ -156,3 +156,23 @@ def test_figures_of_several_currencies_are_no_ground_for_advice() -> None:
     records = list(sim.simulate([sim.Load("a", lambda _: 0.0, lambda _: 1)], HOURS))
     records[3] = replace(records[3], currency="EUR")
     assert not review_of(records).advice
+
+
+@pytest.mark.parametrize(
+    ("busy", "standing"),
+    [
+        ([0.0, 0.019], "idle"),
+        ([0.0, 0.021], "low"),
+        ([0.1, 0.299], "low"),
+        ([0.1, 0.31], "bursty"),
+        ([0.29, 0.33], "healthy"),
+        ([0.69, 0.70], "healthy"),
+        ([0.71, 0.72], "busy"),
+        ([0.89, 0.95], "busy"),
+        ([0.91, 0.95], "saturated"),
+    ],
+)
+def test_the_bands_are_the_documented_ones(busy: list[float], standing: str) -> None:
+    load = sim.Load("a", lambda hour: busy[hour % 2], lambda _: 1)
+    (judged,) = review_of(list(sim.simulate([load], HOURS))).judged
+    assert judged.standing == standing, judged.why

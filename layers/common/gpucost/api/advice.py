@@ -9,16 +9,14 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import Field
 
+from gpucost.api import report_parameters as given
 from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.routes import answers, json_answer
 from gpucost.api.schemas import Amount, Instant, Shape
 from gpucost.domain.advice.model import Advice, Judged, Kind, Level, Recommendation, Standing, State
+from gpucost.domain.reporting.filters import parse_filter
 from gpucost.services.advice.desk import AdviceDesk, Advised, Reviewed
 
-Cluster = Annotated[
-    str | None, Query(description="Only this cluster; all of the settings where not given", examples=["demo"])
-]
-Unit = Annotated[str | None, Query(description="Only workloads of this business unit", examples=["research"])]
 WantedKind = Annotated[Kind | None, Query(description="Only advice of this kind", examples=["idle"])]
 WantedState = Annotated[
     State | Literal["all"], Query(description="Only recommendations in this state, or `all`", examples=["open"])
@@ -82,7 +80,7 @@ class RecommendationRow(Shape):
     risk_note: str
     effort: Level
     patch: str | None = Field(description="A manifest or commands to apply; null where none can be given")
-    gpus_now: Amount = Field(description="Physical GPUs (of a pool: nodes) in the newest day, on average")
+    gpus_now: Amount = Field(description="Physical GPUs (of a pool: nodes; of spot: GPUs on demand), newest day")
     gpus_then: Amount
     part_of: str | None = Field(description="Id of the recommendation that counts this saving too; never add both")
     since: Instant = Field(description="When it came into its state")
@@ -117,7 +115,11 @@ class ReviewRow(Shape):
 
 
 class AdviceTotals(Shape):
-    """Sums over the open rows, what is counted elsewhere left out; null where a row's is, or currencies differ."""
+    """Sums over the open rows; null where a row's is, or currencies differ.
+
+    Left out are rows that another one counts too (`part_of`), and commitments: they are worth less once the others are
+    done.
+    """
 
     usd: Amount | None
     list_usd: Amount | None
@@ -144,36 +146,39 @@ def add_advice_routes(app: APIGatewayHttpResolver, desk: Callable[[], AdviceDesk
     )
     @open_to("bu")
     def recommendations(
-        cluster: Cluster = None, business_unit: Unit = None, kind: WantedKind = None, state: WantedState = "open"
+        cluster: given.Cluster = None,
+        business_unit: given.BusinessUnit = None,
+        kind: WantedKind = None,
+        state: WantedState = "open",
     ) -> Response[str]:
         """What the newest reviews advise, and how every workload stands; unknown workloads say what is missing.
 
         Who may see some business units only sees their workloads, and no node pools.
         """
         scope = scope_of_caller(app)
-        if business_unit is not None:
-            scope.require(business_unit)
+        units = None if business_unit is None else parse_filter("business_unit", business_unit)
+        for name in (units and units.only()) or ():
+            scope.require(name)
+
+        def is_wanted(unit: str) -> bool:
+            return units is None or units.matches(unit)
+
         found = desk().advised(cluster=cluster, scope=scope)
         rows = [
             one
             for one in found.rows
             if (kind is None or one.advice.kind == kind)
             and (state in {"all", one.state})
-            and (business_unit is None or one.advice.about.business_unit == business_unit)
+            and is_wanted(one.advice.about.business_unit)
         ]
-        return json_answer(recommendations_answer(rows, found, business_unit))
+        return json_answer(recommendations_answer(rows, found, is_wanted))
 
 
 def recommendations_answer(
-    rows: list[Recommendation], found: Advised, business_unit: str | None = None
+    rows: list[Recommendation], found: Advised, is_wanted: Callable[[str], bool]
 ) -> dict[str, Any]:
     """As `RecommendationsAnswer`."""
-    judged = [
-        one
-        for review in found.reviews
-        for one in review.judged
-        if business_unit is None or one.about.business_unit == business_unit
-    ]
+    judged = [one for review in found.reviews for one in review.judged if is_wanted(one.about.business_unit)]
     return {
         "rows": [recommendation_row(one) for one in rows],
         "totals": _totals(rows),
@@ -244,7 +249,11 @@ def _standing(one: Judged) -> dict[str, Any]:
 
 def _totals(rows: list[Recommendation]) -> dict[str, Decimal | None]:
     opened = {one.id for one in rows if one.state == "open"}
-    own = [one.advice for one in rows if one.state == "open" and one.advice.part_of not in opened]
+    own = [
+        one.advice
+        for one in rows
+        if one.state == "open" and one.advice.part_of not in opened and one.advice.kind != "commitment"
+    ]
     if len({one.currency for one in own}) > 1:
         return dict.fromkeys(AdviceTotals.model_fields)
     found: dict[str, Decimal | None] = {}

@@ -126,6 +126,8 @@ class WorkloadHistory:
     """Of these, whose use somebody saw."""
     used: "array[float]"
     usd: "array[float]"
+    on_demand: "array[float]"
+    """Physical GPU-hours held on on-demand capacity."""
     pods: "array[int]"
     """Pods that held something in the hour, however shortly."""
     busiest: "array[float]"
@@ -183,6 +185,10 @@ class LookBack:
         self.pools: dict[PoolKey, PoolHistory] = {}
         self.list_prices: dict[str, float] = {}
         """USD per node-hour by instance type, where a price list is known."""
+        self.spot_prices: dict[str, float] = {}
+        """USD per node-hour of spot by instance type, the dearest zone's newest, where fetched."""
+        self.reserved_prices: dict[str, float] = {}
+        """USD per node-hour of reserved capacity by instance type, as the settings' rates give it."""
         self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
@@ -230,7 +236,7 @@ class LookBack:
         if found is None:
             n = self.hours
             found = self.workloads[key] = WorkloadHistory(
-                key, _zeros(n), _zeros(n), _zeros(n), _zeros(n), array("l", bytes(array("l").itemsize * n)),
+                key, _zeros(n), _zeros(n), _zeros(n), _zeros(n), _zeros(n), array("l", bytes(array("l").itemsize * n)),
                 array("d", [-1.0]) * n,
             )  # fmt: skip
         return found
@@ -243,6 +249,8 @@ class LookBack:
             history.used[place] += line.effective_gpu_hours or 0.0
             if line.utilization is not None:
                 history.busiest[place] = max(history.busiest[place], line.utilization)
+        if line.capacity_type == "on-demand":
+            history.on_demand[place] += held
         history.share = line.gpu_share
         if line.units * history.share > history.gpus_per_pod:
             history.gpus_per_pod, history.units_per_pod = line.units * history.share, line.units

@@ -11,7 +11,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-Kind = Literal["idle", "fewer-gpus", "mig-slice", "mig-geometry", "consolidate", "add-gpus", "off-hours", "spot"]
+Kind = Literal[
+    "idle", "fewer-gpus", "mig-slice", "mig-geometry", "consolidate", "add-gpus", "off-hours", "spot", "commitment"
+]
 State = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
 Level = Literal["low", "medium", "high"]
 HOURS_OF_MONTH = 730

@@ -93,3 +93,45 @@ def geometry_patch(node_pool: str, layouts: Sequence[Sequence[Sequence[str]]]) -
         for name, count in counts.items()
     ]
     return "\n".join(lines) + "\n"
+
+
+def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -> str:
+    """A KEDA ScaledObject that runs a workload in some hours of the week, UTC; "" for kinds without replicas.
+
+    Args:
+        about: the workload.
+        on: (first, end) in hours from Monday 00:00; the end may lie in the week after.
+        replicas: in these hours.
+    """
+    version = _SCALABLE.get(about.workload_kind)
+    if version is None:
+        return ""
+    lines = [
+        "# where KEDA is installed", "apiVersion: keda.sh/v1alpha1", "kind: ScaledObject", "metadata:",
+        f"  name: {_text(about.workload)}", f"  namespace: {_text(about.namespace)}", "spec:",
+        f"  scaleTargetRef: {{apiVersion: {version}, kind: {about.workload_kind}, name: {_text(about.workload)}}}",
+        "  minReplicaCount: 0", f"  maxReplicaCount: {replicas}", "  triggers:",
+    ]  # fmt: skip
+    for first, end in on:
+        start, stop = (f"0 {hour % 24} * * {(hour // 24 + 1) % 7}" for hour in (first, end))
+        lines.append(
+            f'    - {{type: cron, metadata: {{timezone: UTC, start: "{start}", end: "{stop}", '
+            f'desiredReplicas: "{replicas}"}}}}'
+        )
+    return "\n".join(lines) + "\n"
+
+
+def spot_patch(about: About) -> str:
+    """A preference for spot nodes: pods still find a place when there are none. "" for kinds without a template."""
+    version = _SCALABLE.get(about.workload_kind)
+    if version is None:
+        return ""
+    return (
+        "# where Karpenter's node pool allows both capacity types\n"
+        f"apiVersion: {version}\nkind: {about.workload_kind}\n"
+        f"metadata:\n  name: {_text(about.workload)}\n  namespace: {_text(about.namespace)}\n"
+        "spec:\n  template:\n    spec:\n      affinity:\n        nodeAffinity:\n"
+        "          preferredDuringSchedulingIgnoredDuringExecution:\n            - weight: 100\n"
+        "              preference:\n                matchExpressions:\n"
+        "                  - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}\n"
+    )

@@ -1,15 +1,32 @@
 """One cluster's review: every kind of advice on one look-back, and how every workload stands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from gpucost.domain.advice.committing import commit
 from gpucost.domain.advice.history import LookBack
-from gpucost.domain.advice.model import Review
+from gpucost.domain.advice.measuring import about_workload
+from gpucost.domain.advice.model import About, Advice, Review
+from gpucost.domain.advice.moving import off_hours, spot
 from gpucost.domain.advice.packing import consolidate
 from gpucost.domain.advice.rightsizing import judge
 from gpucost.domain.advice.slicing import plan_slices
 from gpucost.domain.hours import HOUR
+
+
+def _present(found: Iterable[Advice | None]) -> list[Advice]:
+    return [one for one in found if one is not None]
+
+
+def _larger(advice: Sequence[Advice]) -> list[Advice]:
+    """Of several on one workload, which would change the same pods, the one that saves most."""
+    best: dict[About, Advice] = {}
+    for one in advice:
+        known = best.get(one.about)
+        if known is None or known.saving.usd < one.saving.usd:
+            best[one.about] = one
+    return list(best.values())
 
 
 def review(look: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
@@ -24,8 +41,12 @@ def review(look: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
         Without advice where the hours are of several currencies: their sums mean nothing.
     """
     judged, measured, advice = judge(look, since)
+    advice = _larger([*advice, *_present(off_hours(look, one) for one in measured)])
     advice += plan_slices(look, measured, {one.about for one in advice})
     advice += consolidate(look)
+    advice += commit(look)
+    taken = {one.about for one in advice}
+    advice += _present(spot(look, one) for one in measured if about_workload(look.cluster, one.history) not in taken)
     currency = next(iter(look.currencies)) if len(look.currencies) == 1 else ""
     found = [replace(one, currency=currency) for one in advice] if currency else []
     return Review(

@@ -8,8 +8,9 @@ from gpucost.advice_ports import AdviceStore
 from gpucost.domain.access import EVERYTHING, Scope
 from gpucost.domain.advice.life import dismiss, reopen
 from gpucost.domain.advice.model import Judged, Recommendation, State
-from gpucost.errors import ConflictError, NotFoundError, ParameterError
+from gpucost.errors import ConflictError, NotFoundError
 from gpucost.ports import Clock, SettingsStore
+from gpucost.services.reports.asking import clusters_of
 
 _ORDER: tuple[State, ...] = ("open", "applied", "verified", "dismissed", "withdrawn")
 
@@ -109,13 +110,7 @@ class AdviceDesk:
         return self._clock().replace(microsecond=0)
 
     def _clusters(self, cluster: str | None, scope: Scope) -> Sequence[str]:
-        names = sorted(one.name for one in self._settings_store.current().settings.clusters)
-        if cluster is None:
-            return names
-        if cluster not in names:
-            allowed = f"; allowed: {', '.join(names)}" if scope.is_fleet else ""
-            raise ParameterError("cluster", f"{cluster!r} is not in the settings{allowed}")
-        return [cluster]
+        return clusters_of(cluster, self._settings_store.current().settings, scope)
 
 
 def _may_see(scope: Scope, one: Recommendation) -> bool:

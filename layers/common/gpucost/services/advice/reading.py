@@ -18,6 +18,7 @@ def read_look_back(
     end: datetime,
     *,
     list_prices: Mapping[str, float],
+    spot_prices: Mapping[str, float],
     memory: Mapping[datetime, Mapping[tuple[str, str], float]],
     length: timedelta = LOOK_BACK,
 ) -> LookBack:
@@ -28,6 +29,7 @@ def read_look_back(
         cluster: whose.
         end: a full hour, itself not in it.
         list_prices: USD per node-hour by instance type, where known.
+        spot_prices: the same on spot.
         memory: the most bytes that pods used on UTC days, where known.
         length: how far back.
 
@@ -36,10 +38,12 @@ def read_look_back(
     """
     start = end - length
     look = LookBack(cluster, start, length // HOUR)
-    look.list_prices.update(list_prices)
     look.memory.update(memory)
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":
             nodes, _ = ledger.nodes_of(manifest)
             look.add(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
+    if look.currencies == {"USD"}:  # what AWS lists is in no other
+        look.list_prices.update(list_prices)
+        look.spot_prices.update(spot_prices)
     return look

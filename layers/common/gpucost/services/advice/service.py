@@ -4,7 +4,8 @@ Running again with the same hours changes no figure and opens nothing twice. A c
 others; clusters are taken in the order in which they were reviewed last, so that none is starved where time is short.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,11 +19,13 @@ from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingErro
 from gpucost.messages import AdviceDue
 from gpucost.ports import Clock, SettingsStore
 from gpucost.services.advice.memory import MemoryKeeper
+from gpucost.services.advice.node_prices import PriceLists, node_list_prices, node_spot_prices, reserved_prices
 from gpucost.services.advice.reading import LOOK_BACK, read_look_back
-from gpucost.settings import ClusterSettings
+from gpucost.settings import ClusterSettings, Settings
 
 SPARE_SECONDS = 240.0
 """No further cluster is begun with less time left: 30 days of 10,000 pods take about four minutes."""
+_DAY, _WEEK = 24, 168
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -44,7 +47,7 @@ class AdviceService:
         settings_store: names the clusters.
         ledger: the hours.
         store: recommendations.
-        list_prices: USD per node-hour by instance type, where a price list is fetched.
+        prices: the price book.
         memory: of GPUs, by pod and day.
         clock: the time now.
     """
@@ -54,7 +57,7 @@ class AdviceService:
         settings_store: SettingsStore,
         ledger: AdvisedHours,
         store: AdviceStore,
-        list_prices: Callable[[], Mapping[str, float]],
+        prices: PriceLists,
         memory: MemoryKeeper,
         *,
         clock: Clock,
@@ -62,7 +65,7 @@ class AdviceService:
         self._settings_store = settings_store
         self._ledger = ledger
         self._store = store
-        self._list_prices = list_prices
+        self._prices = prices
         self._memory = memory
         self._clock = clock
 
@@ -91,7 +94,7 @@ class AdviceService:
                 result.clusters_left = len(work) - place
                 break
             try:
-                self._review(by_name[name], end, result)
+                self._review(settings, by_name[name], end, result)
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name}: {error}")
         return result
@@ -103,14 +106,19 @@ class AdviceService:
         last = {name: found.reviewed_at if found else _NEVER for name, found in known.items()}
         return sorted(names, key=lambda name: (last[name], name))
 
-    def _review(self, cluster: ClusterSettings, end: datetime, result: AdviceResult) -> None:
+    def _review(self, settings: Settings, cluster: ClusterSettings, end: datetime, result: AdviceResult) -> None:
         now = self._clock().replace(microsecond=0)
         if self._ledger.latest(cluster.name) is None:
             return
         memory = self._memory.memory(cluster, end - LOOK_BACK, end)
-        look = read_look_back(self._ledger, cluster.name, end, list_prices=self._list_prices(), memory=memory)
+        look = read_look_back(
+            self._ledger, cluster.name, end, list_prices=node_list_prices(self._prices),
+            spot_prices=node_spot_prices(self._prices), memory=memory,
+        )  # fmt: skip
         if not any(look.known):
             return
+        if look.currencies == {"USD"}:
+            look.reserved_prices.update(reserved_prices(settings, look, end))
         known = self._store.recommendations(cluster.name)
         since = {
             one.id: (one.applied_at - look.start) // HOUR
@@ -137,7 +145,23 @@ class _Subjects:
 
     def gpus(self, advice: Advice) -> list[float | None] | None:
         held = self._of(advice, "held", "nodes")
-        return self._known(held) if held is not None and any(held) else None
+        if held is None or not any(held):
+            return None
+        if advice.kind == "off-hours":
+            return self._weekly(held)
+        if advice.kind == "spot":
+            return self._known(self._of(advice, "on_demand", "nodes") or held) if any(held[-_DAY:]) else None
+        return self._known(held)
+
+    def _weekly(self, held: Sequence[float]) -> list[float | None]:
+        """The mean of the week that ends with each hour: what stops at night holds less of a week, not of an hour."""
+        found: list[float | None] = []
+        week: deque[float] = deque(maxlen=_WEEK)
+        for value, known in zip(held, self.look.known, strict=True):
+            if known:
+                week.append(value)
+            found.append(sum(week) / _WEEK if known and len(week) == _WEEK else None)
+        return found
 
     def usd(self, advice: Advice) -> list[float | None]:
         usd = self._of(advice, "usd", "cost")

@@ -5,10 +5,11 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 
 from gpucost.alert_ports import AlertSources
+from gpucost.domain.advice.model import Advice
 from gpucost.domain.alerting.budget import month_of
 from gpucost.domain.alerting.idle import OBSERVED
 from gpucost.domain.alerting.model import Notification, Subject, Workload
-from gpucost.domain.alerting.words import percent_of
+from gpucost.domain.alerting.words import percent_of, threshold_money
 from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.model import Costs
 from gpucost.domain.rollups import DAY, DaySummary
@@ -69,7 +70,7 @@ class Digests:
         wanted = [unit for unit in sorted(sums) if rule.scope.has_unit(unit) and reported(unit).get(name) != period]
         if not wanted:
             return
-        worst = self._worst(clusters, start, end)
+        worst, advised = self._worst(clusters, start, end), self._advised(clusters)
         unknown = len(clusters) * ((end - start) // HOUR) - _hours(now)
         comparable = _currencies(now) == _currencies(past)
         for unit in wanted:
@@ -86,7 +87,7 @@ class Digests:
                     "hours_unknown": Decimal(unknown),
                 },
                 currency=next(iter(_currencies(now)), self._settings.pricing.currency),
-                workloads=worst.get(unit, ()),
+                workloads=worst.get(unit, ()), note=advised.get(unit, ""),
             )  # fmt: skip
 
     def _worst(self, clusters: Sequence[str], start: datetime, end: datetime) -> dict[str, tuple[Workload, ...]]:
@@ -111,6 +112,25 @@ class Digests:
             if usd > 0 and len(own) < WORST:
                 own.append(Workload(namespace, kind, name, gpu, usd))
         return {unit: tuple(own) for unit, own in found.items()}
+
+    def _advised(self, clusters: Sequence[str]) -> dict[str, str]:
+        """What to do first, by unit: the open recommendation that saves most."""
+        if self._sources.recommendations is None:
+            return {}
+        found: dict[str, list[Advice]] = {}
+        for cluster in clusters:
+            for one in self._sources.recommendations(cluster):
+                advice = one.advice
+                if one.state == "open" and advice.about.is_workload and advice.saving.usd > 0:
+                    found.setdefault(advice.about.business_unit, []).append(advice)
+        return {unit: _said(own) for unit, own in found.items()}
+
+
+def _said(own: Sequence[Advice]) -> str:
+    first = max(own, key=lambda one: (one.saving.usd, one.id))
+    more = f"; {len(own) - 1} more with `gpucost advise list`" if len(own) > 1 else ""
+    saves = threshold_money(first.saving.usd, first.currency)
+    return f"{first.summary}: {saves} a month ({first.confidence} confidence, {first.id}){more}"
 
 
 def last_period(rule: DigestRule, at: datetime) -> tuple[datetime, datetime]:

@@ -1,0 +1,66 @@
+"""How many held-out sums fall inside the 80% interval, by kind of series, history and horizon; and how wide it is.
+
+`python -m benchmarks.forecast [TRIES]` (40 of each where not given). Where statsmodels can be imported, its
+Holt-Winters smoothing (multiplicative hours of the week, no trend, 200 simulated futures) is asked the same
+beside; it is no dependency: `pip install --target DIR statsmodels`, and DIR on the PYTHONPATH.
+"""
+
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+
+from gpucost.domain.advice.forecast import forecast
+from tests.domain.advice.test_forecast import DAY, KINDS, START, WEEK
+
+Answer = tuple[float, float, float]
+"""Expected, low, high."""
+
+
+def ours(history: list[float], ahead: int) -> Answer | None:
+    """The product's."""
+    found = forecast(history, START, ahead)
+    return None if found is None else (found.expected, found.low, found.high)
+
+
+def holt_winters(history: list[float], ahead: int) -> Answer | None:
+    """statsmodels'."""
+    smoothing = import_module("statsmodels.tsa.holtwinters").ExponentialSmoothing
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = smoothing([max(1e-3, value) for value in history], seasonal="mul", seasonal_periods=WEEK)
+        fit = model.fit(optimized=True, use_brute=False)
+        sums = sorted(fit.simulate(ahead, repetitions=200, error="mul", rng=1).sum(axis=0))
+    return float(fit.forecast(ahead).sum()), float(sums[20]), float(sums[179])
+
+
+def main(tries: int) -> None:
+    """Try and say."""
+    methods: dict[str, Callable[[list[float], int], Answer | None]] = {"ours": ours}
+    if find_spec("statsmodels"):
+        methods["Holt-Winters"] = holt_winters
+    for kind in KINDS:
+        for weeks, days in ((4, 7), (4, 15), (8, 7), (8, 15), (8, 28)):
+            for name, method in methods.items():
+                inside, width, error, began = 0, 0.0, 0.0, time.process_time()
+                for seed in range(tries):
+                    series = [value or 0.0 for value in kind(random.Random(seed), weeks * WEEK + days * DAY)]
+                    found = method(series[: weeks * WEEK], days * DAY)
+                    if found is None:
+                        continue
+                    expected, low, high = found
+                    actual = sum(series[weeks * WEEK :])
+                    inside += low <= actual <= high
+                    width += (high - low) / 2 / expected / tries
+                    error += abs(actual / expected - 1) / tries
+                seconds = (time.process_time() - began) / tries
+                what = f"{kind.__name__:<12} {weeks} weeks known, {days:>2} days ahead, {name}"
+                figures = f"{inside / tries:4.0%} inside ± {width:.1%}, mean error {error:.1%}, {seconds:.2f} s"
+                print(f"{what}: {figures}", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40)

@@ -1,0 +1,147 @@
+"""Workloads that could stop at nights and weekends, and workloads that could run on spot capacity."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final
+
+from gpucost.domain.advice.history import LookBack
+from gpucost.domain.advice.measuring import Measured, about_workload, evidence_of, list_ratio_of, saving_of
+from gpucost.domain.advice.model import Advice, cents, ratio
+from gpucost.domain.advice.patches import schedule_patch, spot_patch
+from gpucost.domain.advice.rightsizing import IDLE, SERVICES, confidence_of
+
+WEEK: Final = 168
+LEAST_WEEKS: Final = 2
+"""How often an hour of the week must have been seen, and idle each time."""
+SHORTEST: Final = 4
+"""Hours on end: less is not worth a restart."""
+LEAST_PART: Final = 0.25
+"""Of the hours of a week."""
+_SPOT_RISK = (
+    "Two minutes' notice, and capacity may be missing for hours: keep a part on demand, spread replicas over zones, "
+    "and set a PodDisruptionBudget."
+)
+_LEAST_USD = 1.0
+_KINDS = SERVICES | {"Notebook", "Pod"}
+_REPLICAS = 3
+"""So that losing one leaves two."""
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def off_hours(look: LookBack, one: Measured) -> Advice | None:
+    """Hours of the week in which a workload never does anything, though it does in others.
+
+    Jobs end by themselves; of pods without an owner nobody can start another, so they get words and no patch.
+    """
+    history, about = one.history, about_workload(look.cluster, one.history)
+    if about.workload_kind not in _KINDS or one.peak is None or one.peak < IDLE:
+        return None
+    quiet = _quiet(look, one)
+    if sum(quiet) < LEAST_PART * WEEK:
+        return None
+    first = look.moment(0)
+    begin = first.weekday() * 24 + first.hour
+
+    def freed(place: int) -> tuple[float, float]:
+        is_off = quiet[(begin + place) % WEEK]
+        return (history.usd[place], history.held[place]) if is_off else (0.0, 0.0)
+
+    saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history))
+    if saving.usd < _LEAST_USD:
+        return None
+    on = list(_runs([not hour for hour in quiet]))
+    words = ", ".join(f"{_moment(start)} to {_moment(end)}" for start, end in on)
+    now = one.now * (1 - sum(quiet) / WEEK)
+    return Advice(
+        "off-hours", about,
+        f"Stop {about.workload_kind} {about.namespace}/{about.workload} when it does nothing: {sum(quiet)} of 168 "
+        "hours of the week were idle every time",
+        saving,
+        evidence_of(look, one, {"needed (UTC)": words, "peak": "mean of the busiest hour"}), confidence_of(one),
+        "medium",
+        "Whoever comes at another hour waits for a start.", "medium",
+        schedule_patch(about, on, round(max(history.pods))), cents(one.now), ratio(now) or cents(0),
+        cents(one.usd_hourly),
+    )  # fmt: skip
+
+
+def _quiet(look: LookBack, one: Measured) -> list[bool]:
+    """Hours of the week (Monday 00:00 UTC first) that were idle whenever they were seen, in runs that are worth it."""
+    history, first = one.history, look.moment(0)
+    begin = first.weekday() * 24 + first.hour
+    seen, busy = [0] * WEEK, [False] * WEEK
+    for place in range(one.first, look.hours):
+        slot = (begin + place) % WEEK
+        observed = history.observed[place]
+        if not look.known[place]:
+            continue
+        if history.held[place] and not observed:
+            busy[slot] = True  # nobody knows
+        else:
+            seen[slot] += 1
+            busy[slot] |= observed > 0 and history.used[place] >= IDLE * observed
+    idle = [count >= LEAST_WEEKS and not was for count, was in zip(seen, busy, strict=True)]
+    found = [False] * WEEK
+    for start, end in _runs(idle):
+        if end - start >= SHORTEST:
+            for hour in range(start, end):
+                found[hour % WEEK] = True
+    return found
+
+
+def _runs(hours: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Runs of true hours around the week, as (first, end); the end may lie in the week after."""
+    if all(hours):
+        yield 0, WEEK
+        return
+    for start in range(WEEK):
+        if hours[start] and not hours[start - 1]:
+            end = start
+            while hours[end % WEEK]:
+                end += 1
+            yield start, end
+
+
+def _moment(hour: int) -> str:
+    return f"{_DAYS[hour // 24 % 7]} {timedelta(hours=hour % 24).seconds // 3600:02d}:00"
+
+
+def spot(look: LookBack, one: Measured) -> Advice | None:
+    """Services that can lose a replica, at the newest spot price of their own instance type, the dearest zone's.
+
+    Batch work with checkpoints could move, too; nothing in the ledger tells whether it has any.
+    """
+    history, about = one.history, about_workload(look.cluster, one.history)
+    if about.workload_kind not in SERVICES or not history.pools:
+        return None
+    there = [count for count, held in zip(history.pods[one.first :], history.held[one.first :], strict=True) if held]
+    if min(there) < _REPLICAS or {pool.capacity_type for pool in history.pools} != {"on-demand"}:
+        return None
+    charged = sum(history.usd)
+    cost = 0.0
+    for pool, gpu_hours in history.pools.items():
+        own, price = look.pools[pool], look.spot_prices.get(pool.instance_type)
+        capacity = sum(own.capacity)
+        if price is None or not capacity:
+            return None
+        cost += gpu_hours / 1000 * price * sum(own.nodes) / capacity
+    part = 1 - cost / charged if charged else 0.0
+    if part <= 0:
+        return None
+
+    def freed(place: int) -> tuple[float, float]:
+        return history.usd[place] * part, 0.0
+
+    saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history))
+    if saving.usd < _LEAST_USD:
+        return None
+    names = sorted({pool.instance_type for pool in history.pools})
+    types = ", ".join(f"{name} at ${look.spot_prices[name]:.3f} an hour" for name in names)
+    return Advice(
+        "spot", about,
+        f"Run {about.workload_kind} {about.namespace}/{about.workload} on spot capacity: it has {min(there)} replicas "
+        f"at least, and spot costs {part:.0%} less now",
+        saving,
+        evidence_of(look, one, {"spot": f"{types}, newest price of the dearest zone"}), "medium", "high", _SPOT_RISK,
+        "medium", spot_patch(about), cents(one.now), cents(0), cents(one.usd_hourly),
+    )  # fmt: skip

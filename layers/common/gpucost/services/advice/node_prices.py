@@ -1,0 +1,91 @@
+"""What nodes cost at list price and on spot, as far as the price book knows; in USD, as AWS lists it."""
+
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Literal, Protocol
+
+from gpucost.domain.advice.history import LookBack, PoolKey
+from gpucost.domain.advice.packing import gpus_of_node
+from gpucost.domain.prices import Price
+from gpucost.settings import Settings
+from gpucost.settings.pricing import RateSettings
+
+_EVER = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class PriceLists(Protocol):
+    """The price book, as far as advice reads it."""
+
+    def newest(self, source: Literal["spot", "on-demand"]) -> list[Price]:
+        """The newest known prices of a source."""
+        ...
+
+
+def node_list_prices(book: PriceLists) -> dict[str, float]:
+    """USD per node-hour on demand, by instance type; a type whose regions differ in price is left out."""
+    found: dict[str, set[float]] = {}
+    for price in _of_nodes(book.newest("on-demand")):
+        if price.valid_to is None:
+            found.setdefault(price.applies_to["instance_type"], set()).add(float(price.amount))
+    return {name: prices.pop() for name, prices in found.items() if len(prices) == 1}
+
+
+def node_spot_prices(book: PriceLists) -> dict[str, float]:
+    """USD per node-hour on spot, by instance type: the dearest zone's newest."""
+    newest: dict[tuple[str, str, str], Price] = {}
+    for price in _of_nodes(book.newest("spot")):
+        facts = price.applies_to
+        key = facts["instance_type"], facts.get("region", ""), facts.get("zone", "")
+        known = newest.get(key)
+        if known is None or (price.valid_from or _EVER) >= (known.valid_from or _EVER):
+            newest[key] = price
+    found: dict[str, float] = {}
+    for (name, _, _), price in newest.items():
+        found[name] = max(found.get(name, 0.0), float(price.amount))
+    return found
+
+
+def reserved_prices(settings: Settings, look: LookBack, at: datetime) -> dict[str, float]:
+    """USD per node-hour of reserved capacity by instance type: the first of the settings' rates that is for it.
+
+    Rates that are for some pools, regions or zones alone are left out: a commitment is not bought for one of them.
+
+    Args:
+        settings: the document; its rates for `capacity_type: reserved` count.
+        look: whose instance types, with their list prices.
+        at: the time.
+    """
+    found: dict[str, float] = {}
+    for key in sorted(look.pools):
+        gpus, listed = gpus_of_node(look.pools[key]), look.list_prices.get(key.instance_type)
+        for rate in settings.pricing.rates:
+            if key.instance_type in found or not _is_for(rate, look.cluster, key, at):
+                continue
+            if rate.node_hourly_usd is not None:
+                found[key.instance_type] = float(rate.node_hourly_usd)
+            elif rate.gpu_hourly_usd is not None:
+                found[key.instance_type] = float(rate.gpu_hourly_usd) * gpus
+            elif rate.percent_of_on_demand is not None and listed is not None:
+                found[key.instance_type] = float(rate.percent_of_on_demand) / 100 * listed
+    return found
+
+
+def _is_for(rate: RateSettings, cluster: str, key: PoolKey, at: datetime) -> bool:
+    facts = rate.applies_to()
+    is_then = (rate.since is None or rate.since <= at) and (rate.until is None or at < rate.until)
+    return (
+        is_then
+        and facts.get("capacity_type") == "reserved"
+        and not facts.keys() & {"node_pool", "region", "zone"}
+        and fnmatchcase(cluster, facts.get("cluster", "*"))
+        and fnmatchcase(key.instance_type, facts.get("instance_type", "*"))
+        and fnmatchcase(key.gpu_model, facts.get("gpu_model", "*"))
+    )
+
+
+def _of_nodes(prices: list[Price]) -> list[Price]:
+    return [
+        price
+        for price in prices
+        if price.unit == "node-hour" and price.currency == "USD" and "instance_type" in price.applies_to
+    ]

@@ -1,0 +1,102 @@
+"""Rules on simulated clusters, at a minute at which nothing changes, against what is true then (`local/fleet`)."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.settings import parse_settings
+from local.fleet.scenario import Scenario
+from local.fleet.scenarios import all_scenarios
+from local.rules import documents
+from tests.dashboards import promtool
+from tests.dashboards.looks import Look, quiet_look
+
+SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
+SOME = (
+    "mig-stranded", "mig-above-one", "mig-labels-old", "time-sliced-renamed", "mps", "sharer-of-two-devices",
+    "shared-labels-honor", "ksm-sharded", "no-node-labels", "left-behind-for-hours", "signal-device-only",
+)  # fmt: skip
+"""One of each kind; `make heavy` looks at all."""
+LIMITS = {
+    "layouts that differ": ("mig-mixed-h100", "one-gpu-above-beside-others"),
+    "sharers without labels": ("first-sharer-labelled", "sharer-labels-flip"),
+    "sidecars": ("containers",),
+    "slices of several profiles": ("two-profiles-in-a-pod",),
+    "DRA claims": ("claims",),
+    "only rungs node or cluster": ("rung-node",),
+}
+"""Clusters of which docs/grafana.md says that static rules cannot tell."""
+UNSEEN = (
+    "above-a-gpu-without-dcgm", "renamed-not-mapped", "no-dcgm", "one-exporter-missing", "not-mapped",
+    "shared-not-mapped", "gpu-util-on-mig-absent", "gpu-util-on-mig-zero", "signal-none",
+)  # fmt: skip
+"""Clusters where GPUs are used and nobody tells it, the ledger's metrics neither."""
+
+
+def looked_at(scenarios: Iterable[Scenario], folder: Path) -> set[str]:
+    """The clusters on which promtool finds allocated or effective GPUs of any pod wrong; it runs all at once."""
+    groups: list[Any] = []
+    series: list[dict[str, str]] = []
+    expectations: list[dict[str, Any]] = []
+    for scenario in scenarios:
+        look = quiet_look(scenario)
+        if look is not None:
+            groups += _groups(scenario)
+            series += look.series()
+            expectations += _truth(look)
+    assert expectations
+    found = promtool.run(folder, groups, series, expectations)
+    wrong = set(re.findall(r'expr: .*cluster=\\"([^"\\]+)\\"', found))
+    assert bool(found) == bool(wrong), found
+    return wrong
+
+
+def _groups(scenario: Scenario) -> documents.Groups:
+    own = (
+        f"{{name: {scenario.name}, prometheus: {{url: 'http://127.0.0.1:9'}}, selector: {{cluster: {scenario.name}}}}}"
+    )
+    text = f"clusters: [{own}]\npricing: {{source: constant, gpu_hourly_usd: 12}}\n{scenario.settings}"
+    settings = parse_settings(text.replace("{base}", "2026-01-01T00:00:00Z"))
+    (pods, _) = documents.recording_groups(settings, settings.clusters, datetime.now(UTC))
+    return [pods]
+
+
+def _truth(look: Look) -> list[dict[str, Any]]:
+    cluster = f'cluster="{look.scenario.name}"'
+    expected = []
+    for metric, gpus in (("allocated", look.held()), ("effective", _seen(look))):
+        rows = (({"pod": pod}, float(amount)) for pod, amount in gpus.items())
+        by_pod = f"sum by (pod) (pod:gpucost_{metric}_gpus{{{cluster}}} > 0)"
+        expected.append(promtool.expectation(by_pod, 1, *rows))
+    return expected
+
+
+def _seen(look: Look) -> dict[str, Any]:
+    """Use that rules can see: not of Neuron."""
+    asked = {
+        pod.name: "".join(resource for one in pod.requests.values() for resource in one) for pod in look.scenario.pods
+    }
+    return {pod: gpus for pod, gpus in look.used().items() if "neuron" not in asked[pod]}
+
+
+def test_rules_say_what_is_true(tmp_path: Path) -> None:
+    assert all(quiet_look(SCENARIOS[name]) for name in SOME)
+    assert looked_at([SCENARIOS[name] for name in SOME], tmp_path) == set()
+
+
+def test_what_rules_cannot_tell_is_documented_and_so() -> None:
+    limited = {name for names in LIMITS.values() for name in names}
+    assert limited <= SCENARIOS.keys()
+    assert not limited & set(SOME)
+
+
+@pytest.mark.heavy
+def test_rules_on_every_cluster(tmp_path: Path) -> None:
+    """The limits are real: where they are said to be, and nowhere else, the rules differ from the truth."""
+    looks = [scenario for scenario in SCENARIOS.values() if quiet_look(scenario)]
+    assert len(looks) > 200
+    assert looked_at(looks, tmp_path) - set(UNSEEN) == {name for names in LIMITS.values() for name in names}

@@ -1,0 +1,156 @@
+"""Off-hours and spot on simulated fleets: what could stop or move, what could not, and what it saves."""
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+import yaml
+
+from gpucost.domain.advice.model import Advice
+from gpucost.domain.advice.review import review
+from tests import advice_fleet as sim
+from tests.domain.advice.test_rightsizing import look_at
+
+HOURS = 504
+"""Three weeks: each hour of the week three times."""
+SPOT_PRICES = {"g5.xlarge": 0.6}
+
+
+def is_office(hour: int) -> bool:
+    """Monday to Friday, 07:00 to 19:00 UTC; the simulation begins on a Monday."""
+    return hour // 24 % 7 < 5 and 7 <= hour % 24 < 19
+
+
+def loads(seed: int) -> list[sim.Load]:
+    """Half of them stop being used at night, one in ten only nearly; some are small, some are young."""
+    chance = random.Random(seed)
+    found = []
+    for number in range(16):
+        pods = chance.randint(1, 4)
+        level = pods * chance.uniform(0.4, 0.6)
+        sort = ("office", "always", "nearly", "once")[number % 4]
+        rest = {"office": 0.0, "always": level * 0.8, "nearly": 0.06 * pods, "once": 0.0}[sort]
+
+        def work(hour: int, *, level: float = level, rest: float = rest, sort: str = sort, pods: int = pods) -> float:
+            if sort == "once" and (hour % 24 < 3 or hour % 24 >= 19) and hour < 168:
+                return 0.5 * pods  # night shifts, in the first week alone
+            return level if is_office(hour) else rest
+
+        truth = "off-hours" if sort in {"office", "once"} else ""
+        found.append(sim.Load(f"{sort}-{number}", work, lambda _, pods=pods: pods, truth=truth))  # type: ignore[misc]
+    return found
+
+
+def advised(own: list[sim.Load], hours: int = HOURS, spot: dict[str, float] | None = None) -> list[Advice]:
+    look = look_at(list(sim.simulate(own, hours)))
+    look.spot_prices.update(spot or {})
+    return list(review(look, sim.START + timedelta(hours=hours), {}).advice)
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[list[sim.Load], dict[str, Advice]]:
+    own = loads(5)
+    return own, {one.about.workload: one for one in advised(own) if one.kind == "off-hours"}
+
+
+def test_recall_and_precision_of_off_hours(found: tuple[list[sim.Load], dict[str, Advice]]) -> None:
+    own, given = found
+    wanted = {load.name for load in own if load.truth}
+    assert len(wanted) == 8
+    assert len(wanted & given.keys()) / len(wanted) >= 0.95, wanted - given.keys()
+    assert len(wanted & given.keys()) / len(given) >= 0.95, given.keys() - wanted
+
+
+def test_claimed_savings_are_those_of_the_fleet_that_stops(found: tuple[list[sim.Load], dict[str, Advice]]) -> None:
+    own, given = found
+    for load in own:
+        if load.name not in given:
+            continue
+        one = given[load.name]
+
+        def is_quiet(hour: int, load: sim.Load = load) -> bool:
+            return all(load.work(week * 168 + hour % 168) == 0 for week in range(3))
+
+        stopped = replace(load, pods=lambda hour, load=load, quiet=is_quiet: 0 if quiet(hour) else load.pods(hour))  # type: ignore[misc]
+        before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (load, stopped))
+        assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
+
+
+def test_the_schedule_runs_when_it_is_needed_and_stops_when_not(
+    found: tuple[list[sim.Load], dict[str, Advice]],
+) -> None:
+    one = next(one for name, one in found[1].items() if name.startswith("office"))
+    document = yaml.safe_load(one.patch)
+    on = set()
+    for trigger in document["spec"]["triggers"]:
+        (_, first, _, _, begin), (_, last, _, _, end) = (trigger["metadata"][name].split() for name in ("start", "end"))
+        hour = (int(begin) - 1) % 7 * 24 + int(first)  # cron's Sunday is 0
+        while hour % 168 != (int(end) - 1) % 7 * 24 + int(last):
+            on.add(hour % 168)
+            hour += 1
+    assert on == {hour for hour in range(168) if is_office(hour)}
+    assert "Mon 07:00 to Mon 19:00" in one.evidence.facts["needed (UTC)"]
+
+
+@pytest.mark.parametrize(
+    ("change", "hours"),
+    [({}, 216), ({"kind": "Job"}, HOURS), ({"seen": 0.5}, HOURS), ({"source": "node"}, HOURS)],
+    ids=["nine days", "a job", "half seen", "guessed"],
+)
+def test_no_schedule_where_the_pattern_is_not_known(change: dict[str, object], hours: int) -> None:
+    load = sim.Load("office", lambda hour: 0.5 if is_office(hour) else 0.0, lambda _: 1)
+    assert [one.kind for one in advised([load], HOURS)] == ["off-hours"]
+    assert not advised([replace(load, **change)], hours)  # type: ignore[arg-type]
+
+
+def test_of_fewer_gpus_and_a_schedule_the_larger_saving_is_advised() -> None:
+    few = sim.Load("few", lambda hour: 0.3 if is_office(hour) else 0.0, lambda _: 8)
+    short = sim.Load("short", lambda hour: 1.0 if is_office(hour) else 0.0, lambda _: 4)
+    kinds = {one.about.workload: one.kind for one in advised([few, short])}
+    assert kinds == {"few": "fewer-gpus", "short": "off-hours"}
+
+
+# Spot
+
+
+def fleet_for_spot(seed: int) -> list[sim.Load]:
+    chance = random.Random(seed)
+    found = []
+    for number in range(12):
+        sort = ("service", "pair", "job", "spot", "reserved", "unlisted")[number % 6]
+        pods = chance.randint(3, 4) if sort != "pair" else 2
+        pool = {
+            "spot": sim.Pool("spot", capacity_type="spot", price_source="spot"),
+            "reserved": sim.Pool("reserved", capacity_type="reserved"),
+            "unlisted": sim.Pool("unlisted", instance_type="g6.xlarge"),
+        }.get(sort, sim.Pool())
+        found.append(
+            sim.Load(
+                f"{sort}-{number}", lambda _, pods=pods: 0.5 * pods, lambda _, pods=pods: pods, pool=pool,  # type: ignore[misc]
+                kind="Job" if sort == "job" else "Deployment", truth="spot" if sort == "service" else "",
+            )
+        )  # fmt: skip
+    return found
+
+
+def test_spot_for_services_with_replicas_at_the_newest_price() -> None:
+    own = fleet_for_spot(2)
+    given = {one.about.workload: one for one in advised(own, 192, SPOT_PRICES)}
+    assert given.keys() == {load.name for load in own if load.truth}, "recall and precision of 1"
+    for load in own:
+        if load.truth:
+            one = given[load.name]
+            moved = replace(load, pool=replace(load.pool, price=Decimal("0.6")))
+            before, after = (sim.costs(list(sim.simulate([each], 192)))[0] for each in (load, moved))
+            assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
+            assert one.risk == "high"
+            assert "PodDisruptionBudget" in one.risk_note
+            assert yaml.safe_load(one.patch)["spec"]["template"]["spec"]["affinity"]
+            assert one.gpus_then == 0, "on demand"
+
+
+def test_no_spot_where_no_price_is_known_or_it_is_dearer() -> None:
+    assert not advised(fleet_for_spot(2)[:1], 192)
+    assert not advised(fleet_for_spot(2)[:1], 192, {"g5.xlarge": 1.6})

@@ -1,0 +1,208 @@
+"""The advise function's job where something goes wrong, and what it asks of prices and memory."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpucost.domain.advice.model import Recommendation, Review
+from gpucost.domain.ledger import Manifest
+from gpucost.domain.prices import Price
+from gpucost.errors import MetricsUnavailableError, SourceError
+from gpucost.messages import AdviceDue
+from gpucost.ports import StoredSettings
+from gpucost.services.advice.memory import KEPT, MemoryKeeper
+from gpucost.services.advice.node_prices import node_list_prices, node_spot_prices
+from gpucost.services.advice.service import AdviceService
+from gpucost.settings import ClusterSettings, parse_settings
+from tests.conftest import DynamoTable
+
+NOW = datetime(2026, 11, 16, 4, 10, tzinfo=UTC)
+DAY = timedelta(days=1)
+TEXT = """
+clusters:
+  - {name: a, prometheus: {url: "http://127.0.0.1:9"}}
+  - {name: b, prometheus: {url: "http://127.0.0.1:9"}}
+  - {name: c, prometheus: {url: "http://127.0.0.1:9"}}
+pricing: {source: constant, gpu_hourly_usd: 1}
+"""
+SETTINGS = parse_settings(TEXT)
+
+
+def price(source: str, amount: str, since: int = 0, **applies_to: str) -> Price:
+    return Price(source, "node-hour", Decimal(amount), applies_to, "USD", NOW - DAY * since)  # type: ignore[arg-type]
+
+
+class Book:
+    def __init__(self, prices: list[Price]) -> None:
+        self._prices = prices
+
+    def newest(self, source: str) -> list[Price]:
+        return [one for one in self._prices if one.source == source]
+
+
+def test_list_prices_of_several_regions_are_no_list_price_unless_they_agree() -> None:
+    book = Book([
+        price("on-demand", "1.0", instance_type="g5.xlarge", region="us-east-1"),
+        price("on-demand", "1.2", instance_type="g5.xlarge", region="eu-west-1"),
+        price("on-demand", "7.0", instance_type="p5.4xlarge", region="us-east-1"),
+        price("spot", "3.0", instance_type="p5.4xlarge", region="us-east-1", zone="a"),
+        Price("on-demand", "node-hour", Decimal(9), {"instance_type": "g6.xlarge"}, "CNY"),
+    ])  # fmt: skip
+    assert node_list_prices(book) == {"p5.4xlarge": 7.0}
+
+
+def test_spot_is_the_newest_price_of_the_dearest_zone() -> None:
+    book = Book([
+        price("spot", "0.9", 3, instance_type="g5.xlarge", region="r", zone="a"),
+        price("spot", "0.5", 1, instance_type="g5.xlarge", region="r", zone="a"),
+        price("spot", "0.6", 2, instance_type="g5.xlarge", region="r", zone="b"),
+    ])  # fmt: skip
+    assert node_spot_prices(book) == {"g5.xlarge": 0.6}
+
+
+class Memory:
+    """Answers of Prometheus, by day; days before the first are not there."""
+
+    def __init__(self, first: datetime) -> None:
+        self.first = first
+        self.asked: list[datetime] = []
+
+    def __call__(self, cluster: ClusterSettings) -> "Memory":
+        assert cluster in SETTINGS.clusters
+        return self
+
+    def peaks(self, day: datetime) -> dict[tuple[str, str], float]:
+        self.asked.append(day)
+        if day < self.first:
+            raise MetricsUnavailableError("unreachable")
+        return {("ns", "p"): 2.0**30}
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.days: dict[datetime, dict[tuple[str, str], float]] = {}
+        self.expires: set[datetime] = set()
+
+    def put_memory(
+        self, cluster: str, day: datetime, peaks: Mapping[tuple[str, str], float], expires_at: datetime
+    ) -> None:
+        assert cluster == "a"
+        self.days[day] = dict(peaks)
+        self.expires.add(expires_at)
+
+    def memory(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, dict[tuple[str, str], float]]:
+        assert cluster == "a"
+        return {day: peaks for day, peaks in self.days.items() if start <= day < end}
+
+
+def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> None:
+    start, end = NOW - 10 * DAY, NOW
+    midnight = NOW.replace(hour=0, minute=0)
+    metrics, store = Memory(midnight - 4 * DAY), Kept()
+    keeper = MemoryKeeper(metrics, store, clock=lambda: NOW)
+    found = keeper.memory(SETTINGS.clusters[0], start, end)
+    assert sorted(found) == [midnight - DAY * number for number in (4, 3, 2, 1)]
+    assert metrics.asked == [midnight - DAY * number for number in (1, 2, 3, 4, 5)], (
+        "newest first, one failure is enough"
+    )
+    assert store.expires == {NOW + KEPT}
+    metrics.asked.clear()
+    metrics.first = midnight - 30 * DAY
+    found = keeper.memory(SETTINGS.clusters[0], start, end)
+    assert metrics.asked == [midnight - DAY * number for number in (5, 6, 7, 8, 9)]
+    assert min(found) == midnight - 9 * DAY, "the day that the look-back only begins in is not whole"
+
+
+class Ledger:
+    """Clusters with one hour each; one of them is broken."""
+
+    def __init__(self, broken: str) -> None:
+        self.read: list[str] = []
+        self._broken = broken
+
+    def latest(self, cluster: str) -> Manifest | None:
+        return Manifest(cluster, NOW - DAY, "complete", 1, "1-a", 1, None, 0, None, NOW)
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        self.read.append(cluster)
+        if cluster == self._broken:
+            raise SourceError("the table is throttled")
+        return [Manifest(cluster, NOW.replace(minute=0) - DAY, "complete", 1, "1-a", 1, None, 0, None, NOW)]
+
+    def uses_of(self, _manifest: Manifest) -> list[Any]:
+        return []
+
+    def nodes_of(self, _manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (), ()
+
+
+class Reviews:
+    def __init__(self) -> None:
+        self.kept: dict[str, Review] = {}
+
+    def recommendations(self, _cluster: str) -> list[Recommendation]:
+        return []
+
+    def review(self, cluster: str) -> Review | None:
+        return self.kept.get(cluster)
+
+    def put_review(self, review: Review) -> None:
+        self.kept[review.cluster] = review
+
+
+class Store:
+    def current(self) -> StoredSettings:
+        return StoredSettings(1, TEXT, SETTINGS, "test", NOW)
+
+
+def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW) -> AdviceService:
+    keeper = MemoryKeeper(Memory(at), Kept(), clock=lambda: at)
+    return AdviceService(Store(), ledger, reviews, Book([]), keeper, clock=lambda: at)  # type: ignore[arg-type]
+
+
+def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:
+    ledger, reviews = Ledger("b"), Reviews()
+    found = service(ledger, reviews).advise(AdviceDue(scheduled_time=NOW), lambda: 900)
+    assert found is not None
+    assert found.failures == ["b: the table is throttled"]
+    assert reviews.kept.keys() == {"a", "c"}
+
+
+def test_where_time_is_short_the_next_run_begins_with_what_was_left() -> None:
+    ledger, reviews = Ledger(""), Reviews()
+    first = service(ledger, reviews).advise(AdviceDue(scheduled_time=NOW), lambda: 10)
+    assert first is not None
+    assert (ledger.read, first.clusters_left) == (["a"], 2)
+    service(ledger, reviews, NOW + DAY).advise(AdviceDue(scheduled_time=NOW + DAY), lambda: 10)
+    assert ledger.read == ["a", "b"]
+
+
+def test_an_older_review_does_not_replace_a_newer_one(table: DynamoTable) -> None:
+    from gpucost.adapters.dynamodb.advice import DynamoAdvice
+
+    store = DynamoAdvice(table.client, table.name)
+    newer = Review("a", NOW - DAY, NOW, NOW, 24, (), ())
+    store.put_review(newer)
+    store.put_review(Review("a", NOW - DAY, NOW, NOW - DAY, 1, (), ()))
+    assert store.review("a") == newer
+    assert store.review("b") is None
+
+
+@pytest.mark.parametrize("size", [10, 6000])
+def test_reviews_of_any_size_are_stored_whole_and_leave_no_piece_behind(table: DynamoTable, size: int) -> None:
+    import random
+
+    from gpucost.adapters.dynamodb.advice import DynamoAdvice
+    from gpucost.domain.advice.model import About, Judged
+
+    chance = random.Random(1)
+    names = [f"{chance.getrandbits(400):x}" for _ in range(size)]
+    judged = tuple(Judged(About("a", "u", "n", "Job", name), "idle", Decimal(1), None, None, "why") for name in names)
+    store = DynamoAdvice(table.client, table.name)
+    for at, own in ((0, judged), (1, judged[:3])):
+        review = Review("a", NOW - DAY, NOW, NOW + DAY * at, 24, (), own)
+        store.put_review(review)
+        assert store.review("a") == review
