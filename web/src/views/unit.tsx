@@ -80,7 +80,7 @@ async function askUnit(route: Route): Promise<Answers> {
     askHours({ ...period, cluster }, whole.coverage),
     askMonth(route.name),
     askAlerts(end),
-    askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: route.name, cluster }),
+    askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: exactly(route.name), cluster }),
   ]);
   return {
     grain,
