@@ -106,3 +106,10 @@ def test_packing_of_odd_sizes_is_possible_and_near_the_fewest(sizes: list[int]) 
 
 def test_a_pod_larger_than_a_node_cannot_be_packed() -> None:
     assert pack([(9.0, 1)], 8) is None
+
+
+def test_nodes_that_the_next_hour_needs_are_not_spare() -> None:
+    """They take minutes to come: what is empty every other hour stays."""
+    pool = replace(SPREAD, keeps=4)
+    loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 4 if hour % 2 else 1, gpus=8, kind="Job", pool=pool)]
+    assert advised(loads)[0] == []
