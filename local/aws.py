@@ -28,6 +28,7 @@ def credentials(endpoint: str, dynamodb: str = "") -> dict[str, str]:
 @contextmanager
 def running_aws() -> Iterator[str]:
     """Run moto's server on a free port; yields its address."""
+    import requests
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line per request would drown the results
@@ -35,7 +36,11 @@ def running_aws() -> Iterator[str]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
+        url = f"http://{host}:{port}"
+        try:
+            yield url
+        finally:
+            requests.post(f"{url}/moto-api/reset", timeout=60)  # what moto holds outlives its server
     finally:
         server.stop()
 

@@ -8,8 +8,6 @@ from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
-import requests
-
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.domain.hours import HOUR, floor_day
@@ -77,9 +75,7 @@ class Stack(World):
 def running(folder: Path) -> Iterator[Stack]:
     """The embedded AWS with one cluster's stack, where the command line finds it."""
     with running_aws() as endpoint:
-        requests.post(f"{endpoint}/moto-api/reset", timeout=10)  # what moto holds outlives its server
         state = folder / "local.json"
         state.write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
         with patch.object(deployment, "STATE", state):
             yield Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
-        requests.post(f"{endpoint}/moto-api/reset", timeout=10)

@@ -9,7 +9,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-import requests
 import yaml
 
 from gpucost.adapters import aws, secrets
@@ -55,7 +54,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     state = tmp_path_factory.mktemp("alerts") / "local.json"
     with ExitStack() as running:
         endpoint = running.enter_context(running_aws())
-        requests.post(f"{endpoint}/moto-api/reset", timeout=10)  # what moto holds outlives its server
         state.write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
         running.enter_context(patch.object(deployment, "STATE", state))
         running.enter_context(patch.dict(os.environ))  # commands set where AWS is
@@ -64,7 +62,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield Stack(endpoint, running.enter_context(running_slack()))
         aws.client.cache_clear()
         secrets.forget()
-        requests.post(f"{endpoint}/moto-api/reset", timeout=10)
 
 
 def gpucost(*arguments: str) -> Said:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
@@ -53,9 +52,7 @@ class Stack:
 @pytest.fixture(params=[{"SpotPrices": "true", "OnDemandPrices": "true"}])
 def stack(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
     with running_aws() as endpoint:
-        requests.post(f"{endpoint}/moto-api/reset", timeout=10)  # what moto holds outlives its server
         yield Stack(endpoint, tmp_path, request.param)
-        requests.post(f"{endpoint}/moto-api/reset", timeout=10)
 
 
 def set_(stack: Stack, *more: str, amount: str = "98.32", unit: str = "node-hour", reason: str = "EDP") -> Any:

@@ -19,7 +19,7 @@ from gpucost.services.advice.desk import AdviceDesk, Advised, Reviewed
 
 WantedKind = Annotated[Kind | None, Query(description="Only advice of this kind", examples=["idle"])]
 WantedState = Annotated[
-    State | Literal["all"], Query(description="Only recommendations in this state, or `all`", examples=["open"])
+    Literal[State, "all"], Query(description="Only recommendations in this state, or `all`", examples=["open"])
 ]
 
 
