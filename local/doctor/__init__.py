@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpucost.adapters.prometheus.auth import authenticator
-from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.connecting import connect
 from gpucost.errors import GpuCostError
 from gpucost.settings import ClusterSettings, Settings
 from local.doctor import labels, signals
@@ -38,20 +37,12 @@ class Report:
 
 def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Report:
     """Ask one cluster's Prometheus and conclude; a Prometheus that does not answer is a finding."""
-    prometheus = cluster.prometheus
     utilization = settings.utilization
     need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        client = PrometheusClient(
-            prometheus.url,
-            cluster=cluster.name,
-            auth=authenticator(prometheus),
-            timeout=prometheus.timeout_seconds,
-            most_samples=prometheus.most_samples(),
-        )
-        facts = Asking(client, cluster.selector, need, ranks).facts(now)
+        facts = Asking(connect(cluster), cluster.selector, need, ranks).facts(now)
     except (ValueError, ArithmeticError) as error:
-        said = f"cluster {cluster.name}: Prometheus at {prometheus.url} answered something unusable: {error}"
+        said = f"cluster {cluster.name}: Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
         return Report(cluster.name, [_away(cluster, said)], [])
     except GpuCostError as error:
         return Report(cluster.name, [_away(cluster, str(error))], [])

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from gpucost.adapters.prometheus.auth import authenticator
-from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.connecting import connect
 from gpucost.adapters.prometheus.queries import Queries
 from gpucost.adapters.prometheus.reader import PrometheusReader
 from gpucost.domain.signals import NEURON, preference
@@ -15,17 +14,9 @@ def metrics_reader(
     cluster: ClusterSettings, settings: Settings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> PrometheusReader:
     """A reader for one cluster, as its settings say; fulfils `ports.MetricsReaders`."""
-    prometheus = cluster.prometheus
-    client = PrometheusClient(
-        prometheus.url,
-        cluster=cluster.name,
-        auth=authenticator(prometheus),
-        timeout=prometheus.timeout_seconds,
-        most_samples=prometheus.most_samples(),
-    )
     best, *others = preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
-        client,
+        connect(cluster),
         Queries(cluster.selector, [[*best, NEURON], *others]),
         cluster=cluster.name,
         clock=clock,

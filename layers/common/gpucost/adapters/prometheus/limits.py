@@ -10,8 +10,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpucost.adapters.prometheus import tables
-from gpucost.adapters.prometheus.auth import authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.connecting import connect
 from gpucost.adapters.prometheus.queries import Queries, union
 from gpucost.domain.hours import HOUR, to_ms
 from gpucost.domain.limits import Limits, PoolLimit, Quota
@@ -95,12 +95,4 @@ def _last(selector: str, names: str) -> str:
 
 def limits_reader(cluster: ClusterSettings) -> PrometheusLimits:
     """A reader for one cluster, as its settings say; fulfils `ports.LimitsReaders`."""
-    prometheus = cluster.prometheus
-    client = PrometheusClient(
-        prometheus.url,
-        cluster=cluster.name,
-        auth=authenticator(prometheus),
-        timeout=prometheus.timeout_seconds,
-        most_samples=prometheus.most_samples(),
-    )
-    return PrometheusLimits(client, Queries(cluster.selector, []), cluster.name)
+    return PrometheusLimits(connect(cluster), Queries(cluster.selector, []), cluster.name)

@@ -7,8 +7,8 @@ samples, 0.3 cents at AMP's price.
 from datetime import datetime, timedelta
 
 from gpucost.adapters.prometheus import tables
-from gpucost.adapters.prometheus.auth import authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.connecting import connect
 from gpucost.adapters.prometheus.devices import workload
 from gpucost.adapters.prometheus.queries import Queries
 from gpucost.errors import MetricsAnswerError
@@ -55,12 +55,4 @@ class PrometheusMemory:
 
 def memory_reader(cluster: ClusterSettings) -> PrometheusMemory:
     """A reader for one cluster, as its settings say; fulfils `advice_ports.MemoryReaders`."""
-    prometheus = cluster.prometheus
-    client = PrometheusClient(
-        prometheus.url,
-        cluster=cluster.name,
-        auth=authenticator(prometheus),
-        timeout=prometheus.timeout_seconds,
-        most_samples=prometheus.most_samples(),
-    )
-    return PrometheusMemory(client, Queries(cluster.selector, []), cluster.name)
+    return PrometheusMemory(connect(cluster), Queries(cluster.selector, []), cluster.name)

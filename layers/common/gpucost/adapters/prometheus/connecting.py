@@ -1,0 +1,17 @@
+"""A client of the Prometheus or AMP workspace that a cluster's settings name."""
+
+from gpucost.adapters.prometheus.auth import authenticator
+from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.settings import ClusterSettings
+
+
+def connect(cluster: ClusterSettings) -> PrometheusClient:
+    """The client; nothing is asked yet, not for credentials either."""
+    prometheus = cluster.prometheus
+    return PrometheusClient(
+        prometheus.url,
+        cluster=cluster.name,
+        auth=authenticator(prometheus),
+        timeout=prometheus.timeout_seconds,
+        most_samples=prometheus.most_samples(),
+    )
