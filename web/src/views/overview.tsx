@@ -16,6 +16,7 @@ import {
 import { useColour } from "../charts/colours";
 import { Grid } from "../charts/grid";
 import { StackedChart } from "../charts/stacked";
+import { gpuHoursColumn, moneyColumn } from "../columns";
 import {
   change,
   type Figure,
@@ -299,13 +300,7 @@ function Units({ units, before, byTime, timeGrain }: Answers) {
           ),
           by: unitOf,
         },
-        {
-          key: "waste_usd",
-          title: "Waste",
-          isFigure: true,
-          cell: (row) => money(row.waste_usd, currency),
-          by: (row) => row.waste_usd,
-        },
+        moneyColumn("waste_usd", "Waste", currency),
         { key: "share", title: "of its cost", isFigure: true, cell: (row) => percent(share(row)), by: share },
         { key: "change", title: "since before", isFigure: true, cell: (row) => change(against(row)), by: against },
         {
@@ -318,34 +313,10 @@ function Units({ units, before, byTime, timeGrain }: Answers) {
             />
           ),
         },
-        {
-          key: "allocated_usd",
-          title: "Allocated",
-          isFigure: true,
-          cell: (row) => money(row.allocated_usd, currency),
-          by: (row) => row.allocated_usd,
-        },
-        {
-          key: "effective_usd",
-          title: "Effective",
-          isFigure: true,
-          cell: (row) => money(row.effective_usd, currency),
-          by: (row) => row.effective_usd,
-        },
-        {
-          key: "unmeasured_usd",
-          title: "Unmeasured",
-          isFigure: true,
-          cell: (row) => money(row.unmeasured_usd, currency),
-          by: (row) => row.unmeasured_usd,
-        },
-        {
-          key: "allocated_gpu_hours",
-          title: "GPU-hours",
-          isFigure: true,
-          cell: (row) => gpuHours(row.allocated_gpu_hours),
-          by: (row) => row.allocated_gpu_hours,
-        },
+        moneyColumn("allocated_usd", "Allocated", currency),
+        moneyColumn("effective_usd", "Effective", currency),
+        moneyColumn("unmeasured_usd", "Unmeasured", currency),
+        gpuHoursColumn(),
       ]}
     />
   );

@@ -12,6 +12,7 @@ import {
   type HoursAnswer,
 } from "../api";
 import { StackedChart } from "../charts/stacked";
+import { gpuHoursColumn, moneyColumn } from "../columns";
 import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
 import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
@@ -268,28 +269,10 @@ function Workloads({ whole, workloads }: Answers) {
           ),
           by: (row) => row.allocated_usd,
         },
-        {
-          key: "effective_usd",
-          title: "Effective",
-          isFigure: true,
-          cell: (row) => money(row.effective_usd, currency),
-          by: (row) => row.effective_usd,
-        },
+        moneyColumn("effective_usd", "Effective", currency),
         { key: "use", title: "Used", cell: (row) => <Bar row={row} />, by: utilization },
-        {
-          key: "waste_usd",
-          title: "Waste",
-          isFigure: true,
-          cell: (row) => money(row.waste_usd, currency),
-          by: (row) => row.waste_usd,
-        },
-        {
-          key: "allocated_gpu_hours",
-          title: "GPU-hours",
-          isFigure: true,
-          cell: (row) => gpuHours(row.allocated_gpu_hours),
-          by: (row) => row.allocated_gpu_hours,
-        },
+        moneyColumn("waste_usd", "Waste", currency),
+        gpuHoursColumn(),
       ]}
     />
   );
