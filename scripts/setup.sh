@@ -108,7 +108,9 @@ if [ "$what" = test ]; then
   command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
     packages chromium fonts-dejavu-core
   venv .tools/checkov requirements/checkov.txt
+fi
+case $what in demo | test)
   java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || packages openjdk-17-jre-headless
   modules local/dynamodb "Amazon's DynamoDB Local"
-fi
+esac
 case $what in demo | build | test) page ;; esac

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -56,7 +57,12 @@ def running_demo(folder: Path) -> Iterator[Demo]:
     out = folder / "out"
     with out.open("w") as stdout, (folder / "err").open("w") as stderr:
         process = subprocess.Popen(
-            [GPUCOST, "demo", "--port", str(free_port())], stdout=stdout, stderr=stderr, env=environment, text=True
+            # What a script has started in the background is deaf to Ctrl-C, and so would be what the tests start.
+            ["env", "--default-signal=INT", GPUCOST, "demo", "--port", str(free_port())],
+            stdout=stdout,
+            stderr=stderr,
+            env=environment,
+            text=True,
         )
         try:
             deadline = time.monotonic() + 600
@@ -68,5 +74,5 @@ def running_demo(folder: Path) -> Iterator[Demo]:
             (url,) = re.findall(re.escape(ANSWERS) + r"(\S+)", printed)
             yield Demo(url, printed, environment, process)
         finally:
-            process.terminate()  # not Ctrl-C's signal: what a script has started in the background is deaf to it
+            process.send_signal(signal.SIGINT)
             process.wait(timeout=60)
