@@ -1,4 +1,4 @@
-"""Amazon's DynamoDB Local, from its npm package: the real engine, for tests and benchmarks."""
+"""Amazon's DynamoDB Local, from its npm package: the real engine, for the demo, tests and benchmarks."""
 
 import shutil
 import subprocess

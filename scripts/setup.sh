@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a target needs and is missing; does nothing, fast, when all is there.
-#   setup.sh demo    Python packages, Prometheus and the dashboard page
-#   setup.sh test    the above, Alertmanager, Java and DynamoDB Local, SAM, checkov, Chromium
+#   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the dashboard page
+#   setup.sh test    the above, Alertmanager, SAM, checkov, Chromium
 #   setup.sh page    the dashboard page
 #   setup.sh build   Python packages, SAM and the dashboard page
 #   setup.sh mutate  Python packages, Prometheus and mutmut

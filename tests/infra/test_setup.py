@@ -97,3 +97,20 @@ def test_a_page_that_was_not_built_is_said_and_tried_again(checkout: Path, way: 
     assert setup(checkout, "page").returncode == 0, "nothing has changed"
     (checkout / "web" / "new.ts").write_text("// new\n")
     assert setup(checkout, "page").returncode == 1, "a source has"
+
+
+@pytest.mark.parametrize("what", ["demo", "test"])
+def test_the_engine_of_the_table_is_installed_for_the_demo_too(checkout: Path, what: str) -> None:
+    """With npm failing, it is the first that is missed once Python's packages are there."""
+    succeed_for(checkout, "requirements/*.txt")
+    engine = checkout / "local" / "dynamodb"
+    engine.mkdir(parents=True)
+    (engine / "package-lock.json").write_text("{}\n")
+    if what == "test":
+        shutil.copytree(checkout / ".venv", checkout / ".tools" / "checkov")
+        shutil.copy(REPOSITORY / "requirements" / "checkov.txt", checkout / "requirements")
+        succeed_at = checkout / ".tools" / "checkov" / "bin" / "uv"
+        succeed_at.write_text("#!/bin/sh\nexit 0\n")
+    done = setup(checkout, what)
+    assert done.returncode == 1
+    assert "could not install Amazon's DynamoDB Local" in done.stderr.splitlines()[-1]
