@@ -85,3 +85,12 @@ def test_reserved_prices_are_the_settings_rates_for_whole_types() -> None:
     look.list_prices["g5.xlarge"] = 1.5
     assert reserved_prices(settings, look, at) == {"p5.4xlarge": 4.0, "g5.xlarge": pytest.approx(0.9)}
     assert reserved_prices(settings, look, at - timedelta(days=30))["g5.xlarge"] == 0.2
+
+
+@pytest.mark.parametrize(("lower", "floor"), [(36, 3), (37, 2)], ids=["95.0% of the hours", "94.9%"])
+def test_the_floor_is_there_in_95_of_100_hours_to_the_hour(lower: int, floor: int) -> None:
+    """By counting: of 720 hours, 684 are 95%; the hours with two nodes lie apart, and none in the newest day."""
+    short = {7 + 18 * number for number in range(lower)}
+    own = sim.Load("serve", lambda _: 1.0, lambda hour: 2 if hour in short else 3)
+    (one,) = advised([own], g5_xlarge=0.9)
+    assert one.summary.startswith(f"Commit to {floor} g5.xlarge nodes: in 95% of the hours")
