@@ -59,6 +59,19 @@ def use_of(line: Line) -> LineUse:
     return LineUse._make(map(value, LineUse._fields))
 
 
+class Wait(NamedTuple):
+    """What a pod waited on a UTC day, before it was bound to a node."""
+
+    namespace: str
+    pod: str
+    uid: str
+    resource: str
+    """As Kubernetes writes it."""
+    units: int
+    hours: tuple[tuple[int, float], ...]
+    """Hours of the day, each with the part of it that the pod waited."""
+
+
 class WorkloadKey(NamedTuple):
     """A workload with what it requests. A pod without an owner is a workload of its own."""
 
@@ -192,10 +205,19 @@ class LookBack:
         self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
+        self.waits: dict[datetime, Sequence[Wait]] = {}
+        """Who waited on a UTC day, of days on which somebody saw it."""
+        self.runs: dict[str, float] = {}
+        """Hours for which pods that waited held what they asked for, by uid."""
 
     def moment(self, place: int) -> datetime:
         """Start of an hour."""
         return self.start + HOUR * place
+
+    def expect(self, waits: Mapping[datetime, Sequence[Wait]]) -> None:
+        """Take in who waited; before hours are added, which then tell how long each ran."""
+        self.waits.update(waits)
+        self.runs.update((wait.uid, 0.0) for day in waits.values() for wait in day)
 
     def add(self, hour: datetime, lines: Iterable[LineUse], nodes: Iterable[NodeHour], currency: str) -> None:
         """Take an hour with figures into account."""
@@ -222,6 +244,8 @@ class LookBack:
                 if line.uid not in own:
                     held.setdefault(pool.key, Counter())[round(line.units * line.gpu_share, 6)] += 1
             own.add(line.uid)
+            if line.uid in self.runs and line.units * line.gpu_share > 0:
+                self.runs[line.uid] += line.allocated_gpu_hours / (line.units * line.gpu_share)
         for key, seen in uids.items():
             self.workloads[key].pods[place] = len(seen)
         for pool_key, sizes in held.items():

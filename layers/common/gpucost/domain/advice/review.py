@@ -12,6 +12,7 @@ from gpucost.domain.advice.moving import off_hours, spot
 from gpucost.domain.advice.packing import consolidate
 from gpucost.domain.advice.rightsizing import judge
 from gpucost.domain.advice.slicing import plan_slices
+from gpucost.domain.advice.waiting import add_capacity
 from gpucost.domain.hours import HOUR
 
 
@@ -45,6 +46,7 @@ def review(look: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
     advice += plan_slices(look, measured, {one.about for one in advice})
     advice += consolidate(look)
     advice += commit(look)
+    advice += add_capacity(look)
     taken = {one.about for one in advice}
     advice += _present(spot(look, one) for one in measured if about_workload(look.cluster, one.history) not in taken)
     currency = next(iter(look.currencies)) if len(look.currencies) == 1 else ""
