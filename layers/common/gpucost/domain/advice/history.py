@@ -21,6 +21,9 @@ _MONEY_KNOWN = frozenset({"constant", "rates", "on-demand", "spot", "override"})
 """Price sources that say what an hour costs in cash; a bill's amortized amounts may hold commitments."""
 _LISTED = frozenset({"constant", "rates", "on-demand"})
 """Price sources that are lists."""
+INTERRUPTIBLE = "gpucost/interruptible"
+"""A pod label that says whether its work may be interrupted, as the settings' `cost_labels` bring it to the lines:
+`true` where it goes on from a checkpoint, `false` where it must not be."""
 _COMMITTED = frozenset({"reserved", "capacity-block"})
 
 
@@ -47,6 +50,8 @@ class LineUse(NamedTuple):
     price_source: str
     allocated_usd: float | None
     shared_from: str = ""
+    labels: Mapping[str, str] | str = ""
+    """The settings' `cost_labels` that the pod carries; "" where there are none."""
 
 
 def use_of(line: Line) -> LineUse:
@@ -155,6 +160,10 @@ class WorkloadHistory:
     cash: Cash = field(default_factory=Cash)
     memory_peak: float = 0.0
     """The most bytes of GPU memory that any of its pods ever used, as far as known."""
+    interruptible: float = 0.0
+    """GPU-hours of pods that say that they may be interrupted."""
+    uninterruptible: float = 0.0
+    """GPU-hours of pods that say that they must not be."""
     memory_known: float = 0.0
     """GPU-hours of pods whose memory somebody saw on that day."""
     pools: Counter[PoolKey] = field(default_factory=Counter)
@@ -275,6 +284,10 @@ class LookBack:
                 history.busiest[place] = max(history.busiest[place], line.utilization)
         if line.capacity_type == "on-demand":
             history.on_demand[place] += held
+        if line.labels and isinstance(line.labels, Mapping):
+            said = line.labels.get(INTERRUPTIBLE, "").lower()
+            history.interruptible += held if said == "true" else 0.0
+            history.uninterruptible += held if said == "false" else 0.0
         history.share = line.gpu_share
         if line.units * history.share > history.gpus_per_pod:
             history.gpus_per_pod, history.units_per_pod = line.units * history.share, line.units

@@ -123,15 +123,20 @@ def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -
 
 def spot_patch(about: About) -> str:
     """A preference for spot nodes: pods still find a place when there are none. "" for kinds without a template."""
-    version = _SCALABLE.get(about.workload_kind)
+    version = {**_SCALABLE, "CronJob": "batch/v1"}.get(about.workload_kind)
     if version is None:
         return ""
+    pods = [
+        "template:", "  spec:", "    affinity:", "      nodeAffinity:",
+        "        preferredDuringSchedulingIgnoredDuringExecution:", "          - weight: 100",
+        "            preference:", "              matchExpressions:",
+        "                - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}",
+    ]  # fmt: skip
+    if about.workload_kind == "CronJob":
+        pods = ["jobTemplate:", "  spec:", *(f"    {line}" for line in pods)]
     return (
         "# where Karpenter's node pool allows both capacity types\n"
         f"apiVersion: {version}\nkind: {about.workload_kind}\n"
         f"metadata:\n  name: {_text(about.workload)}\n  namespace: {_text(about.namespace)}\n"
-        "spec:\n  template:\n    spec:\n      affinity:\n        nodeAffinity:\n"
-        "          preferredDuringSchedulingIgnoredDuringExecution:\n            - weight: 100\n"
-        "              preference:\n                matchExpressions:\n"
-        "                  - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}\n"
+        "spec:\n" + "".join(f"  {line}\n" for line in pods)
     )
