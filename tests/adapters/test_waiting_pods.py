@@ -15,14 +15,15 @@ from local.prometheus import running_prometheus
 from tests.conftest import DynamoTable
 
 DAY = datetime(2026, 11, 3, tzinfo=UTC)
-SECONDS = 60
+STEP = 2
+"""Minutes between two scrapes."""
 MINUTES = 24 * 60
 Span = tuple[int, int]
 """Minutes of the day, [from, to)."""
 
 
 def samples(metric: str, labels: str, span: Span, value: int = 1, offset: int = 7) -> Iterator[str]:
-    for minute in range(*span):
+    for minute in range(*span, STEP):
         yield f"{metric}{{{labels}}} {value} {int(DAY.timestamp()) + 60 * minute + offset}"
 
 
@@ -48,7 +49,7 @@ def exposition() -> str:
 
         nodes += samples("kube_node_info", own + 'node="n1"', (first, last), 1, offset)
         for name, resource, units, span in (
-            ("quarter", "nvidia_com_gpu", 2, (60, 75)),  # 01:00 to 01:15, two GPUs
+            ("half", "nvidia_com_gpu", 2, (60, 90)),  # 01:00 to 01:30, two GPUs
             ("long", "nvidia_com_gpu", 1, (690, 1170)),  # 11:30 to 19:30, over the restart, into the pair
             ("slice", "nvidia_com_mig_1g_10gb", 1, (1200, 1260)),
             ("night", "nvidia_com_gpu", 1, (-30, 30)),  # since the day before
@@ -58,9 +59,9 @@ def exposition() -> str:
             asked += samples("requests", own + request(name, resource), seen(span), units, offset)
         asked += samples("requests", own + request("long", "nvidia_com_gpu", node="n1"), seen((1170, 1300)), 1, offset)
         asked += samples(
-            "requests", own + request("quarter", "nvidia_com_gpu", container="second"), seen((60, 75)), 1, offset
+            "requests", own + request("half", "nvidia_com_gpu", container="second"), seen((60, 90)), 1, offset
         )
-        init += samples("init", own + request("quarter", "nvidia_com_gpu", container="init"), seen((60, 75)), 2, offset)
+        init += samples("init", own + request("half", "nvidia_com_gpu", container="init"), seen((60, 90)), 2, offset)
     foreign = samples("requests", ksm("z").replace("demo", "other") + request("foreign", "nvidia_com_gpu"), (0, 600))
     names = {"requests": "kube_pod_container_resource_requests", "init": "kube_pod_init_container_resource_requests"}
     text = []
@@ -93,8 +94,8 @@ def waits(url: str) -> Callable[[datetime], list[Wait]]:
 
 def test_a_day_s_waits_are_those_that_were_written_down(waits: Callable[[datetime], list[Wait]]) -> None:
     found = {one.pod: one for one in waits(DAY)}
-    assert found.keys() == {"quarter", "long", "slice", "night", "late"}, "not whose resource is no GPU, or elsewhere"
-    assert found["quarter"] == Wait("ns", "quarter", "u-quarter", "nvidia.com/gpu", 3, ((1, 0.25),)), "2 + 1 > 2"
+    assert found.keys() == {"half", "long", "slice", "night", "late"}, "not whose resource is no GPU, or elsewhere"
+    assert found["half"] == Wait("ns", "half", "u-half", "nvidia.com/gpu", 3, ((1, 0.5),)), "2 + 1 > 2"
     assert found["slice"] == Wait("ns", "slice", "u-slice", "nvidia.com/mig-1g.10gb", 1, ((20, 1.0),))
     assert found["night"].hours == ((0, 0.5),)
     assert found["late"].hours == ((23, 0.5),)

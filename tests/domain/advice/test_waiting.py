@@ -11,7 +11,7 @@ import pytest
 from gpucost.domain.advice.history import LookBack, Wait, use_of
 from gpucost.domain.advice.model import Advice
 from gpucost.domain.advice.review import review
-from gpucost.domain.advice.waiting import Waiter, left_waiting
+from gpucost.domain.advice.waiting import Waiter, left_waiting, waiters
 from tests import advice_fleet as sim
 from tests import advice_queue as line
 
@@ -119,3 +119,31 @@ def test_more_nodes_never_leave_more_waiting() -> None:
     left = [left_waiting(own, nodes, queue.pool.gpus) for nodes in range(1, 12)]
     assert all(one >= other for one, other in pairwise(left))
     assert left[-1] == 0
+
+
+def test_a_pod_s_life_is_put_together_from_its_days_and_the_ledger() -> None:
+    """By hand: it came at 23:45, was bound at 01:30, and held two GPUs for five hours of the look-back."""
+    day = timedelta(days=1)
+    wait = Wait("ns", "p-0", "p-0", "nvidia.com/gpu", 2, ((23, 0.25),))
+    look = LookBack("demo", sim.START, 48)
+    look.expect({sim.START: [wait], sim.START + day: [wait._replace(hours=((0, 1.0), (1, 0.5)))]})
+    load = sim.Load("p", lambda _: 1.0, lambda _: 1, kind="Job", gpus=2, pool=sim.Pool("duo", gpus=2), life=(26, 31))
+    for record in sim.simulate([load], 48):
+        look.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+    assert waiters(look) == [("nvidia.com/gpu", Waiter("ns", "p-0", 2, 23.75, 1.75, 5.0))]
+
+
+def test_a_namespace_waits_for_the_pool_that_it_uses_and_a_new_one_for_the_largest() -> None:
+    queues = []
+    for name, jobs in (("small", 1), ("large", 3)):
+        pool = sim.Pool(name, keeps=jobs)
+        own = [
+            line.Job(f"{name}-{day}-{n}", 24 * day + 9, 4, 1, f"{name}-ns") for day in range(DAYS) for n in range(jobs)
+        ]
+        queues.append(line.Queue(pool, jobs, tuple(own), truth=False))
+    for namespace, pool_name in (("small-ns", "small"), ("large-ns", "large"), ("new-ns", "large")):
+        told = {
+            sim.START + timedelta(days=day): [Wait(namespace, f"x{day}", f"x{day}", "nvidia.com/gpu", 1, ((9, 1.0),))]
+            for day in range(DAYS)
+        }
+        assert advised(queues, told).keys() == {pool_name}, namespace

@@ -95,6 +95,17 @@ def geometry_patch(node_pool: str, layouts: Sequence[Sequence[Sequence[str]]]) -
     return "\n".join(lines) + "\n"
 
 
+def sharing_patch(node_pool: str, replicas: int) -> str:
+    """A configuration of NVIDIA's device plugin that lets so many pods take turns on each GPU of a pool's nodes."""
+    return (
+        "# a configuration of NVIDIA's device plugin (config map named in devicePlugin.config)\n"
+        "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: false\n    failRequestsGreaterThanOne: true\n"
+        f"    resources:\n      - {{name: nvidia.com/gpu, replicas: {replicas}}}\n"
+        f"# each node of pool {node_pool}: kubectl label node NAME nvidia.com/device-plugin.config=shared --overwrite\n"
+        "# which pods meet on a GPU: podAffinity within a group, podAntiAffinity between groups\n"
+    )
+
+
 def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -> str:
     """A KEDA ScaledObject that runs a workload in some hours of the week, UTC; "" for kinds without replicas.
 
