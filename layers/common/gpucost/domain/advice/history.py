@@ -188,6 +188,15 @@ class PoolHistory:
     """Whether some pod's node is not among the nodes, or a node has no price."""
 
 
+class ReservedPrice(NamedTuple):
+    """What a commitment charges for an instance type."""
+
+    usd: float
+    """Per node-hour."""
+    scope: str
+    """What is committed to: the instance type, or its family as `g5.*`."""
+
+
 class LookBack:
     """Collects hours.
 
@@ -209,8 +218,8 @@ class LookBack:
         """USD per node-hour by instance type, where a price list is known."""
         self.spot_prices: dict[str, float] = {}
         """USD per node-hour of spot by instance type, the dearest zone's newest, where fetched."""
-        self.reserved_prices: dict[str, float] = {}
-        """USD per node-hour of reserved capacity by instance type, as the settings' rates give it."""
+        self.reserved_prices: dict[str, ReservedPrice] = {}
+        """Of reserved capacity by instance type, as the settings' rates give it."""
         self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
