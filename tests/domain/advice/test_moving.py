@@ -91,6 +91,15 @@ def test_the_schedule_runs_when_it_is_needed_and_stops_when_not(
     assert "Mon 07:00 to Mon 19:00" in one.evidence.facts["needed (UTC)"]
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", range(6, 16))
+def test_recall_precision_and_savings_on_many_fleets(seed: int) -> None:
+    own = loads(seed)
+    given = {one.about.workload: one for one in advised(own) if one.kind == "off-hours"}
+    test_recall_and_precision_of_off_hours((own, given))
+    test_claimed_savings_are_those_of_the_fleet_that_stops((own, given))
+
+
 @pytest.mark.parametrize(
     ("change", "hours"),
     [({}, 216), ({"kind": "Job"}, HOURS), ({"seen": 0.5}, HOURS), ({"source": "node"}, HOURS)],
