@@ -144,6 +144,11 @@ def test_recall_precision_and_savings_of_mig_plans(seed: int) -> None:
         own = {one.about.workload: one for one in advice if one.kind == "mig-slice"}
         name = loads[0].pool.name
         saved = cost(loads) - best(loads, profiles)
+        sharing = [one for one in advice if one.kind == "sharing"]
+        if sharing:  # which test_sharing.py holds to its own best; here it may only stand where it saves more
+            assert float(sharing[0].saving.usd) > 0.9 * saved
+            assert pooled is None
+            continue
         if pooled:
             plans[0].add(name)
         slices[0].update(own)
@@ -154,7 +159,7 @@ def test_recall_precision_and_savings_of_mig_plans(seed: int) -> None:
                 assert float(pooled.saving.usd) == pytest.approx(saved, rel=0.1), name
                 for workload, profile in profiles.items():
                     assert own[workload].evidence.facts["profile"].startswith(f"{profile},")
-    assert len(plans[1]) >= 3
+    assert len(plans[1]) >= 2
     assert min(*shares(*plans), *shares(*slices)) >= 0.95, (plans, slices)
 
 

@@ -21,6 +21,8 @@ from gpucost.domain.hours import HOUR
 
 LEAST_DAYS: Final = 7
 """Days on which somebody saw who waited."""
+LEAST_WAITED: Final = 2
+"""Days on which pods that waited came: one is an incident."""
 LEAST_WAIT: Final = 0.25
 """Hours: a node that Karpenter starts takes minutes to come, and pods wait for it however many there are."""
 SERVED: Final = 0.9
@@ -190,7 +192,7 @@ def _pool(look: LookBack, pool: PoolHistory, resource: str, own: Sequence[Waiter
     gpus, share = gpus_of_node(pool), pools.share(pool.key, resource)
     there = sum(pool.capacity)
     days = {int(one.arrived) // 24 for one in own}
-    if not gpus or not share or not there or pool.has_unknown or len(days) < 2:  # noqa: PLR2004 - one is an incident
+    if not gpus or not share or not there or pool.has_unknown or len(days) < LEAST_WAITED:
         return None
     nodes = fewest_nodes(own, int(gpus / share + 1e-6))
     if nodes is None:
@@ -220,7 +222,7 @@ def _pool(look: LookBack, pool: PoolHistory, resource: str, own: Sequence[Waiter
     return Advice(
         "pending", about,
         f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}: "
-        f"{len(own)} pods waited {waited:,.1f} GPU-hours for {resource}",
+        f"{len(own)} pod{'s' if len(own) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}",
         saving,
         Evidence(
             look.moment(0), look.moment(look.hours - 1), hours, look.hours - hours, None, None, None,
