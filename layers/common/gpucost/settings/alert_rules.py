@@ -264,6 +264,17 @@ class ExternalRule(RuleSettings):
 
     rule: Literal["external"]
 
+    def covers(self, subject: Subject) -> bool:
+        """As for other rules, but what the alert does not name is outside of a scope that names it."""
+        scope = self.scope
+        wanted = (
+            (scope.business_units, subject.business_unit),
+            (scope.clusters, subject.cluster),
+            (scope.namespaces, subject.namespace),
+            (scope.node_pools, subject.node_pool),
+        )
+        return super().covers(subject) and all(name or not patterns for patterns, name in wanted)
+
 
 Rule = Annotated[
     WasteRule
