@@ -14,7 +14,7 @@ from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.table import ROUNDS, Table
 from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.ledger import HourSummary, summarize
-from gpucost.domain.model import HourRecord, Line
+from gpucost.domain.model import HourRecord, Line, Totals
 from gpucost.errors import ConflictError, SourceError
 from tests.conftest import DynamoTable
 from tests.records import HOUR, line, record
@@ -45,6 +45,23 @@ def test_what_is_published_is_what_is_read(table: DynamoTable) -> None:
     assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
     assert ledger.lines("demo", HOUR, "nobody") == []
     assert ledger.notes("demo", HOUR, HOUR + ONE_HOUR) == {HOUR: ("a note",)}
+
+
+def test_an_hours_totals_are_read_without_its_groups(table: DynamoTable) -> None:
+    """Even where these are damaged; written before totals had an attribute of their own, they are found in the pack."""
+    ledger, own = DynamoLedger(table.client, table.name), record()
+    ledger.publish(own, replacing=None, settings_version=1, now=NOW)
+    (item,) = [one for one in table.client.scan(TableName=table.name)["Items"] if "#summaries" in one["pk"]["S"]]
+    without = {name: value for name, value in item.items() if name != "t"}
+    table.client.put_item(TableName=table.name, Item=without)
+    assert read_totals(ledger) == own.totals
+    table.client.put_item(TableName=table.name, Item={**item, "b": {"B": b"damaged"}})
+    assert read_totals(ledger) == own.totals
+
+
+def read_totals(ledger: DynamoLedger) -> Totals | None:
+    (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    return summary.totals
 
 
 def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
