@@ -411,16 +411,21 @@ def advice_service() -> "AdviceService":
     """For `functions/advise`."""
     from gpucost.adapters import aws
     from gpucost.adapters.dynamodb.gpu_memory import DynamoGpuMemory
+    from gpucost.adapters.dynamodb.waiting_pods import DynamoWaitingPods
     from gpucost.adapters.prometheus.memory import memory_reader
-    from gpucost.services.advice.memory import MemoryKeeper
+    from gpucost.adapters.prometheus.waiting import waiting_reader
+    from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
     from gpucost.services.advice.service import AdviceService
+
+    dynamodb, table = aws.client("dynamodb"), environment().table
 
     return AdviceService(
         settings_store(),
         ledger(),
         advice_store(),
         price_book(),
-        MemoryKeeper(memory_reader, DynamoGpuMemory(aws.client("dynamodb"), environment().table), clock=utc_now),
+        MemoryKeeper(memory_reader, DynamoGpuMemory(dynamodb, table), clock=utc_now),
+        WaitingKeeper(waiting_reader, DynamoWaitingPods(dynamodb, table), clock=utc_now),
         clock=utc_now,
     )
 
