@@ -74,15 +74,15 @@ class Nobody:
 
 
 def document() -> str:
-    """Twenty rules of all kinds, with budgets that one unit in fifty passes."""
+    """Twenty rules of all kinds, with budgets, changes and waste that one unit in fifty or so reaches."""
     overrides = [{"business_unit": unit_name(i), "monthly_usd": 10**8} for i in range(UNITS) if i % 50]
     rules: list[dict[str, Any]] = [
         {"rule": "budget", "monthly_usd": 20_000 * (one + 1), "overrides": overrides} for one in range(5)
     ]
     rules += [{"rule": "spend-change", "percent": 50, "usd": 100 * (one + 1), "weeks": 4} for one in range(4)]
-    rules += [{"rule": "waste", "waste_usd_per_hour": 300, "waste_percent": 10 * one} for one in range(1, 4)]
+    rules += [{"rule": "waste", "waste_usd_per_hour": 54, "waste_percent": 10 * one} for one in range(1, 4)]
     rules += [
-        {"rule": "waste", "waste_usd_per_hour": 250, "waste_percent": 10 * one, "across_clusters": True}
+        {"rule": "waste", "waste_usd_per_hour": 54, "waste_percent": 10 * one, "across_clusters": True}
         for one in range(1, 4)
     ]
     rules += [{"rule": "idle-workload", "gpus": gpus, "utilization_percent": 10} for gpus in (4, 8)]
@@ -228,16 +228,21 @@ def main() -> None:
         client = local_client("dynamodb", url)
         create_table(client, "ledger")
         fleet, own = Fleet(client, "ledger"), lines()
-        fleet.tick(12)
-        fleet.publish(12, own)
-        fleet.tick(13)
-        fleet.publish(13, own)
-        burst, tick, hour = fleet.tick(14), fleet.tick(15), fleet.closed(13)
+        ticks, hours = {}, {}
+        for number in range(12, 14):
+            ticks[f"tick {number - 11} of a new installation"] = fleet.tick(number)
+            fleet.publish(number, own)
+        hours["an hour closes, units begin to waste"] = fleet.closed(13)
+        ticks["a newer hour is there already"] = fleet.tick(14)
+        ticks["the tick after"] = fleet.tick(15)
+        fleet.publish(14, own)
+        hours["an hour closes, they still do"] = fleet.closed(14)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for what, spent in (("a month's new part", burst), ("the tick after", tick), ("one closed hour", hour)):
-        print(f"{what:<18}{spent.read_units:8.1f} read units{spent.seconds:8.2f} s{spent.told:8} notifications")
-    print(f"{'memory, all of it':<18}{megabytes:8.0f} MB")
-    sys.exit(0 if tick.read_units <= MOST_UNITS and megabytes <= MOST_MEGABYTES else 1)
+    for what, spent in (ticks | hours).items():
+        print(f"{what:<44}{spent.read_units:8.1f} read units{spent.seconds:8.2f} s{spent.told:8} notifications")
+    print(f"{'memory, all of it':<44}{megabytes:8.0f} MB")
+    is_kept = all(one.read_units <= MOST_UNITS for one in ticks.values()) and megabytes <= MOST_MEGABYTES
+    sys.exit(0 if is_kept else 1)
 
 
 if __name__ == "__main__":

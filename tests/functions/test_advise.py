@@ -14,6 +14,7 @@ from functions.advise import app as advise
 from gpucost import bootstrap
 from gpucost.domain.advice.what_if import Move
 from gpucost.domain.hours import HOUR, format_instant
+from gpucost.environment import environment
 from gpucost.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
 from gpucost.observability import tally
 from gpucost.services.advice.scenarios import Scenarios
@@ -250,7 +251,7 @@ def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_
 @pytest.fixture
 def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """The command line, with this table as the stack's."""
-    found = SimpleNamespace(table=bootstrap.environment().table)
+    found = SimpleNamespace(table=environment().table)
     monkeypatch.setattr("local.deployment.find", lambda _stack: found)
 
     def run_command(*arguments: str, fails: int = 0) -> str:

@@ -191,3 +191,15 @@ def test_what_amp_says_is_passed_on_once_and_repeated_like_our_own(table: Dynamo
     for status in ("resolved", "resolved"):
         fleet.service().external(amp(status))
     assert fleet.email.take() == ["resolved external gpu GPUNodePoolNearLimit"]
+
+
+def test_a_scope_lets_only_those_of_amps_alerts_pass_that_name_what_it_names(table: DynamoTable) -> None:
+    fleet = Fleet(table, document("rule: external, scope: {business_units: [res*]}"))
+    heard = []
+    for labels in ({"business_unit": "research"}, {"business_unit": "sales"}, {"namespace": "research"}, {}):
+        fleet.service().external(amp("firing", **labels))
+        heard += [(news.subject.business_unit, news.subject.detail) for news in fleet.email.news]
+        fleet.email.take()
+    assert heard == [("research", "GPUNodePoolNearLimit")]
+    fleet.service().external(amp("resolved", business_unit="research"))
+    assert len(fleet.email.take()) == 1

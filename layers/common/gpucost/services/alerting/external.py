@@ -92,10 +92,11 @@ def _news(name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert,
 def _subject(alert: ExternalAlert) -> Subject:
     """What an alert is about: its own labels where they are ours, the rest in words (annotations change)."""
     pool = "nodepool" if "nodepool" in alert.labels else "provisioner"
-    own = {"cluster", "namespace", pool}
+    own = {"business_unit", "cluster", "namespace", pool}
     rest = sorted((key, value) for key, value in alert.labels.items() if key not in {*own, "alertname", "severity"})
     what = [alert.labels.get("alertname", "alert"), *(f"{key}={value}" for key, value in rest)]
     return Subject(
+        business_unit=alert.labels.get("business_unit", ""),
         cluster=alert.labels.get("cluster", ""),
         namespace=alert.labels.get("namespace", ""),
         node_pool=alert.labels.get(pool, ""),

@@ -1,7 +1,8 @@
 """What units spent this month and today, read so that an hour's tick stays cheap however large the fleet.
 
-A month is summed in parts of seven days. The part under way is summed anew on every tick; of the others one, in turn,
-so that a restated or backfilled day counts within five hours, and the rest are taken as they were last summed. A day so
+A month is summed in parts of seven days. The part under way is summed anew on every tick; of the others one, which is
+missing or whose turn it is, so that a restated or backfilled day counts within five hours, and the rest are taken as
+they were last summed. A day so
 far is kept as it was first known, for the same weekday of later weeks.
 """
 
@@ -55,9 +56,9 @@ class Spending:
         self._at = at
         self._known_until = at - HOUR
         self._newest = at - 2 * HOUR
-        self._to_keep: list[tuple[str, datetime, DaySoFar]] = []
         self._months: dict[str, Month | None] = {}
         self._days: dict[str, DaySummary | None] = {}
+        self._todays: dict[str, DaySoFar | None] = {}
         self._references: dict[tuple[str, int], DaySoFar | None] = {}
 
     # ------------------------------------------------------------ budgets
@@ -113,16 +114,15 @@ class Spending:
 
     def _sum_month(self, cluster: str, start: datetime) -> Month | None:
         newest = (self._newest - start) // PART
-        anew = {newest, ((self._at - start) // HOUR) % newest if newest else 0}
+        stored = [self._sources.spend.month_part(cluster, start, number) for number in range(newest)]
+        turn = ((self._at - start) // HOUR) % newest if newest else 0
+        anew = {newest, next((number for number, part in enumerate(stored) if part is None), turn)}
         units: dict[str, Decimal] = {}
-        hours, currencies, missing = 0, set(), False
+        hours, currencies = 0, set()
         for number in range(newest + 1):
-            part = None if number in anew else self._sources.spend.month_part(cluster, start, number)
-            if part is None and (number in anew or not missing):
-                missing = missing or number not in anew
-                part = self._sum_part(cluster, start, number)
+            part = self._sum_part(cluster, start, number) if number in anew else stored[number]
             if part is None:
-                return None  # one more of the missing parts is summed on the next tick
+                return None  # the next tick sums it
             for unit, amount in part.units.items():
                 units[unit] = units.get(unit, ZERO) + amount
             hours += part.hours_known
@@ -180,11 +180,17 @@ class Spending:
 
     def remember(self) -> None:
         """Keep today's sums for later weeks."""
-        for cluster, hour, sums in self._to_keep:
-            self._sources.spend.put_so_far(cluster, hour, sums)
+        for cluster, sums in self._todays.items():
+            if sums is not None:
+                self._sources.spend.put_so_far(cluster, self._newest, sums)
 
     def _today(self, cluster: str) -> DaySoFar | None:
         """A cluster's day to the newest hour that should be known; None where one of its hours is not."""
+        if cluster not in self._todays:
+            self._todays[cluster] = self._sum_today(cluster)
+        return self._todays[cluster]
+
+    def _sum_today(self, cluster: str) -> DaySoFar | None:
         start = floor_day(self._newest)
         if cluster not in self._days:
             found = self._sources.rollups.days(cluster, start, start + DAY)
@@ -202,10 +208,7 @@ class Spending:
                 for unit, costs in by_unit(summary).items():
                     own = units[unit]
                     units[unit] = SoFar(own.usd - costs.allocated_usd, own.gpu_hours - costs.allocated_gpu_hours)
-        found_now = DaySoFar(units, self._pricing)
-        if all(entry[0] != cluster for entry in self._to_keep):
-            self._to_keep.append((cluster, self._newest, found_now))
-        return found_now
+        return DaySoFar(units, self._pricing)
 
     def _reference(self, cluster: str, weeks: int) -> DaySoFar | None:
         key = (cluster, weeks)
