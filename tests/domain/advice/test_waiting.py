@@ -155,3 +155,15 @@ def test_a_namespace_waits_for_the_pool_that_it_uses_and_a_new_one_for_the_large
             for day in range(DAYS)
         }
         assert advised(queues, told).keys() == {pool_name}, namespace
+
+
+def test_amounts_are_in_the_ledger_s_currency() -> None:
+    queue = next(one for one in line.queues(1, 5, DAYS) if one.truth)
+    look = LookBack("demo", sim.START, HOURS)
+    look.expect(line.waits(queue.jobs, queue.pool, queue.nodes, HOURS))
+    for record in sim.simulate(line.loads(queue.jobs, queue.pool, queue.nodes, HOURS), HOURS):
+        look.add(record.hour, map(use_of, record.lines), record.nodes, "EUR")
+    (one,) = [one for one in review(look, sim.START, {}).advice if one.kind == "pending"]
+    assert one.currency == "EUR"
+    assert one.evidence.facts["waiting is worth"].startswith("EUR ")
+    assert "$" not in str(one.evidence.facts)
