@@ -32,7 +32,7 @@ SEVERAL = 4
 def stored(workloads: int, pods: int) -> list[list[Item]]:
     """Some hours as the ledger keeps them."""
     chance = random.Random(3)
-    busy = [chance.choice((0.0, 0.05, 0.2, 0.5, 0.97)) for _ in range(workloads)]
+    busy = [chance.choice((0.0, 0.05, 0.2, 0.33, 0.5, 0.97)) for _ in range(workloads)]
     found = []
     for _ in range(SEVERAL):
         lines = []

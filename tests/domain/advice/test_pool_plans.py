@@ -72,7 +72,7 @@ def small(name: str, profile: str, pods: int, pool: sim.Pool, *, by_day: bool, *
     )  # fmt: skip
 
 
-SORTS = ("fits", "fits", "whole", "unseen", "full", "other model", "single")
+SORTS = ("fits", "whole", "fits", "unseen", "full", "other model", "single")
 
 
 def mig_pools(seed: int, count: int) -> list[tuple[list[sim.Load], dict[str, str]]]:
@@ -132,11 +132,13 @@ def best(loads: Sequence[sim.Load], profiles: Mapping[str, str]) -> float:
     return cost([sliced, *(load for load in loads if load.name not in profiles)])
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 22))])
-def test_recall_precision_and_savings_of_mig_plans(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 7), *(pytest.param(seed, 14, marks=pytest.mark.heavy) for seed in range(2, 12))]
+)
+def test_recall_precision_and_savings_of_mig_plans(seed: int, count: int) -> None:
     plans: tuple[set[str], set[str]] = set(), set()
     slices: tuple[set[str], set[str]] = set(), set()
-    for loads, profiles in mig_pools(seed, 14):
+    for loads, profiles in mig_pools(seed, count):
         advice = advised(loads)
         geometries = [one for one in advice if one.kind == "mig-geometry"]
         assert len(geometries) <= 1
@@ -196,10 +198,12 @@ def nodes_of(seed: int, count: int) -> list[list[sim.Load]]:
     return found
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 22))])
-def test_recall_precision_and_savings_of_consolidation(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 6), *(pytest.param(seed, 12, marks=pytest.mark.heavy) for seed in range(2, 12))]
+)
+def test_recall_precision_and_savings_of_consolidation(seed: int, count: int) -> None:
     given, wanted = set(), set()
-    for loads in nodes_of(seed, 12):
+    for loads in nodes_of(seed, count):
         pool = loads[0].pool
         own = [one for one in advised(loads) if one.kind == "consolidate"]
         given |= {one.about.node_pool for one in own}
@@ -211,5 +215,5 @@ def test_recall_precision_and_savings_of_consolidation(seed: int) -> None:
             wanted.add(pool.name)
             if own:
                 assert float(own[0].saving.usd) == pytest.approx(saved, rel=0.1), pool.name
-    assert len(wanted) >= 3
+    assert len(wanted) >= 2
     assert min(shares(given, wanted)) >= 0.95, (given, wanted)

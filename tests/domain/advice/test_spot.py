@@ -37,24 +37,23 @@ SORTS: Mapping[str, tuple[str, int, Mapping[str, str], bool]] = {
 
 
 def fleet(seed: int) -> list[sim.Load]:
-    """Each sort twice, on nodes whose price varies."""
+    """Each sort, on nodes whose price varies."""
     chance = random.Random(seed)
     found = []
-    for number in range(2):
-        for sort, (kind, pods, labels, is_wanted) in SORTS.items():
-            price = Decimal(chance.randint(12, 30)) / 10
-            pool = {
-                "spot": sim.Pool("spot", capacity_type="spot", price_source="spot"),
-                "reserved": sim.Pool("reserved", capacity_type="reserved"),
-                "unlisted": sim.Pool("unlisted", instance_type="g6.xlarge"),
-            }.get(sort, sim.Pool(f"{sort}-{number}", price=price))
-            level = pods * chance.uniform(0.45, 0.65)
-            found.append(
-                sim.Load(
-                    f"{sort}-{number}", lambda _, level=level: level, lambda _, pods=pods: pods, pool=pool,  # type: ignore[misc]
-                    kind=kind, labels=labels, truth="spot" if is_wanted else "",
-                )
-            )  # fmt: skip
+    for sort, (kind, pods, labels, is_wanted) in SORTS.items():
+        price = Decimal(chance.randint(12, 30)) / 10
+        pool = {
+            "spot": sim.Pool("spot", capacity_type="spot", price_source="spot"),
+            "reserved": sim.Pool("reserved", capacity_type="reserved"),
+            "unlisted": sim.Pool("unlisted", instance_type="g6.xlarge"),
+        }.get(sort, sim.Pool(f"{sort}-0", price=price))
+        level = pods * chance.uniform(0.45, 0.65)
+        found.append(
+            sim.Load(
+                f"{sort}-0", lambda _, level=level: level, lambda _, pods=pods: pods, pool=pool,  # type: ignore[misc]
+                kind=kind, labels=labels, truth="spot" if is_wanted else "",
+            )
+        )  # fmt: skip
     return found
 
 

@@ -38,14 +38,14 @@ def advised(queues: Sequence[line.Queue], waits: Waits | None = None) -> dict[st
 @pytest.fixture(scope="module")
 def found() -> list[tuple[line.Queue, Advice | None]]:
     """Each pool by itself: a node is nobody else's, and jobs of one namespace go where its jobs went."""
-    queues = line.queues(1, 20, DAYS)
+    queues = line.queues(1, 10, DAYS)
     return [(one, advised([one]).get(one.pool.name)) for one in queues]
 
 
 def test_recall_and_precision_of_pending_are_095_at_least(found: list[tuple[line.Queue, Advice | None]]) -> None:
     wanted = {one.pool.name for one, _ in found if one.truth}
     given = {one.pool.name for one, advice in found if advice is not None}
-    assert len(wanted) >= 8
+    assert len(wanted) >= 4
     assert len(wanted & given) / len(wanted) >= 0.95, wanted - given
     assert len(wanted & given) / len(given) >= 0.95, given - wanted
 
@@ -71,7 +71,7 @@ def test_the_nodes_are_those_with_which_the_simulated_queue_is_gone(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", range(3, 13))
+@pytest.mark.parametrize("seed", range(3, 8))
 def test_recall_precision_and_nodes_on_many_queues(seed: int) -> None:
     many = [(one, advised([one]).get(one.pool.name)) for one in line.queues(seed, 40, DAYS)]
     test_recall_and_precision_of_pending_are_095_at_least(many)
@@ -155,3 +155,15 @@ def test_a_namespace_waits_for_the_pool_that_it_uses_and_a_new_one_for_the_large
             for day in range(DAYS)
         }
         assert advised(queues, told).keys() == {pool_name}, namespace
+
+
+def test_amounts_are_in_the_ledger_s_currency() -> None:
+    queue = next(one for one in line.queues(1, 5, DAYS) if one.truth)
+    look = LookBack("demo", sim.START, HOURS)
+    look.expect(line.waits(queue.jobs, queue.pool, queue.nodes, HOURS))
+    for record in sim.simulate(line.loads(queue.jobs, queue.pool, queue.nodes, HOURS), HOURS):
+        look.add(record.hour, map(use_of, record.lines), record.nodes, "EUR")
+    (one,) = [one for one in review(look, sim.START, {}).advice if one.kind == "pending"]
+    assert one.currency == "EUR"
+    assert one.evidence.facts["waiting is worth"].startswith("EUR ")
+    assert "$" not in str(one.evidence.facts)

@@ -42,6 +42,7 @@ class About(NamedTuple):
     workload: str = ""
     node_pool: str = ""
     instance_type: str = ""
+    """Of a commitment also a family, as `g5.*`."""
     capacity_type: str = ""
     gpu_model: str = ""
     resource: str = ""
@@ -105,7 +106,7 @@ class Advice:
     patch: str
     """A manifest to apply, or "" where none can be given."""
     gpus_now: Decimal
-    """Physical GPUs held (of a pool: nodes) in the newest day of the look-back, on average."""
+    """Physical GPUs held (of a pool or instance type: nodes) in the newest day of the look-back, on average."""
     gpus_then: Decimal
     """The same with the advice applied."""
     usd_hourly: Decimal

@@ -218,6 +218,8 @@ def _pool(look: LookBack, pool: PoolHistory, resource: str, own: Sequence[Waiter
         look.cluster, node_pool=key.node_pool, instance_type=key.instance_type, gpu_model=key.gpu_model,
         capacity_type=key.capacity_type, resource=resource,
     )  # fmt: skip
+    currency = next(iter(look.currencies), "USD")
+    sign = "$" if currency == "USD" else f"{currency} "
     only_then = len(by_hour) / hours * HOURS_OF_MONTH * nodes * gpus * rate
     return Advice(
         "pending", about,
@@ -230,8 +232,8 @@ def _pool(look: LookBack, pool: PoolHistory, resource: str, own: Sequence[Waiter
                 "longest wait": f"{longest.waited:.1f} hours ({longest.namespace}/{longest.pod})",
                 "wanted at once": f"{share * max(by_hour.values()):.3g} GPUs, mean of the busiest hour",
                 "waited by namespace": _by_namespace(own, share),
-                "waiting is worth": f"${worth:,.2f} a month at ${rate:.3f} a GPU-hour: at that rate alone",
-                "nodes in hours of waiting only": f"${only_then:,.2f} a month",
+                "waiting is worth": f"{sign}{worth:,.2f} a month at {sign}{rate:.3f} a GPU-hour: at that rate alone",
+                "nodes in hours of waiting only": f"{sign}{only_then:,.2f} a month",
                 "replayed": f"with the nodes {left:,.1f} of {waited:,.1f} GPU-hours of waiting are left",
             },
         ),
