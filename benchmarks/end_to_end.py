@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -199,14 +199,22 @@ def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int =
 @contextmanager
 def metrics(pods: int, start: datetime, end: datetime, step: int = STEP) -> Any:
     """A Prometheus that holds a cluster of so many pods from ten minutes before until ten after."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "metrics.om"
-        first, last = (
-            int(moment.timestamp()) for moment in (start - timedelta(minutes=10), end + timedelta(minutes=10))
-        )
-        large_cluster.write(path, pods, first, last, step)
-        with running_prometheus(path) as url:
-            yield url
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_prometheus(_days(Path(folder) / "metrics.om", pods, start, end, step)) as url,
+    ):
+        yield url
+
+
+def _days(path: Path, pods: int, start: datetime, end: datetime, step: int) -> Iterator[Path]:
+    """A file for each UTC day: promtool reads all of a file for each of its days."""
+    margin = timedelta(minutes=10)
+    begin = start - margin
+    while begin < end + margin:
+        until = min(floor_day(begin) + DAY, end + margin)
+        large_cluster.write(path, pods, int(begin.timestamp()), int(until.timestamp()), step)
+        yield path
+        begin = until
 
 
 def peak_memory_mib(dynamodb: str, url: str, hour: datetime) -> float:

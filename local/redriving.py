@@ -18,7 +18,7 @@ from gpucost.messages import (
     read_message,
     read_work,
 )
-from local.options import stack_option
+from local.options import settings_store, stack_option
 
 if TYPE_CHECKING:
     from gpucost.adapters.messaging import AwsBus
@@ -38,12 +38,16 @@ def redrive(stack: str, *, dry_run: bool) -> None:
     from local import deployment
 
     found = deployment.find(stack)
-    sent, kept = drive(aws.client("sqs"), found.dead_letter_queue_url, found.bus(), dry_run=dry_run)
+    version = settings_store(stack).current().version
+    bus = found.bus()
+    sent, kept = drive(aws.client("sqs"), found.dead_letter_queue_url, bus, settings_version=version, dry_run=dry_run)
     click.echo(f"{sent} {'would be sent' if dry_run else 'were sent'} again, {kept} stay among the dead letters")
 
 
-def drive(sqs: Any, queue: str, bus: "AwsBus", *, dry_run: bool) -> tuple[int, int]:
+def drive(sqs: Any, queue: str, bus: "AwsBus", *, settings_version: int, dry_run: bool) -> tuple[int, int]:
     """Send what can be read again, then delete it; returns how many were sent and how many stay.
+
+    Hours that are due go under the settings in force, as the next tick would send them: these may be what was mended.
 
     Raises:
         SourceError: a queue or the topic failed; what was sent and not yet deleted is sent twice, which is harmless.
@@ -60,7 +64,7 @@ def drive(sqs: Any, queue: str, bus: "AwsBus", *, dry_run: bool) -> tuple[int, i
         sent += 1
         click.echo(f"{_named(readable)}: {reason}", err=True)
         if not dry_run:
-            _send(bus, readable)
+            _send(bus, readable, settings_version)
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=letter["ReceiptHandle"])
     return sent, kept
 
@@ -103,9 +107,9 @@ def _waiting(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
         yield from letters
 
 
-def _send(bus: "AwsBus", letter: Letter) -> None:
+def _send(bus: "AwsBus", letter: Letter, settings_version: int) -> None:
     if isinstance(letter, HoursDue):
-        bus.send_due([letter.model_copy(update={"force": True})])
+        bus.send_due([letter.model_copy(update={"force": True, "settings_version": settings_version})])
     elif isinstance(letter, HoursToRestate):
         bus.send_due([letter])
     elif isinstance(letter, HourClosed | Tick | ExternalAlerts):

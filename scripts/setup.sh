@@ -5,6 +5,7 @@
 #   setup.sh page    the dashboard page
 #   setup.sh build   Python packages, SAM and the dashboard page
 #   setup.sh mutate  Python packages, Prometheus and mutmut
+#   setup.sh forecast  Python packages, and what benchmarks.forecast compares with
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-demo}
@@ -104,6 +105,9 @@ case $what in build | test)
 esac
 if [ "$what" = mutate ]; then
   venv .tools/mutate requirements/mutate.txt
+fi
+if [ "$what" = forecast ]; then
+  venv .tools/forecast requirements/forecast.txt
 fi
 if [ "$what" = test ]; then
   command -v prometheus-alertmanager >/dev/null || command -v alertmanager >/dev/null || packages prometheus-alertmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from gpucost.api.app import build_app
+from gpucost.api.app import build_app, with_encoded_path
 from gpucost.bootstrap import api_services
 from gpucost.observability import logger
 
@@ -15,4 +15,4 @@ app = build_app(api_services(), Path(__file__).parent / "page")
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one HTTP request."""
-    return app.resolve(event, context)
+    return app.resolve(with_encoded_path(event), context)

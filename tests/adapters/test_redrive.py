@@ -66,9 +66,9 @@ def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pyt
         queues.bus.dead_letter(message.model_dump_json(), "a mistake of ours")
     queues.bus.dead_letter("{}", "not a valid HoursDue")
     queues.bus.dead_letter(SCHEDULED, "")
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, dry_run=False) == (6, 1)
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == (6, 1)
     (fresh,) = queues.letters("hours")
-    assert HoursDue.model_validate(fresh) == DUE.model_copy(update={"force": True})
+    assert HoursDue.model_validate(fresh) == DUE.model_copy(update={"force": True, "settings_version": 4})
     kinds = sorted(letter["kind"] for letter in queues.letters("backfill"))
     assert kinds == ["hours-due", "hours-to-restate"]
     assert sorted(json.loads(one["Message"])["kind"] for one in queues.letters("heard")) == ["hour-closed", "tick"]
@@ -81,7 +81,7 @@ def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pyt
 
 def test_a_dry_run_sends_nothing(queues: Queues) -> None:
     queues.bus.dead_letter(DUE.model_dump_json(), "why")
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, dry_run=True) == (1, 0)
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True) == (1, 0)
     assert queues.letters("hours") == []
     assert queues.left() == 1
 
@@ -94,7 +94,7 @@ def test_a_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
     queues.bus.dead_letter(DUE.model_dump_json(), "why")
     away = Away(hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="")
     with pytest.raises(ConnectionError):
-        drive(queues.sqs, queues.urls["dead"], away, dry_run=False)
+        drive(queues.sqs, queues.urls["dead"], away, settings_version=4, dry_run=False)
     assert queues.left() == 1
 
 

@@ -43,7 +43,10 @@ clusters:
   - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
 pricing: {source: constant, gpu_hourly_usd: 12}
 cost_labels: [team]
-business_units: [{name: research, namespaces: ["bu-a"]}, {name: nobody, namespaces: ["none"]}]
+business_units:
+  - {name: research, namespaces: ["bu-a"]}
+  - {name: nobody, namespaces: ["none"]}
+  - {name: "R&D 🚀 #1 50%41", namespaces: ["none-2"]}
 """
 SCHEMAS = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
 
@@ -281,6 +284,10 @@ def test_a_unit_that_nobody_knows_is_not_found_and_one_of_the_settings_is_empty(
     assert missing.status == 404
     assert "neither the settings nor hours of the period name it" in missing.json["detail"]
     assert ask(f"/v1/business-units/nobody{more}", PERIOD, route=route).status == 200
+    odd = ask(f"/v1/business-units/R&D 🚀 #1 50%41{more}", PERIOD, route=route)  # decoded, as HTTP APIs give it
+    assert (odd.status, odd.json["business_unit"]) == (200, "R&D 🚀 #1 50%41")
+    wrong = ask(f"/v1/business-units/R&D 🚀 #1 50A{more}", PERIOD, route=route)
+    assert "no such business unit" in wrong.json["detail"]
 
 
 def test_waste_names_the_worst_since_when_and_which_pods() -> None:

@@ -129,6 +129,17 @@ def test_across_clusters_a_partial_sum_never_fires(table: DynamoTable) -> None:
     assert fleet.tick(5) == ["resolved waste research"]
 
 
+def test_thresholds_in_money_say_nothing_of_hours_in_another_currency(table: DynamoTable) -> None:
+    """Wasted are 22.80 USD an hour; whether that is more than 10 EUR nobody knows. What is idle is idle anyhow."""
+    idle = "rule: idle-workload, gpus: 1, utilization_percent: 10"
+    text = document(WASTE, idle).replace("pricing: {source", "pricing: {currency: EUR, source")
+    fleet = Fleet(table, text)
+    assert [fleet.hour(number, IDLE_POD, currency="USD") for number in range(3)] == [
+        ["firing idle-workload research train"], [], []
+    ]  # fmt: skip
+    assert [fleet.hour(number, IDLE_POD, currency="EUR") for number in (3, 4)] == [[], ["firing waste research"]]
+
+
 QUIET = '  quiet_hours: {from: "22:00", to: "09:30"}\n  time_zone: Asia/Kolkata\n'
 """Until 04:00 UTC."""
 

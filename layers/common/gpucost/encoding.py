@@ -33,7 +33,13 @@ def dumps_row(row: Mapping[str, Any]) -> str:
     Raises:
         As `dumps`.
     """
-    return "{" + ", ".join([f"{_quoted(name)}: {_written(value)}" for name, value in row.items()]) + "}"
+    return _form(tuple(row)) % tuple([_written(value) for value in row.values()])
+
+
+@lru_cache(maxsize=256)
+def _form(names: tuple[str, ...]) -> str:
+    """A row of these names, with a place for each value."""
+    return "{" + ", ".join([_quoted(name).replace("%", "%%") + ": %s" for name in names]) + "}"
 
 
 def _written(value: Any) -> str:
@@ -45,7 +51,7 @@ def _written(value: Any) -> str:
         return _quoted(value)
     if isinstance(value, datetime):
         return f'"{_instant(value)}"'
-    return dumps_row(value) if isinstance(value, Mapping) else dumps(value)
+    return dumps_row(value) if isinstance(value, dict) else dumps(value)
 
 
 @lru_cache(maxsize=4096)
@@ -65,13 +71,11 @@ def decimal_text(value: Decimal) -> str:
     if not value:
         return "0"
     text = str(value)
-    if not text[-1].isdigit():
-        raise ValueError(f"{value} is not a number that can be published")
     if "E" in text:
         text = format(value, "f")
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
-    return text
+    elif not text[-1].isdigit():
+        raise ValueError(f"{value} is not a number that can be published")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def csv_cell(value: object) -> str:

@@ -113,3 +113,12 @@ def test_nodes_that_the_next_hour_needs_are_not_spare() -> None:
     pool = replace(SPREAD, keeps=4)
     loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 4 if hour % 2 else 1, gpus=8, kind="Job", pool=pool)]
     assert advised(loads)[0] == []
+
+
+def test_only_what_neither_the_hour_before_nor_the_next_one_needs_is_spare() -> None:
+    """By hand: four nodes are needed every fourth hour, one in between; three are spare in one hour of four, and in
+    the last hour, of which nobody knows what follows."""
+    pool = replace(SPREAD, keeps=4)
+    loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 1 if hour % 4 else 4, gpus=8, kind="Job", pool=pool)]
+    ((one,), _) = advised(loads)
+    assert float(one.saving.usd) == pytest.approx(3 * 16 * (48 + 1) / HOURS * 730)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
@@ -123,6 +123,16 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
         return Response(200, HTML, documentation(), headers=headers)
 
     return app
+
+
+def with_encoded_path(event: dict[str, Any]) -> dict[str, Any]:
+    """An event whose path has its names percent-encoded again.
+
+    HTTP APIs decode `rawPath` before a function sees it, and Powertools matches names of few characters only: without
+    this, a business unit with an emoji or a # in its name would have no path. What an HTTP API cannot tell from a path
+    is not to be had here either: a slash, and all from a question mark on, which it cuts off.
+    """
+    return {**event, "rawPath": quote(event["rawPath"], safe="/-._~!$&'()*+,;=:@")} if "rawPath" in event else event
 
 
 def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:

@@ -1,8 +1,10 @@
 """The parameters of reports, each described once."""
 
 from typing import Annotated, Literal
+from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+from pydantic import AfterValidator
 
 from gpucost.domain.reporting.periods import Granularity
 from gpucost.domain.reporting.question import LARGEST_PAGE, IdlePolicy
@@ -129,7 +131,15 @@ Format = Annotated[
         "then each row. Both name the next page's cursor in the header X-Next-Cursor"
     ),
 ]
-UnitName = Annotated[str, Path(description="Name of the business unit", examples=["research"])]
+UnitName = Annotated[
+    str,
+    AfterValidator(unquote),
+    Path(
+        description="Name of the business unit, percent-encoded. API Gateway takes no / and no ? within a path: units "
+        "with one in their name are asked for by /v1/costs and its filter business_unit",
+        examples=["research"],
+    ),
+]
 WorkloadSort = Annotated[
     str,
     Query(

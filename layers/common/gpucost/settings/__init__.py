@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
@@ -22,10 +22,14 @@ from gpucost.settings.alert_rules import RULE_KINDS
 from gpucost.settings.alerts import AlertSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
-from gpucost.settings.section import Name, Positive, QueryRole, Region, Section, as_instant
+from gpucost.settings.section import Address, Name, Positive, QueryRole, Region, Section, as_instant, like
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
-LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+LabelName = Annotated[str, like(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")]
+ClusterName = Annotated[
+    str,
+    like(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"),
+]
 Rung = Literal["pod", "shared", "node", "cluster"]
 
 
@@ -36,7 +40,7 @@ SAMPLES_PER_QUERY = 500_000_000
 class PrometheusSettings(Section):
     """Where a cluster's metrics are and how to be let in."""
 
-    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
+    url: Address
     """Base address; `/api/v1/query` is added. For AMP: `https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>`."""
     auth: Literal["none", "sigv4", "bearer"] = "none"
     region: Region | None = None
@@ -85,7 +89,7 @@ class PrometheusSettings(Section):
 class ClusterSettings(Section):
     """One EKS cluster."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+    name: ClusterName
     prometheus: PrometheusSettings
     selector: dict[LabelName, str] = Field(default_factory=dict)
     """Matchers added to every query, where several clusters share a workspace."""

@@ -5,13 +5,17 @@ from typing import Annotated
 from pydantic import Field, StringConstraints, model_validator
 
 from gpucost.domain.access import Caller, IamCaller, principal_of
-from gpucost.settings.section import Name, Section
+from gpucost.settings.section import Name, Section, like
 
 Principal = Annotated[
     str,
-    StringConstraints(max_length=2048, pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(user|role)/([\w+=,.@-]+/)*[\w+=,.@-]+$"),
+    StringConstraints(max_length=2048),
+    like(
+        r"arn:aws[a-z-]*:iam::\d{12}:(user|role)/([\w+=,.@-]+/)*[\w+=,.@-]+",
+        "the ARN of an IAM user or role, as arn:aws:iam::123456789012:role/finance",
+    ),
 ]
-Role = Annotated[str, StringConstraints(pattern=r"^(admin|viewer|bu:.{1,200})$")]
+Role = Annotated[str, like(r"admin|viewer|bu:.{1,200}", "admin, viewer or bu: with a business unit's name")]
 
 
 class ClaimSettings(Section):

@@ -3,12 +3,15 @@
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, field_validator
 
-from gpucost.settings.section import Section
+from gpucost.settings.section import Address, Section, Slug, like
 
-SecretName = Annotated[str, StringConstraints(pattern=r"^gpucost/[A-Za-z0-9/_+=.@-]{1,400}$")]
-ReceiverName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+SecretName = Annotated[
+    str,
+    like(r"gpucost/[A-Za-z0-9/_+=.@-]{1,400}", "the name of a secret that begins with gpucost/, never what it holds"),
+]
+ReceiverName = Slug
 
 
 class _Receiver(Section):
@@ -45,7 +48,7 @@ class AlertmanagerReceiver(_Receiver):
     """An Alertmanager (API v2), for the routing that is there already: PagerDuty, Opsgenie, Teams."""
 
     type: Literal["alertmanager"]
-    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
+    url: Address
     """Base address; `/api/v2/alerts` is added."""
     secret: SecretName | None = None
     """Its value is sent as a bearer token."""

@@ -6,14 +6,14 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, model_validator
 
 from gpucost.domain.alerting.model import Kind, Severity, Subject
-from gpucost.settings.section import Name, Percent, Positive, Section
+from gpucost.settings.section import Name, Percent, Positive, Section, Slug, like
 
-RuleName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
-ZoneName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+_/-]{1,64}$")]
-ClockTime = Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
+RuleName = Slug
+ZoneName = Annotated[str, like(r"[A-Za-z0-9+_/-]{1,64}", "a time zone, as Europe/Berlin or UTC")]
+ClockTime = Annotated[str, like(r"([01]\d|2[0-3]):[0-5]\d", "a time of the day from 00:00 to 23:59, as 22:30")]
 Hours = Annotated[int, Field(ge=1, le=168)]
 Patterns = tuple[Name, ...]
 
@@ -49,6 +49,14 @@ class QuietHoursSettings(Section):
     begin: Annotated[ClockTime, Field(alias="from")]
     end: Annotated[ClockTime, Field(alias="to")]
     weekends: bool = False
+
+    @model_validator(mode="after")
+    def _is_a_time(self) -> Self:
+        if self.begin == self.end:
+            raise ValueError(
+                f"from and to are both {self.begin}, which is no time at all; a whole day is 00:00 to 23:59"
+            )
+        return self
 
     def times(self) -> tuple[time, time]:
         """Begin and end."""

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
 from gpucost.domain.billing import Blend, ChargeKind
-from gpucost.settings.section import Name, QueryRole, Region, Section
+from gpucost.settings.section import Name, QueryRole, Region, Section, like
 
-GlueName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,255}$")]
+OutputLocation = Annotated[str, like(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")]
+GlueName = Annotated[str, like(r"[a-z0-9_]{1,255}", "a name of Glue's: up to 255 lower-case letters, digits and _")]
 """Of a database or table that Athena can name."""
 CHARGE_KINDS: tuple[ChargeKind, ...] = ("savings-plan", "reservation", "capacity-reservation")
 
@@ -18,8 +19,10 @@ class CurSettings(Section):
     format: Literal["cur2", "focus-1.0", "focus-1.2"] = "cur2"
     database: GlueName
     table: GlueName
-    workgroup: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,128}$")] = "primary"
-    output_location: Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9.-]{3,63}(/\S*)?$")] | None = None
+    workgroup: Annotated[str, like(r"[A-Za-z0-9._-]{1,128}", "up to 128 letters, digits, ., _ and -")] = "primary"
+    output_location: (
+        Annotated[str, like(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")] | None
+    ) = None
     """Where Athena leaves its results; None where the workgroup says so."""
     region: Region | None = None
     """Of the workgroup; None: the deployment's own."""

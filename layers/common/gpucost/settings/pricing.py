@@ -4,13 +4,13 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from gpucost.domain.prices import PRICE_SOURCES, PriceSource
 from gpucost.settings.cur import CurSettings
-from gpucost.settings.section import Moment, Name, Percent, Positive, Section
+from gpucost.settings.section import Moment, Name, Percent, Positive, Section, like
 
-Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+Currency = Annotated[str, like(r"[A-Z]{3}", "a currency's three capital letters, as USD")]
 
 
 class Matchers(Section):
@@ -70,7 +70,7 @@ class DiscountSettings(Matchers):
 class CapacityBlockSettings(Section):
     """A Capacity Block for ML, prepaid."""
 
-    reservation_id: Annotated[str, StringConstraints(pattern=r"^cr-[0-9a-f]+$")]
+    reservation_id: Annotated[str, like(r"cr-[0-9a-f]+", "a capacity reservation's id, as cr-0123456789abcdef0")]
     instance_type: Name
     instances: Annotated[int, Field(ge=1, le=1000)]
     fee_usd: Positive

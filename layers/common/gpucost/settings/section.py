@@ -10,8 +10,30 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100)]
-Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
-QueryRole = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/gpucost-query-[\w+=,.@-]+$")]
+
+
+def like(pattern: str, meaning: str) -> AfterValidator:
+    """A text that fits a pattern from its first to its last character; the finding says what is meant instead."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def fits(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError(f"must be {meaning}")
+        return value
+
+    return AfterValidator(fits)
+
+
+Slug = Annotated[str, like(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")]
+Address = Annotated[str, like(r"https?://\S+", "an address that begins with http:// or https://")]
+Region = Annotated[str, like(r"[a-z]{2}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
+QueryRole = Annotated[
+    str,
+    like(
+        r"arn:aws[a-z-]*:iam::\d{12}:role/gpucost-query-[\w+=,.@-]+",
+        "the ARN of a role whose name begins with gpucost-query-, as arn:aws:iam::123456789012:role/gpucost-query-eu",
+    ),
+]
 
 
 class Section(BaseModel):

@@ -51,20 +51,32 @@ def read_totals(document: dict[str, Any]) -> Totals | None:
     )
 
 
-def read_groups(document: dict[str, Any]) -> Mapping[tuple[str, str], Costs]:
-    """Back from `summary_document`."""
-    return _Groups(document["groups"])
+def totals_text(totals: Totals) -> str:
+    """Totals as an attribute of their own, beside what is packed."""
+    return json.dumps([_row(totals.costs), _row(totals.capacity) if totals.capacity else None], default=str)
+
+
+def read_totals_text(text: str) -> Totals:
+    """Back from `totals_text`."""
+    costs, capacity = json.loads(text)
+    return Totals(Costs(*map(Decimal, costs)), None if capacity is None else Capacity(*map(Decimal, capacity)))
+
+
+def read_groups(pieces: Sequence[bytes]) -> Mapping[tuple[str, str], Costs]:
+    """The groups of `summary_document` from its pieces; without one there are none."""
+    return _Groups(pieces)
 
 
 class _Groups(Mapping[tuple[str, str], Costs]):
-    """Groups that become amounts when somebody looks at them: who wants an hour's totals alone does not."""
+    """Unpacked when somebody looks at them: who wants an hour's totals alone does not."""
 
-    def __init__(self, rows: Sequence[Any]) -> None:
-        self._rows = rows
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
 
     @cached_property
     def _known(self) -> dict[tuple[str, str], Costs]:
-        return {(unit, namespace): Costs(*map(Decimal, row)) for unit, namespace, row in self._rows}
+        rows = unpack(self._pieces)["groups"] if self._pieces else []
+        return {(unit, namespace): Costs(*map(Decimal, row)) for unit, namespace, row in rows}
 
     def __getitem__(self, key: tuple[str, str]) -> Costs:
         return self._known[key]
@@ -73,7 +85,7 @@ class _Groups(Mapping[tuple[str, str], Costs]):
         return iter(self._known)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._known)
 
     def items(self) -> ItemsView[tuple[str, str], Costs]:
         return self._known.items()

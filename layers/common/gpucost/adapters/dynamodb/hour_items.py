@@ -6,8 +6,8 @@ from typing import Any
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.line_items import line_items
-from gpucost.adapters.dynamodb.table import FORMAT, Item, key
-from gpucost.domain.ledger import Retention, content_digest, summarize
+from gpucost.adapters.dynamodb.table import FORMAT, Item, key, text
+from gpucost.domain.ledger import HourSummary, Manifest, Retention, content_digest, summarize
 from gpucost.domain.model import HourRecord, Line
 
 
@@ -17,8 +17,7 @@ def hour_items(record: HourRecord, version: int, now: datetime, retention: Reten
     items: list[Item] = []
     lines_end, hours_end = now + retention.lines, now + retention.hours
     if record.status != "incomplete":
-        document = blobs.summary_document(summarize(record, version))
-        items += pieces(keys.partition(cluster, "summaries"), record.hour, run, document, hours_end)
+        items += _summary_items(summarize(record, version), run, hours_end)
         if record.nodes or record.charges:
             items += pieces(keys.partition(cluster, "nodes"), record.hour, run, blobs.nodes_document(record), lines_end)
         by_unit: dict[str, list[Line]] = {}
@@ -38,6 +37,34 @@ def pieces(pk: str, hour: datetime, run: str, document: Any, expires: datetime) 
         _item(pk, f"{keys.hour(hour)}#{run}#{place:04d}", piece, expires)
         for place, piece in enumerate(blobs.pack(document))
     ]
+
+
+def _summary_items(summary: HourSummary, run: str, expires: datetime) -> list[Item]:
+    """A summary; its totals are beside the groups, for those who want nothing else."""
+    document = blobs.summary_document(summary)
+    first, *others = pieces(keys.partition(summary.cluster, "summaries"), summary.hour, run, document, expires)
+    totals: Item = {"t": {"S": blobs.totals_text(summary.totals)}} if summary.totals else {}
+    return [{**first, **totals}, *others]
+
+
+def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
+    """A version's summary from its items, in order; where there are none, it has no figures."""
+    packed = [item["b"]["B"] for item in items]
+    totals = None
+    if items and "t" in items[0]:
+        totals = blobs.read_totals_text(text(items[0], "t"))
+    elif items:
+        totals = blobs.read_totals(blobs.unpack(packed))  # written before totals had an attribute
+    return HourSummary(
+        cluster=manifest.cluster,
+        hour=manifest.hour,
+        status=manifest.status,
+        version=manifest.version,
+        coverage=manifest.coverage,
+        totals=totals,
+        groups=blobs.read_groups(packed),
+        currency=manifest.currency,
+    )
 
 
 def run_id_of(record: HourRecord, version: int) -> str:

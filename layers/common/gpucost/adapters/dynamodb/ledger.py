@@ -23,10 +23,10 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from gpucost.adapters.dynamodb import blobs, keys
-from gpucost.adapters.dynamodb.hour_items import hour_items, pieces, read_notes, run_id_of
+from gpucost.adapters.dynamodb.hour_items import hour_items, pieces, read_notes, read_summary, run_id_of
 from gpucost.adapters.dynamodb.line_items import BeingMovedError, read_line_items, read_line_uses
 from gpucost.adapters.dynamodb.manifests import read_manifest
-from gpucost.adapters.dynamodb.restated import chained, restatement_item
+from gpucost.adapters.dynamodb.restated import chained, restatement_items
 from gpucost.adapters.dynamodb.table import Item, Table, check_format, key_of
 from gpucost.adapters.dynamodb.usage_blobs import read_usage, usage_document
 from gpucost.adapters.dynamodb.versions import NOBODY, Versions
@@ -192,29 +192,13 @@ class DynamoLedger:
 
     def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
         """The summaries of these very versions of one cluster's hours, which are in order."""
-        pieces: dict[tuple[datetime, str], list[bytes]] = {}
+        items: dict[tuple[datetime, str], list[Item]] = {}
         known = [manifest for manifest in manifests if manifest.status != "incomplete"]
         if known:
             partition = keys.partition(known[0].cluster, "summaries")
             for item in self._range(partition, known[0].hour, known[-1].hour + HOUR):
-                pieces.setdefault(keys.parts(item), []).append(item["b"]["B"])
-        found = []
-        for manifest in manifests:
-            own = pieces.get((manifest.hour, manifest.run_id))
-            document = blobs.unpack(own) if own else {"costs": None, "capacity": None, "groups": []}
-            found.append(
-                HourSummary(
-                    cluster=manifest.cluster,
-                    hour=manifest.hour,
-                    status=manifest.status,
-                    version=manifest.version,
-                    coverage=manifest.coverage,
-                    totals=blobs.read_totals(document),
-                    groups=blobs.read_groups(document),
-                    currency=manifest.currency,
-                )
-            )
-        return found
+                items.setdefault(keys.parts(item), []).append(item)
+        return [read_summary(manifest, items.get((manifest.hour, manifest.run_id), [])) for manifest in manifests]
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         """An hour's lines, all or one unit's, in the order in which they were published within a unit."""
@@ -274,7 +258,9 @@ class DynamoLedger:
         Oldest hour first, its versions in their order.
         """
         in_force = {manifest.hour: manifest for manifest in self.manifests(cluster, start, end)}
-        items = {keys.parts(item): item for item in self._range(keys.partition(cluster, "restatements"), start, end)}
+        items: dict[tuple[datetime, str], list[Item]] = {}
+        for item in self._range(keys.partition(cluster, "restatements"), start, end):
+            items.setdefault(keys.parts(item), []).append(item)
         found = [one for manifest in in_force.values() for one in chained(items, manifest)]
         for late in self.beside(cluster, start, end) if items else ():
             own = in_force.get(late.hour)
@@ -302,7 +288,7 @@ class DynamoLedger:
             currency=record.currency,
             currency_before=replacing.currency if replacing and had_figures else record.currency,
         )
-        return [restatement_item(restatement, manifest.run_id, replacing.run_id if replacing else NOBODY, end)]
+        return restatement_items(restatement, manifest.run_id, replacing.run_id if replacing else NOBODY, end)
 
     def _pieces_of(self, pk: str, hour: datetime, run: str) -> list[bytes]:
         pieces = list(self._table.query(pk, "begins_with(sk, :start)", start=f"{keys.hour(hour)}#{run}#"))

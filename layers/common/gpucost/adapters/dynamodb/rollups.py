@@ -17,17 +17,16 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
-from gpucost.adapters.dynamodb import keys
+from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.blobs import PIECE
 from gpucost.adapters.dynamodb.figures import pack_table, unpack_quanta, unpack_table
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.domain.hours import HOUR, floor_day, hours_between
 from gpucost.domain.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
-from gpucost.domain.model import Capacity, Costs, Totals
+from gpucost.domain.model import Costs
 from gpucost.domain.quanta import CostTable
 from gpucost.domain.rollups import (
     DAY,
@@ -286,17 +285,12 @@ def _day_item(summary: DaySummary, retention: Retention) -> Item:
     rows = [((unit,), costs) for unit, costs in summary.units.items()]
     more: dict[str, dict[str, Any]] = {"b": {"B": pack_table(rows)}}
     if summary.totals is not None:
-        costs, capacity = summary.totals.costs, summary.totals.capacity
-        told = [_row(costs), None if capacity is None else _row(capacity)]
-        more["t"] = {"S": json.dumps(told, separators=(",", ":"))}
+        more["t"] = {"S": blobs.totals_text(summary.totals)}
     return _item(_days(summary.cluster), _day(summary.day), summary.day, summary.hours, retention.days, more)
 
 
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
-    totals = None
-    if "t" in item:
-        costs, capacity = json.loads(text(item, "t"))
-        totals = Totals(Costs(*map(Decimal, costs)), None if capacity is None else Capacity(*map(Decimal, capacity)))
+    totals = blobs.read_totals_text(text(item, "t")) if "t" in item else None
     units = {unit: quanta for (unit,), quanta in unpack_quanta(item["b"]["B"])}
     return DaySummary(cluster, day, tuple(manifests), totals, CostTable(units))
 
@@ -335,10 +329,6 @@ def _by_day(manifests: Iterable[Manifest]) -> dict[datetime, list[Manifest]]:
     for manifest in manifests:
         found.setdefault(floor_day(manifest.hour), []).append(manifest)
     return found
-
-
-def _row(amounts: Costs | Capacity) -> list[str]:
-    return [str(getattr(amounts, name)) for name in amounts.names()]
 
 
 def _marks(item: Item) -> bytes:

@@ -12,7 +12,17 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 Kind = Literal[
-    "idle", "fewer-gpus", "mig-slice", "mig-geometry", "consolidate", "add-gpus", "off-hours", "spot", "commitment"
+    "idle",
+    "fewer-gpus",
+    "mig-slice",
+    "mig-geometry",
+    "sharing",
+    "consolidate",
+    "add-gpus",
+    "pending",
+    "off-hours",
+    "spot",
+    "commitment",
 ]
 State = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
 Level = Literal["low", "medium", "high"]

@@ -8,7 +8,7 @@ a packing that is possible, on at most 11/9 of the fewest nodes (Dósa 2007), so
 from collections.abc import Sequence
 from typing import Final
 
-from gpucost.domain.advice.history import Cash, LookBack, PoolHistory
+from gpucost.domain.advice.history import LookBack, PoolHistory
 from gpucost.domain.advice.measuring import LEAST_HOURS, LEAST_KNOWN, NEWEST, saving_of
 from gpucost.domain.advice.model import About, Advice, Evidence, cents
 from gpucost.domain.advice.patches import consolidation_patch
@@ -91,7 +91,7 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
         part = spare[place] / there if there else 0.0
         return pool.cost[place] * part, pool.capacity[place] * part
 
-    saving = saving_of(look, first, freed, pool.cash.share(), _list_ratio(look, pool, pool.cash))
+    saving = saving_of(look, first, freed, pool.cash.share(), list_ratio_of_pool(look, pool))
     if saving.usd < _LEAST_USD:
         return None
     key = pool.key
@@ -118,8 +118,9 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
     )  # fmt: skip
 
 
-def _list_ratio(look: LookBack, pool: PoolHistory, cash: Cash) -> float | None:
-    if cash.is_listed:
+def list_ratio_of_pool(look: LookBack, pool: PoolHistory) -> float | None:
+    """List price ÷ what was charged for a pool's nodes; None where the price of its instance type is not known."""
+    if pool.cash.is_listed:
         return 1.0
     node_hour = look.list_prices.get(pool.key.instance_type)
     cost = sum(pool.cost)

@@ -96,7 +96,7 @@ def group(question: Question, read: Read) -> Grouped:
     rows, left = [], _Left()
     begins = {one.begin for one in (*costs, *idles)}
     ends = {begin: end_of(begin, question.granularity, question.period) for begin in begins}
-    for own in costs.keys() | idles.keys():
+    for own in [*costs, *(one for one in idles if one not in costs)]:
         total = _total(costs.get(own, []))
         idle = None if question.idle == "hidden" else _total_idle(idles.get(own, []))
         if own.is_kept:

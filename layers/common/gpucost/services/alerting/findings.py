@@ -75,11 +75,16 @@ class HourFacts:
 
 
 def find(rule: RuleSettings, settings: Settings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
-    """What a rule finds in an hour, of every subject that breaches or that it watches already."""
-    if isinstance(rule, WasteRule):
-        yield from _waste(rule, settings, facts, active)
-    elif isinstance(rule, IdleWorkloadRule):
+    """What a rule finds in an hour, of every subject that breaches or that it watches already.
+
+    Thresholds in money say nothing of hours in another currency, from before the settings changed for instance.
+    """
+    if isinstance(rule, IdleWorkloadRule):
         yield from _idle(rule, facts, active)
+    elif facts.currency != settings.pricing.currency:
+        return
+    elif isinstance(rule, WasteRule):
+        yield from _waste(rule, settings, facts, active)
     elif isinstance(rule, UnallocatedRule):
         yield from _unallocated(rule, facts, active)
 

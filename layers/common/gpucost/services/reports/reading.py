@@ -306,13 +306,18 @@ class _Reading:
                 self._add(day.day, cluster, (), day.totals.costs)
             return
         wanted = self._plan.units
-        for unit, quanta in quanta_of(day.units).items():
-            if wanted is None or unit in wanted:
-                cell = self._cell(day.day, cluster, self._key(cluster, unit, ""))
-                self._days.setdefault(cell, []).append(quanta)
-                self._parts += 1
-                if self._seen is not None:
-                    self._seen(day.day, cell, day.units[unit])
+        begin, owner = self._begin(day.day), self._owner(cluster)
+        rows = {unit: quanta for unit, quanta in quanta_of(day.units).items() if wanted is None or unit in wanted}
+        self._parts += len(rows)
+        for unit, quanta in rows.items():
+            cell = Cell(begin, owner, self._key(cluster, unit, ""))
+            parts = self._days.get(cell)
+            if parts is None:
+                self._days[cell] = [quanta]
+            else:
+                parts.append(quanta)
+            if self._seen is not None:
+                self._seen(day.day, cell, day.units[unit])
 
     def _add_namespaces(self, cluster: str, summary: HourSummary) -> None:
         if not self._dimensions:
@@ -339,8 +344,11 @@ class _Reading:
             self._seen(moment, cell, costs)
 
     def _cell(self, moment: datetime, cluster: str, key: Key) -> Cell:
-        """Clusters are told apart where each has something of its own to share, or where they are asked for."""
-        return Cell(self._begin(moment), cluster if self._question.idle != "hidden" else "", key)
+        return Cell(self._begin(moment), self._owner(cluster), key)
+
+    def _owner(self, cluster: str) -> str:
+        """Clusters are told apart where each has something of its own to share."""
+        return cluster if self._question.idle != "hidden" else ""
 
     def _begin(self, moment: datetime) -> datetime:
         found = self._begins.get(moment)
@@ -364,11 +372,11 @@ class _Reading:
             self._parts = len(self._cells) + len(self._days)
 
     def _sums(self) -> dict[Cell, Costs]:
-        days = costs_of([total(rows) for rows in self._days.values()])
-        for cell, costs in zip(self._days, days, strict=True):
-            self._cells.setdefault(cell, []).append(costs)
+        days = dict(zip(self._days, costs_of([total(rows) for rows in self._days.values()]), strict=True))
         self._days = {}
-        return fold(self._cells)
+        for cell, costs in days.items() if self._cells else ():
+            self._cells.setdefault(cell, []).append(costs)
+        return fold(self._cells) if self._cells else days
 
 
 def _chunks(span: Period, length: timedelta) -> Iterator[Period]:
