@@ -79,7 +79,7 @@ def test_200_units_over_35_days_are_a_map_by_hour_a_page_at_a_time(visit: Callab
     expect(place).to_contain_text("161 to 180 of 200")
     expect(page.locator(".labels li").first).to_have_text("unit-160")
     heat(page).click(position={"x": 2, "y": 2})
-    page.wait_for_url(re.compile(f"#/hour/{written(fleet.start).replace(':', '%3A')}.*unit=unit-160"))
+    page.wait_for_url(re.compile("#/hour/.*unit=unit-160"))
 
 
 def test_the_hour_that_is_there_twice(visit: Callable[..., Page]) -> None:

@@ -154,6 +154,21 @@ def test_a_business_unit_and_the_way_down_to_why(visit: Callable[..., Page], dem
     assert [(row["Workload"], row["Allocated"], row["Waste"]) for row in cells(page, "workloads")] == [
         (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"])) for row in workloads
     ]
+    own = f"/v1/costs?{day(demo)}&business_unit=research"
+    page.get_by_role("application", name=re.compile("Cost of this business unit over time")).focus()
+    for row in demo.ask(own)["rows"][:3]:
+        page.keyboard.press("ArrowRight")
+        for part in ("effective", "waste"):
+            expect(page.get_by_test_id("readout")).to_contain_text(f"{part} {usd(row[f'{part}_usd'])}")
+    hardware = demo.ask(f"{own}&granularity=total&group_by=gpu_model,node_pool,capacity_type&sort=-allocated_usd")[
+        "rows"
+    ]
+    assert [(row["GPU model"], row["Node pool"], row["Allocated"]) for row in cells(page, "hardware")] == [
+        (row["group"]["gpu_model"], row["group"]["node_pool"], usd(row["allocated_usd"])) for row in hardware
+    ]
+    assert page.get_by_test_id("month-spent").inner_text() == usd(
+        demo.ask("/v1/forecasts?business_unit=research")["spent_usd"]
+    )
     page.get_by_test_id("workloads").get_by_role("link", name=usd(workloads[0]["allocated_usd"])).click()
     page.wait_for_url(re.compile("#/hour/.*hours=24"))
     settled(page)

@@ -65,8 +65,8 @@ function App() {
 
 /** What a view did not foresee is said in its place. */
 function Guarded({ children }: { children: ComponentChildren }) {
-  const [error, again] = useErrorBoundary();
-  return error === undefined ? <>{children}</> : <Failed error={error as Error} again={again} />;
+  const [error, again] = useErrorBoundary() as [Error | undefined, () => void];
+  return error === undefined ? <>{children}</> : <Failed error={error} again={again} />;
 }
 
 function skip(event: MouseEvent) {
