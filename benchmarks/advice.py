@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from benchmarks.figures import Figure
 from gpucost.adapters.dynamodb.line_items import line_items, read_line_uses
 from gpucost.adapters.dynamodb.table import Item
 from gpucost.domain.advice.history import LookBack
@@ -71,8 +72,8 @@ def nodes(count: int) -> Iterator[NodeHour]:
         )  # fmt: skip
 
 
-def main(workloads: int, pods: int) -> None:
-    """Review, and say what it took."""
+def measure(workloads: int, pods: int) -> tuple[int, float, float, float, float]:
+    """Review: recommendations, seconds of reading and of advising, MiB of memory at most and before."""
     hours = stored(workloads, pods)
     there = list(nodes(workloads * pods // GPUS))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -84,8 +85,26 @@ def main(workloads: int, pods: int) -> None:
     found = review(look, START, {})
     thinking = time.process_time() - began - reading
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return len(found.advice), reading, thinking, memory, before
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Of a review."""
+    workloads = 100 if quick else 1_000
+    _, reading, thinking, memory, _ = measure(workloads, 2)
+    of = f"30 days of {workloads:,} workloads reviewed"
+    return [
+        Figure(f"{of}: processor time, ÷ reading the lines", reading + thinking, "s", reading),
+        Figure(f"{of}: processor time", reading + thinking, "s", aim=60),
+        Figure(f"{of}: peak memory", memory, "MiB", aim=512),
+    ]
+
+
+def main(workloads: int, pods: int) -> None:
+    """Review, and say what it took."""
+    advice, reading, thinking, memory, before = measure(workloads, pods)
     lines = workloads * pods * HOURS
-    print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {len(found.advice)} recommendations")
+    print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {advice} recommendations")
     print(
         f"reading {reading:.1f} s, advising {thinking:.1f} s of one core; {memory:.0f} MB at most ({before:.0f} before)"
     )

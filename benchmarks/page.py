@@ -6,8 +6,6 @@ units × 35 days, made up in the browser's place of the API: until the heat map 
 """
 
 import gzip
-import statistics
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
@@ -18,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from playwright.sync_api import Browser, Page, Route
 
+from benchmarks.figures import Figure, against, stand_alone
 from local.template import REPOSITORY
 from tests.browser.tabs import running_chromium, settled
 from tests.system.running_demo import running_demo
@@ -27,20 +26,23 @@ ROUNDS, UNITS, DAYS, KEYS = 5, 200, 35, 50
 FIRST_CHART = "() => document.querySelector('.plot canvas') && performance.now()"
 
 
-def main() -> int:
-    """Print; exit status 0."""
+def figures(quick: bool) -> list[Figure]:
+    """Of the built page."""
     files = [path for path in sorted(BUILT.rglob("*")) if path.suffix]
-    sizes = {path.name: len(gzip.compress(path.read_bytes(), 9)) for path in files}
-    for name, size in sizes.items():
-        print(f"{name:<40} {size / 1000:7.1f} kB gzipped")
-    print(f"{'all':<40} {sum(sizes.values()) / 1000:7.1f} kB gzipped (at most 300)")
+    size = sum(len(gzip.compress(path.read_bytes(), 9)) for path in files) / 1000
     with tempfile.TemporaryDirectory() as state, running_demo(Path(state)) as demo, running_chromium() as browser:
-        rounds = [first_chart(browser, demo.url) for _ in range(ROUNDS + 1)][1:]  # the first warms the function up
-        seconds, floor = (statistics.median(column) for column in zip(*rounds, strict=True))
-        print(f"first chart of the overview: {seconds:.2f} s, {seconds / floor:.1f} × its questions asked bare")
+        rounds = [first_chart(browser, demo.url) for _ in range((1 if quick else ROUNDS) + 1)][
+            1:
+        ]  # the first warms the function up
+        seconds, floor = (list(column) for column in zip(*rounds, strict=True))
         drawn, key = large(browser, demo.url)
-        print(f"{UNITS} business units × {DAYS} days: drawn in {drawn:.2f} s, {1000 * key:.0f} ms for a key")
-    return 0
+    large_one = f"{UNITS} business units × {DAYS} days"
+    return [
+        Figure("all files, gzipped", size, "kB", aim=300),
+        against("first chart of the overview, ÷ its questions asked bare", seconds, floor, None),
+        Figure(f"{large_one}: drawn", drawn, "s"),
+        Figure(f"{large_one}: a key on the heat map", key, "s"),
+    ]
 
 
 def first_chart(browser: Browser, url: str) -> tuple[float, float]:
@@ -125,4 +127,4 @@ class Answers:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    stand_alone(figures, __doc__)
