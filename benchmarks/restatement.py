@@ -93,10 +93,19 @@ def usage_of(hour: datetime) -> Usage:
 
 
 def replay(client: Any, calls: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """The floor: the same calls, bare."""
+    """The floor: the same calls, bare, without the conditions that no longer hold."""
     for name, arguments in calls:
-        dropped = {"ConditionExpression", "ExpressionAttributeValues"} if name == "put_item" else set()
-        getattr(client, name)(**{key: value for key, value in arguments.items() if key not in dropped})
+        if name == "transact_write_items":
+            wrapped = [part for part in arguments["TransactItems"] if "ConditionCheck" not in part]
+            bare = [{kind: _unconditional(one) for kind, one in part.items()} for part in wrapped]
+            client.transact_write_items(TransactItems=bare)
+        else:
+            getattr(client, name)(**(_unconditional(arguments) if name == "put_item" else arguments))
+
+
+def _unconditional(arguments: dict[str, Any]) -> dict[str, Any]:
+    dropped = {"ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"}
+    return {key: value for key, value in arguments.items() if key not in dropped}
 
 
 def figures(quick: bool) -> list[Figure]:
