@@ -8,7 +8,6 @@ units × 35 days, made up in the browser's place of the API: until the heat map 
 import gzip
 import re
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from pathlib import Path
 import requests
 from playwright.sync_api import Browser, Page
 
+from benchmarks.figures import Figure, against, stand_alone
 from tests.browser.made_up import ADDRESS, BUILT
 from tests.browser.made_up import large as large_fleet
 from tests.browser.tabs import running_chromium, settled
@@ -31,24 +31,24 @@ _WATCH = """() => { window.longest = 0; new PerformanceObserver((list) => {
 FIRST_CHART = "() => document.querySelector('.plot canvas') && performance.now()"
 
 
-def main() -> int:
-    """Print; exit status 0."""
+def figures(quick: bool) -> list[Figure]:
+    """Of the built page."""
     files = [path for path in sorted(BUILT.rglob("*")) if path.suffix]
-    sizes = {path.name: len(gzip.compress(path.read_bytes(), 9)) for path in files}
-    for name, size in sizes.items():
-        print(f"{name:<40} {size / 1000:7.1f} kB gzipped")
-    print(f"{'all':<40} {sum(sizes.values()) / 1000:7.1f} kB gzipped (at most 300)")
+    size = sum(len(gzip.compress(path.read_bytes(), 9)) for path in files) / 1000
     with tempfile.TemporaryDirectory() as state, running_demo(Path(state)) as demo, running_chromium() as browser:
-        rounds = [first_chart(browser, demo.url) for _ in range(ROUNDS + 1)][1:]  # the first warms the function up
-        seconds, floor = (statistics.median(column) for column in zip(*rounds, strict=True))
-        print(f"first chart of the overview: {seconds:.2f} s, {seconds / floor:.1f} × its questions asked bare")
+        rounds = [first_chart(browser, demo.url) for _ in range((1 if quick else ROUNDS) + 1)]
+        seconds, floor = zip(*rounds[1:], strict=True)  # the first warms the function up
         one = large(browser)
-        print(
-            f"{UNITS} business units × {DAYS} days by hour: drawn in {one.drawn:.2f} s; to the next frame from a key "
-            f"{one.key:.0f} ms, a move {one.move:.0f} ms, scrolling {one.scroll:.0f} ms; the longest task "
-            f"{one.longest:.0f} ms"
-        )
-    return 0
+    fleet = f"{UNITS} business units × {DAYS} days by hour"
+    return [
+        Figure("all files, gzipped", size, "kB", aim=300),
+        against("first chart of the overview, ÷ its questions asked bare", seconds, floor, None),
+        Figure(f"{fleet}: drawn", one.drawn, "s"),
+        Figure(f"{fleet}: to the next frame from a key", one.key, "ms"),
+        Figure(f"{fleet}: from a move of the pointer", one.move, "ms"),
+        Figure(f"{fleet}: from scrolling", one.scroll, "ms"),
+        Figure(f"{fleet}: the longest task", one.longest, "ms"),
+    ]
 
 
 def first_chart(browser: Browser, url: str) -> tuple[float, float]:
@@ -115,4 +115,4 @@ def _frame(page: Page, act: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    stand_alone(figures, __doc__)

@@ -21,6 +21,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import format_instant
+from local.artefacts import LAYERS, function
 from local.aws import Deployed, create_stack, credentials, local_client, running_aws
 from local.demo import settings_text
 from local.functions import WORKER, LocalFunction
@@ -28,7 +29,6 @@ from local.template import REPOSITORY
 from tests.system.timeline import HOUR, Timeline
 
 MEGABYTE = 1_000_000
-LAYERS = ("DependenciesLayer", "CommonLayer")
 FUNCTIONS = (
     "DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction", "PricesFunction", "ExportFunction",
     "AdviseFunction",
@@ -53,14 +53,6 @@ def event(name: str) -> Any:
     return json.loads((REPOSITORY / "events" / f"{name}.json").read_text())
 
 
-def artefacts(built: Path, name: str) -> tuple[str, list[Path]]:
-    """A built function's handler, and all that is on its path."""
-    properties = yaml_parse((built / "template.yaml").read_text())["Resources"][name]["Properties"]
-    own = re.findall(r"\w+Layer\w*", str(properties.get("Layers", "")))
-    folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in (*own, *LAYERS))]
-    return properties.get("Handler", "app.handler"), folders
-
-
 @pytest.fixture(scope="module")
 def aws() -> Iterator[tuple[str, Deployed]]:
     with running_aws() as endpoint:
@@ -73,7 +65,7 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
     with ExitStack() as running:
         functions = {}
         for name, environment in deployed.environments.items():
-            handler, folders = artefacts(built, name)
+            handler, folders = function(built, name)
             functions[name] = LocalFunction(
                 name, handler, folders, {**environment, **credentials(endpoint)},
                 interpreter=sys.executable, isolated=True,
@@ -92,7 +84,7 @@ def push(aws: tuple[str, Deployed], text: str) -> None:
 def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, Any]]:
     """What dispatch counts, in the embedded format that CloudWatch reads from the log."""
     endpoint, deployed = aws
-    handler, folders = artefacts(built, "DispatchFunction")
+    handler, folders = function(built, "DispatchFunction")
     done = subprocess.run(
         [sys.executable, "-I", "-S", WORKER, handler, *folders], input=json.dumps(event("schedule")) + "\n",
         env={**deployed.environments["DispatchFunction"], **credentials(endpoint)},
@@ -225,8 +217,8 @@ def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lam
     assert libraries
     for library in libraries:
         assert "aarch64" in library.name or library.read_bytes()[18:20] == b"\xb7\x00", library.name
-    for function in FUNCTIONS:
-        own = sum(path.stat().st_size for part in (function, "CommonLayer") for path in (built / part).rglob("*")
+    for name in FUNCTIONS:
+        own = sum(path.stat().st_size for part in (name, "CommonLayer") for path in (built / part).rglob("*")
                   if path.is_file())  # fmt: skip
         assert core + own <= 200 * MEGABYTE
 
@@ -243,7 +235,7 @@ def test_export_with_what_it_alone_carries_fits_lambda(
 
 def imported(built: Path, name: str) -> list[str]:
     """The modules of a process that has imported a handler."""
-    _, folders = artefacts(built, name)
+    _, folders = function(built, name)
     script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
     environment = {"GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost"}
     done = subprocess.run(
