@@ -12,6 +12,7 @@ from math import ceil
 from gpucost.domain.advice import mig
 from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey
 from gpucost.domain.advice.measuring import (
+    NEWEST,
     Measured,
     about_workload,
     evidence_of,
@@ -108,8 +109,10 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Fitting]) -> list[Adv
     saving = saving_of(look, first, freed, pool.cash.share(), 1.0 if pool.cash.is_listed else None)
     if proof.waited or saving.usd < _LEAST_USD:
         return []
-    newest = [place for place in range(max(first, look.hours - 24), look.hours) if look.known[place]]
-    before, after = (sum(nodes(place)[which] for place in newest) / len(newest) for which in (0, 1))
+    newest = [place for place in known if place >= look.hours - NEWEST]
+    before, after = (sum(nodes(place)[which] for place in newest) / max(1, len(newest)) for which in (0, 1))
+    if before <= after:
+        return []
     about = About(
         look.cluster, node_pool=pool.key.node_pool, instance_type=pool.key.instance_type, gpu_model=model,
         capacity_type=pool.key.capacity_type,
