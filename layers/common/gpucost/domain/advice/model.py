@@ -195,3 +195,8 @@ def cents(amount: float | Decimal) -> Decimal:
 def ratio(value: float | None) -> Decimal | None:
     """An estimate of a share or a number of GPUs, as it is published."""
     return None if value is None else Decimal(str(value)).quantize(Decimal("0.0001"))
+
+
+def counted(number: float) -> str:
+    """A number of GPUs or nodes, as people read it."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"  # noqa: PLR2004 - three digits tell enough

@@ -10,7 +10,7 @@ from typing import Final
 
 from gpucost.domain.advice.history import LookBack, PoolHistory
 from gpucost.domain.advice.measuring import LEAST_HOURS, LEAST_KNOWN, NEWEST, saving_of
-from gpucost.domain.advice.model import About, Advice, Evidence, cents
+from gpucost.domain.advice.model import About, Advice, Evidence, cents, counted
 from gpucost.domain.advice.patches import consolidation_patch
 
 LEAST_NODES: Final = 0.5
@@ -36,12 +36,13 @@ def pack(pods: Sequence[tuple[float, int]], gpus: int) -> int | None:
     for size, count in pods:
         if size > gpus + _SPARE:
             return None
+        place = 0  # what had no room for a pod has none for the next of its size
         for _ in range(count):
-            place = next((at for at, left in enumerate(free) if left >= size - _SPARE), None)
-            if place is None:
-                free.append(gpus - size)
-            else:
-                free[place] -= size
+            while place < len(free) and free[place] < size - _SPARE:
+                place += 1
+            if place == len(free):
+                free.append(gpus)
+            free[place] -= size
     return len(free)
 
 
@@ -101,8 +102,8 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
     )  # fmt: skip
     return Advice(
         "consolidate", about,
-        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {now:.3g}, "
-        f"{spare_now:.2g} could have been empty with the pods packed closer",
+        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {counted(now)}, "
+        f"{counted(spare_now)} could have been empty with the pods packed closer",
         saving,
         Evidence(
             look.moment(first), look.moment(look.hours - 1), len(places), look.hours - first - known, None, None, None,

@@ -168,8 +168,14 @@ class _Subjects:
         return found
 
     def usd(self, advice: Advice) -> list[float | None]:
+        """None for hours whose cost is not known: without a price, or where the look-back has several currencies."""
+        if not self.look.currencies <= {advice.currency}:
+            return [None] * self.look.hours
         usd = self._of(advice, "usd", "cost")
-        return self._known([0.0] * self.look.hours if usd is None else usd)
+        held = self._of(advice, "held", "nodes")
+        if usd is None or held is None:
+            return self._known([0.0] * self.look.hours)
+        return [None if own and not cost else cost for cost, own in zip(self._known(usd), held, strict=True)]
 
     def _of(self, advice: Advice, of_workload: str, of_pool: str) -> Sequence[float] | None:
         about = advice.about
@@ -188,4 +194,4 @@ class _Subjects:
 def _is_of(key: WorkloadKey, advice: Advice) -> bool:
     about = advice.about
     same = key[:4] == (about.business_unit, about.namespace, about.workload_kind, about.workload)
-    return same and (key.resource == about.resource or advice.kind == "mig-slice")
+    return same and (key[4:] == (about.resource, about.gpu_model) or advice.kind == "mig-slice")
