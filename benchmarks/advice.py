@@ -117,7 +117,7 @@ def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, floa
 
 def figures(quick: bool) -> list[Figure]:
     """Of a review."""
-    workloads = 100 if quick else 1_000
+    workloads = 20 if quick else 1_000
     _, reading, thinking, memory, _ = measure(workloads, 2)
     of = f"30 days of {workloads:,} workloads reviewed"
     return [

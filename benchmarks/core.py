@@ -1,0 +1,87 @@
+"""The pure core on a fixed hour: metering, exact splits and lines, without Prometheus, ledger or network.
+
+Every GPU held all hour by a pod of its own and used to some part, eight on a node. Instructions are counted by the
+interpreter, and so repeat on every machine with the same Python.
+"""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import FrameType
+from typing import Any
+
+from benchmarks.hour import settings_for
+from benchmarks.large_cluster import PODS_PER_NODE
+from gpucost.domain.attribution import attribute
+from gpucost.domain.hours import to_ms
+from gpucost.domain.intervals import Scrapes
+from gpucost.domain.metering import MeteringRules, meter
+from gpucost.domain.model import HourRecord
+from gpucost.domain.observations import (
+    ContainerRequest,
+    DeviceSeries,
+    NodeObservation,
+    NodeState,
+    Observation,
+    PodObservation,
+)
+from gpucost.services.attribute import attribution_rules
+from gpucost.services.pricing import pricing_of
+
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+GPU, MODEL = "nvidia_com_gpu", "NVIDIA H100 80GB HBM3"
+
+
+def observation(pods: int, units: int) -> Observation:
+    """What was seen in the hour."""
+    scrapes = Scrapes(tuple(to_ms(HOUR) + minute * 60_000 for minute in range(-60, 120)))
+    capacity = {GPU: Decimal(PODS_PER_NODE)}
+    labels = {"label_node_kubernetes_io_instance_type": "p5.48xlarge"}
+    nodes = tuple(
+        NodeObservation(f"node-{n}", f"aws:///z/i-{n}", None, labels, (NodeState(None, capacity, capacity, {}),))
+        for n in range(-(-pods // PODS_PER_NODE))
+    )
+    request = (ContainerRequest("main", "container", GPU, Decimal(1)),)
+    seen = tuple(
+        PodObservation(f"team-{i % units}", f"pod-{i}", f"uid-{i:012d}", f"node-{i // PODS_PER_NODE}", request, None,
+                       workload=f"app-{i // 4}")
+        for i in range(pods)
+    )  # fmt: skip
+    devices = tuple(
+        DeviceSeries(
+            node=pod.node, uuid=f"GPU-{i}", mig_instance="", mig_profile="", model=MODEL, namespace=pod.namespace,
+            pod=pod.pod, uid="", slot="", claim="", instance="d", scale=Decimal(1), rank=0, samples=60,
+            total=60 * Decimal(i % 100) / 100,
+        )
+        for i, pod in enumerate(seen)
+    )  # fmt: skip
+    return Observation("large", HOUR, {"k": scrapes}, seen, nodes, devices, {"d": scrapes}, nodes_are_kept=True,
+                       capacity_is_kept=True)  # fmt: skip
+
+
+def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
+    """What attributes the hour, each time anew."""
+    settings, seen = settings_for("http://127.0.0.1:9", units), observation(pods, units)
+    metering = MeteringRules(settings.utilization.ladder, None)
+    rules = attribution_rules(settings, pricing_of(settings))
+    return lambda: attribute(meter(seen, metering), rules)
+
+
+def instructions(run: Callable[[], object]) -> int:
+    """Bytecode instructions that a call executes; those of C, as in `decimal`, are not seen."""
+    counted = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal counted
+        frame.f_trace_opcodes = True
+        counted += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return counted

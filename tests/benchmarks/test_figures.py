@@ -1,0 +1,46 @@
+"""The arithmetic of the report, and the report itself on one small part."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.figures import Figure, against, exponent, own_process
+
+
+def test_an_aim_is_for_the_ratio_where_there_is_a_floor() -> None:
+    assert Figure("f", 3, "s", floor=2, aim=1.5).is_kept() is True
+    assert Figure("f", 3.1, "s", floor=2, aim=1.5).is_kept() is False
+    assert Figure("f", 3, "s", aim=1.5).is_kept() is False
+    assert Figure("f", 3, "s", floor=2).is_kept() is None
+
+
+def test_a_ratio_is_the_median_of_the_turns() -> None:
+    """A turn in which the machine was slow moves both: 4 ÷ 2, 40 ÷ 20 and 5 ÷ 1."""
+    found = against("f", [4, 40, 5], [2, 20, 1], None)
+    assert (found.value, found.ratio) == (5, 2)
+
+
+def test_exponents_are_those_of_the_power_law() -> None:
+    assert exponent((size, 7 * size**1.5) for size in (1, 10, 200)) == pytest.approx(1.5)
+    assert exponent([(100, 2), (1_000, 2)]) == pytest.approx(0)
+
+
+def test_a_process_is_charged_what_it_worked_and_not_what_it_waited() -> None:
+    asleep = own_process([sys.executable, "-S", "-c", "import time; time.sleep(0.5)"])
+    assert asleep.seconds > 0.5 > asleep.processor_seconds
+    large = own_process([sys.executable, "-S", "-c", "x = bytearray(80 * 2**20); print(len(x))"])
+    assert (large.output, large.peak_mib > 80) == ("83886080\n", True)
+
+
+def test_the_report_runs_a_part_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = tmp_path / "found.json"
+    assert main(["--quick", "--only", "advice", "--json", str(found)]) == 0
+    told = json.loads(found.read_text())
+    (part,) = told["parts"].values()
+    assert (told["quick"], part["failed"]) == (True, False)
+    aimed = [one for one in part["figures"] if one["aim"]]
+    assert [one["name"].rpartition(": ")[2] for one in aimed] == ["processor time", "peak memory"]
+    assert f"{sum(one['is_kept'] for one in aimed)} of 2 aims kept" in capsys.readouterr().out

@@ -1,0 +1,53 @@
+"""Figures that repeat exactly, so that what makes an hour dearer is seen in `make test`; times are for `make bench`.
+
+Others stand beside what they guard: units and requests of each access to the ledger (tests/adapters/test_budgets.py,
+test_alert_budget.py, test_price_book_costs.py, test_bill_store.py), modules and bytes of each function
+(tests/infra/test_built.py), what running it costs (tests/system/test_aws_cost.py).
+"""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from benchmarks.core import hour_of, instructions
+from benchmarks.figures import exponent
+from benchmarks.hour import attribute, cluster, raw_samples, recorded_queries, samples_processed
+
+PODS, UNITS = 200, 20
+INSTRUCTIONS = {(3, 11): 8_540, (3, 13): 7_130}
+"""Of the pure core for each of 100 pods, by Python; of another one it may be the larger."""
+MARGIN = 1.02
+QUERIES = 7
+SAMPLES_A_POD = 291
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[tuple[str, datetime]]:
+    with cluster(PODS, units=UNITS) as found:
+        yield found
+
+
+def test_an_hour_takes_no_more_queries_and_samples_than_it_did(small: tuple[str, datetime]) -> None:
+    url, hour = small
+    assert attribute(url, hour) == PODS
+    queries = recorded_queries(url, hour)
+    assert len(queries) == QUERIES
+    processed = samples_processed(url, queries)
+    assert processed <= MARGIN * SAMPLES_A_POD * PODS
+    assert processed <= 0.6 * raw_samples(url, hour)
+
+
+def test_the_core_executes_no_more_instructions_than_it_did() -> None:
+    run = hour_of(100, UNITS)
+    assert len(run().lines) == 100
+    bound = INSTRUCTIONS.get(sys.version_info[:2], max(INSTRUCTIONS.values()))
+    assert instructions(run) <= MARGIN * 100 * bound
+
+
+def test_instructions_grow_with_pods_and_not_faster_and_little_with_business_units() -> None:
+    by_pods = exponent((pods, instructions(hour_of(pods, UNITS))) for pods in (50, 200))
+    assert by_pods <= 1.02
+    by_units = exponent((units, instructions(hour_of(100, units))) for units in (20, 200))
+    assert by_units <= 0.3
