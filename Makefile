@@ -46,16 +46,9 @@ heavy: ## the tests that take too long for CI
 	@scripts/setup.sh test
 	$(BIN)/python -m pytest -m heavy
 
-bench: ## benchmarks, as ratios to a floor measured in the same run
+bench: ## one report of all benchmarks, as ratios to floors measured in the same run (MORE="--quick --json FILE")
 	@scripts/setup.sh test
-	$(BIN)/python -m benchmarks.hour
-	$(BIN)/python -m benchmarks.ledger
-	$(BIN)/python -m benchmarks.reports
-	$(BIN)/python -m benchmarks.restatement
-	$(BIN)/python -m benchmarks.end_to_end
-	$(BIN)/python -m benchmarks.aws_cost
-	$(BIN)/python -m benchmarks.alerts
-	$(BIN)/python -m benchmarks.page
+	$(BIN)/python -m benchmarks $(MORE)
 
 faults: ## plant faults in the metering one at a time; each must be caught
 	@scripts/setup.sh demo

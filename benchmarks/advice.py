@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from benchmarks.figures import Figure
 from gpucost.adapters.dynamodb.line_items import line_items, read_line_uses
 from gpucost.adapters.dynamodb.table import Item
 from gpucost.domain.advice.history import LookBack, ReservedPrice, Wait
@@ -94,8 +95,8 @@ def waits(workloads: int) -> dict[datetime, list[Wait]]:
     }  # fmt: skip
 
 
-def main(workloads: int, pods: int) -> None:
-    """Review, and say what it took."""
+def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, float, float]:
+    """Review: recommendations by kind, seconds of reading and of advising, MiB of memory at most and before."""
     hours = stored(workloads, pods)
     there = list(nodes(workloads * pods // GPUS))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -110,9 +111,26 @@ def main(workloads: int, pods: int) -> None:
     reading = time.process_time() - began
     found = review(look, START, {})
     thinking = time.process_time() - began - reading
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Counter(one.kind for one in found.advice), reading, thinking, memory, before
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Of a review."""
+    workloads = 100 if quick else 1_000
+    _, reading, thinking, memory, _ = measure(workloads, 2)
+    of = f"30 days of {workloads:,} workloads reviewed"
+    return [
+        Figure(f"{of}: processor time, ÷ reading the lines", reading + thinking, "s", reading),
+        Figure(f"{of}: processor time", reading + thinking, "s", aim=60),
+        Figure(f"{of}: peak memory", memory, "MiB", aim=512),
+    ]
+
+
+def main(workloads: int, pods: int) -> None:
+    """Review, and say what it took."""
+    kinds, reading, thinking, peak, before = measure(workloads, pods)
     lines = workloads * pods * HOURS
-    kinds = Counter(one.kind for one in found.advice)
     told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
     print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {told}")
     print(

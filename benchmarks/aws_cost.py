@@ -9,12 +9,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Printed
 
 from benchmarks import large_ledger
+from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
@@ -28,6 +30,8 @@ from local.template import transform
 HOURS = 730
 """In a month, as AWS's calculator counts."""
 GB = 10**9
+DEFAULT_EXPORT_DAYS = 2557
+"""Days that exports are kept (parameter ExportDays)."""
 METRICS = 20
 """Series that functions count, whatever the fleet (tests/functions/test_operations.py)."""
 
@@ -46,8 +50,24 @@ PRICES = {
     "metric_month": 0.30,
     "alarm_month": 0.10,
     "amp_sample": 0.10e-9,
+    "s3_gb_month": 0.023,
 }
-"""us-east-1, on-demand, arm64: the pricing pages of each service; DynamoDB's are those since 1 November 2024."""
+"""us-east-1, on-demand, arm64: the pricing pages of each service (`PAGES`), as published for 2025; DynamoDB's are those
+since 1 November 2024."""
+PAGES = {
+    "dynamodb": "dynamodb/pricing/on-demand", "lambda": "lambda/pricing", "sqs": "sqs/pricing", "sns": "sns/pricing",
+    "scheduler": "eventbridge/pricing", "http_api": "api-gateway/pricing", "logs": "cloudwatch/pricing",
+    "metric": "cloudwatch/pricing", "alarm": "cloudwatch/pricing", "amp": "prometheus/pricing", "s3": "s3/pricing",
+}  # fmt: skip
+"""Under https://aws.amazon.com/, by the first word of a price's name."""
+GPU_HOURLY = (2.50, 4.00)
+"""USD of a GPU-hour, to say what share of the spend the bill is: about what an H100 costs reserved and on demand."""
+AIM = 0.0001
+"""At most this share of the GPU spend."""
+SIZES = (100, 1_000, 10_000)
+HERE = Path(__file__).parent
+KEPT, PAGE = HERE / "cost.json", HERE / "cost.md"
+"""Measured units, and the page that is written from them."""
 
 
 FREE = {
@@ -94,6 +114,9 @@ class Measured:
     samples_an_hour: float = 2_900_000
     log_bytes_an_hour: float = 8_000
     report_read_units: float = 120
+    daily_gb_seconds: float = 0.0
+    """Of export and advise."""
+    export_bytes_a_day: float = 0.0
 
 
 def _size(item: Mapping[str, Any]) -> int:
@@ -114,13 +137,16 @@ def _by_level(items: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def measure() -> Measured:
-    """Publish one hour and close one day of the large ledger."""
+def measure(pods: int = large_ledger.PODS) -> Measured:
+    """Publish one hour and close one day of the large ledger, with so many pods.
+
+    Of the facts of a day, those of all 2,000 workloads are counted whatever the pods.
+    """
     day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 3 * DAY
     with running_dynamodb() as url:
         client, table = local_client("dynamodb", url), "ledger"
         create_table(client, table)
-        lines = large_ledger.lines()
+        lines = large_ledger.lines(pods=pods)
         large_ledger.fill(client, table, "large", day, 0)  # 23 hours of the day, without lines
         before = _items(client, table)
         hour = day + 23 * HOUR
@@ -154,6 +180,12 @@ def measure() -> Measured:
             write_units_a_day=closing.units + sum(-(-_size(item) // 1024) for item in facts),
             hour_bytes=hour_bytes,
             day_bytes=_by_level([*kept, *facts]),
+            # A tenth of a second to begin with, then as benchmarks.export and .advice found for 10,000 pods: 37 and 20
+            # seconds of one processor at 2 GB, 30.5 MB of files.
+            seconds_an_hour=3 + 17 * pods / 10_000,
+            samples_an_hour=290 * pods,
+            daily_gb_seconds=4 + 2 * 57 * pods / 10_000,
+            export_bytes_a_day=30.5e6 * pods / 10_000,
         )
 
 
@@ -187,7 +219,10 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
         "dynamodb_read": reads + reports * measured.report_read_units * fleet.clusters,
         "dynamodb_gb_month": gb,
         "dynamodb_recovery_gb_month": gb,
-        "lambda_gb_second": size * HOURS * measured.seconds_an_hour + 3 * HOURS + reports,  # 1 s a report
+        "lambda_gb_second": size * HOURS * measured.seconds_an_hour
+        + 3 * HOURS
+        + reports  # 1 s a report
+        + size * days * measured.daily_gb_seconds,
         "lambda_request": HOURS * (2 + 2 * fleet.clusters) + reports,  # dispatch, prices; attribute, alert; api
         "sqs_request": polls + 3 * HOURS * fleet.clusters,
         "sns_publish": HOURS * (1 + fleet.clusters),
@@ -197,6 +232,7 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
         "metric_month": METRICS,
         "alarm_month": alarms,
         "amp_sample": size * HOURS * measured.samples_an_hour,
+        "s3_gb_month": size * DEFAULT_EXPORT_DAYS * measured.export_bytes_a_day / GB,
     }
 
 
@@ -214,11 +250,91 @@ def monthly(fleet: Fleet, measured: Measured, *, free: bool = False) -> dict[str
     }
 
 
+def measured_units() -> dict[int, Measured]:
+    """As committed."""
+    return {int(gpus): Measured(**one) for gpus, one in json.loads(KEPT.read_text()).items()}
+
+
+def share(gpus: int, measured: Measured, gpu_hourly: float) -> float:
+    """The bill ÷ what the GPUs cost."""
+    return sum(monthly(Fleet(clusters=1), measured).values()) / (gpus * HOURS * gpu_hourly)
+
+
+def page(found: Mapping[int, Measured]) -> str:
+    """`cost.md`."""
+    costs = {gpus: monthly(Fleet(clusters=1), one) for gpus, one in found.items()}
+    head = " | ".join(f"{gpus:,} GPUs" for gpus in found)
+    rows = [
+        f"| {part.replace('_', ' ')} | {price:.10g} | " + " | ".join(f"{costs[g][part]:.2f}" for g in found) + " |"
+        for part, price in PRICES.items()
+    ]
+    totals = {gpus: sum(one.values()) for gpus, one in costs.items()}
+    shares = [
+        f"| share of the GPU spend at ${price:.2f} a GPU-hour | | "
+        + " | ".join(f"{share(gpus, one, price):.4%}" for gpus, one in found.items()) + " |"
+        for price in GPU_HOURLY
+    ]  # fmt: skip
+    pages = ", ".join(f"<https://aws.amazon.com/{one}/>" for one in sorted(set(PAGES.values())))
+    units = [
+        f"| {gpus:,} | {one.write_units_an_hour:,.0f} | {one.read_units_an_hour:,.0f} | {one.write_units_a_day:,.0f} | "
+        f"{one.read_units_a_day:,.0f} | {stored_gb(Fleet(clusters=1), one):.1f} |"
+        for gpus, one in found.items()
+    ]
+    return "\n".join([
+        "# What it costs on AWS",
+        "",
+        "Written by `python -m benchmarks.aws_cost --write`; do not edit. USD a month of 730 hours for one "
+        "cluster with one GPU a pod and 200 business units, in the long run, when as much expires as is "
+        "written; 200 month-long reports a day; nothing that AWS gives for nothing is taken off. Write and "
+        "read units and bytes are what Amazon's DynamoDB Local says that an hour and a day of this size "
+        "consume and store, all figures drawn with twelve digits (real ones compress better). Seconds of "
+        "Lambda and bytes of exports are scaled from what was measured at 10,000 pods; the query samples are "
+        "290 a pod and hour.",
+        "",
+        f"Prices are AWS's for us-east-1, on demand, arm64, as published for 2025: {pages}.",
+        "",
+        f"| USD a month | price of one | {head} |",
+        "| --- | ---: |" + " ---: |" * len(found),
+        *rows,
+        "| **a month** | | " + " | ".join(f"**{totals[gpus]:.2f}**" for gpus in found) + " |",
+        *shares,
+        "",
+        f"The aim is less than {AIM:.2%} of the GPU spend.",
+        "",
+        "| GPUs | write units an hour | read units an hour | write units a day | read units a day | GB stored |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+        *units,
+        "",
+    ])  # fmt: skip
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Measured anew at the largest size, and the bill of all as committed."""
+    found = measured_units()
+    anew = measure(1_000 if quick else 10_000)
+    of = "hour of 1,000 pods" if quick else "hour of 10,000 pods"
+    bills = [
+        Figure(
+            f"AWS bill a month, {gpus:,} GPUs, ÷ GPU spend at $2.50 (%)",
+            100 * share(gpus, one, 2.5),
+            "%",
+            aim=100 * AIM,
+        )
+        for gpus, one in found.items()
+    ]
+    return [Figure(f"{of}: write units", anew.write_units_an_hour, aim=2_000), *bills]
+
+
 def main() -> None:
-    """Print a table, or JSON."""
+    """Print a table, or JSON, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="measure anew, write cost.json and cost.md")
     options = parser.parse_args()
+    if options.write:
+        KEPT.write_text(json.dumps({gpus: asdict(measure(gpus)) for gpus in SIZES}, indent=2) + "\n")
+        PAGE.write_text(page(measured_units()))
+        return
     measured = measure()
     fleets = {
         "10,000 pods in 3 clusters": (Fleet(scale=1 / 3), False),

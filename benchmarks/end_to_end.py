@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from benchmarks import large_cluster
+from benchmarks.figures import Figure
 from benchmarks.hour import settings_for
 from benchmarks.ledger import Metered
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
@@ -248,6 +249,28 @@ def backfills(client: Any, pods: int, days: Sequence[int], step: int, rounds: in
         with metrics(pods, start, start + number * DAY, step) as url:
             measured = compare(client, url, start, start + number * DAY, rounds)
             found.append({"pods": pods, "days": number, **measured})
+    return found
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Single hours, and a backfill of a day."""
+    found = []
+    with running_dynamodb() as dynamodb:
+        client = local_client("dynamodb", dynamodb)
+        for one in hours(client, dynamodb, (625,) if quick else (625, 2_500, 10_000)):
+            of = f"hour of {one['pods']:,} pods, end to end"
+            seconds, worked = one["seconds"], one["cpu_seconds"]
+            found += [
+                Figure(f"{of}: time, ÷ the same queries and writes", seconds, "s", seconds / one["ratio"], 1.3),
+                Figure(f"{of}: processor time, ÷ theirs", worked, "s", worked / one["cpu_ratio"]),
+                Figure(f"{of}: write units", one["write_units_per_hour"], aim=2_000),
+                Figure(f"{of}: peak memory", one["peak_memory_mib"], "MiB", aim=400),
+            ]
+        for one in backfills(client, 100, (1,), 300, 1) if quick else backfills(client, 100, (1, 4), 300, 2):
+            worked = one["cpu_seconds"] / one["hours"]
+            of = f"backfill of {one['days']} days of {one['pods']} pods, an hour of it"
+            found.append(Figure(f"{of}: processor time, ÷ floor's", worked, "s", worked / one["cpu_ratio"]))
+            found.append(Figure(f"{of}: write units", one["write_units_per_hour"]))
     return found
 
 

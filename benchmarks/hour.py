@@ -4,23 +4,17 @@ Wall times are ratios to a floor measured in the same run: the very queries that
 last byte and thrown away. Samples are what Prometheus itself says it processed (`stats=all`).
 """
 
-import argparse
 import json
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import requests
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks import large_cluster
+from benchmarks.figures import Figure, against, called, in_turns, stand_alone
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
 from gpucost.domain.hours import HOUR, floor_hour
@@ -31,26 +25,27 @@ from local.prometheus import running_prometheus
 ROUNDS = 5
 
 
-def settings_for(url: str) -> Settings:
-    """Settings of the large cluster with its 200 business units."""
-    units = [{"name": f"unit-{i}", "namespaces": [f"team-{i}"]} for i in range(large_cluster.UNITS)]
+def settings_for(url: str, units: int = large_cluster.UNITS) -> Settings:
+    """Settings of the large cluster with its business units."""
+    named = [{"name": f"unit-{i}", "namespaces": [f"team-{i}"]} for i in range(units)]
     return parse_settings(
         json.dumps(
             {
                 "clusters": [{"name": "large", "prometheus": {"url": url}}],
                 "pricing": {"source": "constant", "gpu_hourly_usd": 12},
-                "business_units": units,
+                "business_units": named,
             }
         )
     )
 
 
-def attribute(url: str, hour: datetime) -> int:
-    """Attribute the hour once; returns its lines."""
-    settings = settings_for(url)
+def attribute(url: str, hour: datetime, hours: int = 1, units: int = large_cluster.UNITS) -> int:
+    """Attribute an hour, or several that one message names, once; returns their lines."""
+    settings = settings_for(url, units)
     cluster = settings.clusters[0]
-    (record,) = attribute_hours(metrics_reader(cluster, settings), cluster, settings, [hour], now=datetime.now(UTC))
-    return len(record.lines)
+    asked = [hour + number * HOUR for number in range(hours)]
+    records = attribute_hours(metrics_reader(cluster, settings), cluster, settings, asked, now=datetime.now(UTC))
+    return sum(len(record.lines) for record in records)
 
 
 def recorded_queries(url: str, hour: datetime) -> list[tuple[str, Mapping[str, str]]]:
@@ -99,65 +94,50 @@ def raw_samples(url: str, hour: datetime) -> int:
 
 def peak_memory_mib(url: str, hour: datetime) -> float:
     """Peak resident memory of a process of its own that attributes the hour."""
-    code = (
-        "import resource,sys;from datetime import datetime;from benchmarks.hour import attribute;"
-        "attribute(sys.argv[1], datetime.fromisoformat(sys.argv[2]));"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, url, hour.isoformat()], check=True, capture_output=True, text=True
-    )
-    return int(done.stdout) / 1024
+    return called("benchmarks.hour:attribute_text", url, hour.isoformat()).peak_mib
 
 
-def run(pods: int) -> dict[str, Any]:
-    """Measure, in turns so that a drifting machine moves both."""
-    hour = floor_hour(datetime.now(UTC)) - 3 * HOUR
+def attribute_text(url: str, hour: str) -> None:
+    """`attribute` by texts, for a process of its own."""
+    attribute(url, datetime.fromisoformat(hour))
+
+
+@contextmanager
+def cluster(
+    pods: int, hours: int = 1, *, step: int = large_cluster.STEP, units: int = large_cluster.UNITS,
+    with_opencost: bool = False,
+) -> Iterator[tuple[str, datetime]]:  # fmt: skip
+    """A Prometheus that holds these hours of a cluster; yields its address and the first of them."""
+    hour = floor_hour(datetime.now(UTC)) - (2 + hours) * HOUR
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.om"
         start = int((hour - timedelta(minutes=10)).timestamp())
-        large_cluster.write(path, pods, start, start + 80 * 60)
+        end = start + hours * 3600 + 20 * 60
+        large_cluster.write(path, pods, start, end, step, units=units, with_opencost=with_opencost)
         with running_prometheus(path) as url:
-            queries = recorded_queries(url, hour)
-            ours, bare = [], []
-            for _ in range(ROUNDS):
-                begin = time.perf_counter()
-                send_bare(url, queries)
-                middle = time.perf_counter()
-                lines = attribute(url, hour)
-                ours.append(time.perf_counter() - middle)
-                bare.append(middle - begin)
-            processed, raw = samples_processed(url, queries), raw_samples(url, hour)
-            return {
-                "pods": pods,
-                "lines": lines,
-                "queries": len(queries),
-                "samples_processed": processed,
-                "raw_samples": raw,
-                "samples_ratio": processed / raw,
-                "bare_seconds": statistics.median(bare),
-                "attributed_seconds": statistics.median(ours),
-                "ratio": statistics.median(a / b for a, b in zip(ours, bare, strict=True)),
-                "peak_memory_mib": peak_memory_mib(url, hour),
-            }
+            yield url, hour
 
 
-def main() -> None:
-    """Print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pods", type=int, default=10_000)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = run(options.pods)
-    if options.json:
-        print(json.dumps(found, indent=2))
-        return
-    aims = {"ratio": "≤ 1.5", "samples_ratio": "≤ 1.2", "queries": "≤ 8", "peak_memory_mib": "≤ 300"}
-    table = Table("figure", "value", "aim", title="one hour, attributed, beside the same queries sent bare")
-    for name, value in found.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}", aims.get(name, ""))
-    Console().print(table)
+def measure(pods: int, rounds: int) -> list[Figure]:
+    """The hour and its floor, in turns."""
+    with cluster(pods) as (url, hour):
+        queries = recorded_queries(url, hour)
+        ours, bare = in_turns(lambda: attribute(url, hour), lambda: send_bare(url, queries), rounds)
+        processed, raw = samples_processed(url, queries), raw_samples(url, hour)
+        of = f"hour of {pods:,} pods"
+        return [
+            against(f"{of}, ÷ its queries sent bare", ours, bare, 1.5),
+            Figure(f"{of}: queries", len(queries), aim=8),
+            Figure(f"{of}: samples processed, ÷ raw samples", processed, floor=raw, aim=1.2),
+            Figure(f"{of}: peak memory", peak_memory_mib(url, hour), "MiB", aim=300 if pods <= 10_000 else None),
+        ]
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Of clusters of several sizes."""
+    sizes = (100, 1_000) if quick else (100, 1_000, 10_000)
+    return [figure for pods in sizes for figure in measure(pods, 3 if quick else ROUNDS)]
 
 
 if __name__ == "__main__":
-    main()
+    stand_alone(figures, __doc__)

@@ -151,7 +151,7 @@ def record(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Hour
             price_source="spot", split_policy="gpu-bears-all", billed_usd=None, allocated_usd=_share(chance) * 96,
             capacity=Capacity(*(_share(chance) * 96 for _ in Capacity.names())),
         )
-        for n in range(len(own) // GPUS_PER_NODE)
+        for n in range(-(-len(own) // GPUS_PER_NODE))
     )  # fmt: skip
     return HourRecord(
         cluster, hour, "complete", Coverage(Decimal(1), Decimal("0.987654321")),
@@ -167,7 +167,7 @@ def usage(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Usage
         GpuNode(
             f"ip-10-0-{n // 250}-{n % 250}", _provider_id(n), "p5.48xlarge", gpu_model="H100", physical=GPUS_PER_NODE
         )
-        for n in range(len(own) // GPUS_PER_NODE)
+        for n in range(-(-len(own) // GPUS_PER_NODE))
     ]
     pods = []
     for place, line in enumerate(own):

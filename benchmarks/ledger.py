@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import large_ledger
+from benchmarks.figures import Figure
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.domain.hours import HOUR
@@ -114,6 +115,28 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
     )
 
 
+def filled_and_measured(days: int, clusters: int) -> list[Budget]:
+    """Fill a table of its own, and measure one cluster of it."""
+    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - days * DAY
+    with running_dynamodb() as url:
+        client = local_client("dynamodb", url)
+        create_table(client, "ledger")
+        for number in range(clusters):
+            large_ledger.fill(client, "ledger", f"cluster-{number}", start, days, seed=number)
+        newest = min(days, MONTH)
+        return list(measure(client, "ledger", "cluster-0", start + (days - newest) * DAY, newest))
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Units and requests of every access."""
+    found = []
+    for one in filled_and_measured(7 if quick else MONTH, 1):
+        found.append(Figure(f"{one.access}: units", one.units, aim=one.most_units))
+        if one.most_requests is not None:
+            found.append(Figure(f"{one.access}: requests", one.requests, aim=one.most_requests))
+    return found
+
+
 def main() -> None:
     """Fill, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -121,14 +144,8 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=3)
     options = parser.parse_args()
     console = Console()
-    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - options.days * DAY
-    with running_dynamodb() as url:
-        client = local_client("dynamodb", url)
-        create_table(client, "ledger")
-        for number in range(options.clusters):
-            with console.status(f"filling cluster {number + 1} of {options.clusters}"):
-                large_ledger.fill(client, "ledger", f"cluster-{number}", start, options.days, seed=number)
-        found = list(measure(client, "ledger", "cluster-0", start + (options.days - MONTH) * DAY))
+    with console.status("filling"):
+        found = filled_and_measured(options.days, options.clusters)
     table = Table("access", "units", "budget", "requests", "budget")
     for budget in found:
         most = "" if budget.most_requests is None else str(budget.most_requests)

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import large_ledger
+from benchmarks.figures import Figure, against
 from gpucost.domain.hours import format_instant
 from gpucost.domain.rollups import DAY
 from local.aws import local_client
@@ -165,6 +166,32 @@ def _ms(seconds: list[float], percent: int) -> str:
     return f"{1000 * ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]:.0f}"
 
 
+def filled_and_measured(days: int, clusters: int, runs: int) -> list[Measured]:
+    """Fill a table of its own, and ask it every report."""
+    os.environ["GPUCOST_TABLE"] = TABLE
+    os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"
+    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (days + 1) * DAY
+    with running_dynamodb() as url:
+        client = local_client("dynamodb", url)
+        create_table(client, TABLE)
+        push_settings(client, clusters)
+        for number in range(clusters):
+            large_ledger.fill(client, TABLE, f"cluster-{number}", start, days, seed=number)
+        return [measure(client, report, runs) for report in reports(start, days)]
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Time and units of every report."""
+    clusters = 1 if quick else 3
+    found = []
+    for one in filled_and_measured(7 if quick else 35, clusters, 5 if quick else 20):
+        aim = RATIO if one.report.is_judged else None
+        found.append(against(f"{one.report.name}, ÷ its bare calls", one.seconds, one.floor, aim))
+        most = None if one.report.most_units is None else one.report.most_units * clusters
+        found.append(Figure(f"{one.report.name}: read units", one.units, aim=most))
+    return found
+
+
 def main() -> None:
     """Fill, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -173,17 +200,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     options = parser.parse_args()
     console = Console(width=120)
-    os.environ["GPUCOST_TABLE"] = TABLE
-    os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"
-    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (options.days + 1) * DAY
-    with running_dynamodb() as url:
-        client = local_client("dynamodb", url)
-        create_table(client, TABLE)
-        push_settings(client, options.clusters)
-        for number in range(options.clusters):
-            with console.status(f"filling cluster {number + 1} of {options.clusters}"):
-                large_ledger.fill(client, TABLE, f"cluster-{number}", start, options.days, seed=number)
-        found = [measure(client, report, options.runs) for report in reports(start, options.days)]
+    with console.status("filling and measuring"):
+        found = filled_and_measured(options.days, options.clusters, options.runs)
     table = Table("report", "p50 ms", "p95 ms", "floor p50", "floor p95", "ratio", "requests", "units", "budget", "KB")
     is_kept = True
     for one in found:

@@ -75,6 +75,8 @@ modules() { # modules FOLDER WHAT: the packages of a folder's package-lock.json,
   local stamp=$folder/node_modules/.made-from
   if is_made_from "$stamp" "$folder/package-lock.json"; then return; fi
   command -v npm >/dev/null || packages nodejs npm
+  node -e 'const [a, b] = process.versions.node.split("."); process.exit(+a > 18 || (+a === 18 && +b >= 18) ? 0 : 1)' ||
+    fail "Node $(node --version) is too old for $what: install 18.18 or newer (Debian 12 has 18.20)"
   say "installing $what"
   npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$folder" >&2 ||
     fail "could not install $what; is the npm registry reachable?"

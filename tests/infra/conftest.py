@@ -1,7 +1,6 @@
 """The template as CloudFormation sees it, and the artefacts as Lambda gets them."""
 
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -10,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from local.artefacts import build
 from local.template import REPOSITORY, transform
 
 Template = dict[str, Any]
-LAMBDA_PYTHON = "3.13"
 
 
 @pytest.fixture(scope="session")
@@ -24,28 +23,8 @@ def template() -> Template:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`sam build` for this machine: its architecture, and its Python where Lambda's is not installed."""
-    folder = tmp_path_factory.mktemp("sam")
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    source = REPOSITORY / "template.yaml"
-    if here != LAMBDA_PYTHON:
-        copy = folder / "template.yaml"
-        copy.write_text(source.read_text().replace(f"python{LAMBDA_PYTHON}", f"python{here}"))
-        source = copy
-    sam = REPOSITORY / ".tools" / "sam" / "bin" / "sam"
-    assert sam.exists(), "SAM is missing; install it with: make setup"
-    variables = {
-        "GPUCOST_BUILD_PLATFORM": f"{platform.machine()}-manylinux_2_28",
-        "GPUCOST_BUILD_PYTHON": here,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "SAM_CLI_TELEMETRY": "0",
-    }
-    done = subprocess.run(
-        [sam, "build", "--no-cached", "--template", source, "--base-dir", REPOSITORY, "--build-dir", folder / "build"],
-        cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    return folder / "build"
+    """`sam build` for this machine."""
+    return build(tmp_path_factory.mktemp("sam"))
 
 
 @pytest.fixture(scope="session")

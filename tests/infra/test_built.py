@@ -1,14 +1,18 @@
 """Built as deployed: each handler from the built artefacts alone, on the event that its trigger sends."""
 
+import ast
 import base64
 import gzip
 import json
+import marshal
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import format_instant
+from local.artefacts import LAYERS, function
 from local.aws import Deployed, create_stack, credentials, local_client, running_aws
 from local.demo import settings_text
 from local.functions import WORKER, LocalFunction
@@ -24,23 +29,28 @@ from local.template import REPOSITORY
 from tests.system.timeline import HOUR, Timeline
 
 MEGABYTE = 1_000_000
-LAYERS = ("DependenciesLayer", "CommonLayer")
 FUNCTIONS = (
     "DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction", "PricesFunction", "ExportFunction",
     "AdviseFunction",
 )  # fmt: skip
+MODULES = {
+    "DispatchFunction": 275,
+    "AttributeFunction": 375,
+    "AlertFunction": 275,
+    "ApiFunction": 570,
+    "PricesFunction": 275,
+    "ExportFunction": 275,
+    "AdviseFunction": 275,
+}
+"""At most so many in a process that has imported the handler."""
+UNZIPPED = {"DependenciesLayer": 34.5, "CommonLayer": 3.7}
+"""Megabytes of this machine's build at most: four fifths of the dependencies are their bytecode and compiled parts."""
+UNCHECKED_HASH = 1
+"""Flags of bytecode that is taken without looking at its source (PEP 552): SAM and zip change its time."""
 
 
 def event(name: str) -> Any:
     return json.loads((REPOSITORY / "events" / f"{name}.json").read_text())
-
-
-def artefacts(built: Path, name: str) -> tuple[str, list[Path]]:
-    """A built function's handler, and all that is on its path."""
-    properties = yaml_parse((built / "template.yaml").read_text())["Resources"][name]["Properties"]
-    own = re.findall(r"\w+Layer\w*", str(properties.get("Layers", "")))
-    folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in (*own, *LAYERS))]
-    return properties.get("Handler", "app.handler"), folders
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +65,7 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
     with ExitStack() as running:
         functions = {}
         for name, environment in deployed.environments.items():
-            handler, folders = artefacts(built, name)
+            handler, folders = function(built, name)
             functions[name] = LocalFunction(
                 name, handler, folders, {**environment, **credentials(endpoint)},
                 interpreter=sys.executable, isolated=True,
@@ -74,7 +84,7 @@ def push(aws: tuple[str, Deployed], text: str) -> None:
 def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, Any]]:
     """What dispatch counts, in the embedded format that CloudWatch reads from the log."""
     endpoint, deployed = aws
-    handler, folders = artefacts(built, "DispatchFunction")
+    handler, folders = function(built, "DispatchFunction")
     done = subprocess.run(
         [sys.executable, "-I", "-S", WORKER, handler, *folders], input=json.dumps(event("schedule")) + "\n",
         env={**deployed.environments["DispatchFunction"], **credentials(endpoint)},
@@ -207,8 +217,8 @@ def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lam
     assert libraries
     for library in libraries:
         assert "aarch64" in library.name or library.read_bytes()[18:20] == b"\xb7\x00", library.name
-    for function in FUNCTIONS:
-        own = sum(path.stat().st_size for part in (function, "CommonLayer") for path in (built / part).rglob("*")
+    for name in FUNCTIONS:
+        own = sum(path.stat().st_size for part in (name, "CommonLayer") for path in (built / part).rglob("*")
                   if path.is_file())  # fmt: skip
         assert core + own <= 200 * MEGABYTE
 
@@ -223,13 +233,55 @@ def test_export_with_what_it_alone_carries_fits_lambda(
     assert engine.read_bytes()[18:20] == b"\xb7\x00", "for arm64"
 
 
-def test_scheduled_functions_do_not_import_what_only_the_api_needs(built: Path) -> None:
+def imported(built: Path, name: str) -> list[str]:
+    """The modules of a process that has imported a handler."""
+    _, folders = function(built, name)
+    script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
+    environment = {"GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
+    return done.stdout.split()
+
+
+def test_functions_import_no_more_than_they_did_and_nothing_that_only_the_api_needs(built: Path) -> None:
     for name in FUNCTIONS:
-        if name == "ApiFunction":
-            continue
-        _, folders = artefacts(built, name)
-        script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
-        done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
-        assert "aws_lambda_powertools.event_handler" not in done.stdout.split(), name
-        assert "duckdb" not in done.stdout.split(), name
-        assert "boto3" not in done.stdout.split(), f"{name} makes its clients when it needs them"
+        found = imported(built, name)
+        assert len(found) <= MODULES[name], f"{name}: if it was meant, set the bound anew"
+        assert "boto3" not in found, f"{name} makes its clients when it needs them"
+        assert "duckdb" not in found, name
+        if name != "ApiFunction":
+            assert "aws_lambda_powertools.event_handler" not in found, name
+
+
+@pytest.mark.parametrize("layer", UNZIPPED)
+def test_no_layer_is_larger_than_it_was(built: Path, layer: str) -> None:
+    size = sum(path.stat().st_size for path in (built / layer).rglob("*") if path.is_file()) / MEGABYTE
+    assert size <= UNZIPPED[layer], "if it was meant, set the bound anew"
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_module_has_bytecode_that_lambda_takes_as_it_is(built: Path, layer: str) -> None:
+    """Lambda cannot write to /opt: what has none is compiled again in every cold start."""
+    sources = list((built / layer / "python").rglob("*.py"))
+    assert len(sources) > 150
+    for source in sources:
+        compiled = source.parent / "__pycache__" / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
+        content = compiled.read_bytes()
+        assert content[:4] == MAGIC_NUMBER, source
+        assert struct.unpack("<I", content[4:8]) == (UNCHECKED_HASH,), source
+        if source.name == "bootstrap.py":
+            assert marshal.loads(content[16:]).co_filename == "/opt/python/gpucost/bootstrap.py", "as tracebacks say"
+
+
+def test_the_services_kept_are_those_that_are_called(built: Path) -> None:
+    called = set()
+    for source in (REPOSITORY / "layers" / "common" / "gpucost").rglob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                if re.fullmatch(r"_?clients?(_as|_of)?", name) and isinstance(node.args[0].value, str):
+                    called.add(node.args[0].value)
+    data = built / "DependenciesLayer" / "python" / "botocore" / "data"
+    assert {path.name for path in data.iterdir() if path.is_dir()} == called
+    assert json.loads((data / "endpoints.json").read_text())["partitions"]

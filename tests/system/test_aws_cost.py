@@ -1,8 +1,11 @@
 """What the system costs on AWS, against sums done by hand."""
 
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.aws_cost import PRICES, Fleet, Measured, monthly, stored_gb
+from benchmarks import aws_cost
+from benchmarks.aws_cost import PRICES, Fleet, Measured, monthly, share, stored_gb
 
 MEASURED = Measured(
     write_units_an_hour=1_000, read_units_an_hour=200, read_units_a_day=4_800, write_units_a_day=2_400,
@@ -40,3 +43,23 @@ def test_what_is_free_is_free_once() -> None:
     assert free["amp_sample"] == pytest.approx(73 - 20)
     assert free["metric_month"] == pytest.approx(paid["metric_month"] - 3)
     assert free["dynamodb_recovery_gb_month"] == paid["dynamodb_recovery_gb_month"]
+
+
+def test_exports_and_daily_functions_are_in_it() -> None:
+    more = replace(MEASURED, daily_gb_seconds=48, export_bytes_a_day=10**6)
+    bare, found = monthly(ONE, MEASURED), monthly(ONE, more)
+    assert found["lambda_gb_second"] - bare["lambda_gb_second"] == pytest.approx(730 * 2 * 0.0000133334), "2 an hour"
+    assert found["s3_gb_month"] == pytest.approx(2557 / 1000 * 0.023)
+
+
+def test_the_page_is_what_the_measured_units_and_the_prices_come_to() -> None:
+    assert aws_cost.page(aws_cost.measured_units()) == aws_cost.PAGE.read_text(), (
+        "python -m benchmarks.aws_cost --write"
+    )
+
+
+def test_the_bill_is_less_than_a_ten_thousandth_of_the_gpu_spend() -> None:
+    for gpus, measured in aws_cost.measured_units().items():
+        bill = sum(monthly(Fleet(clusters=1), measured).values())
+        assert share(gpus, measured, 2.5) == pytest.approx(bill / (gpus * 730 * 2.5))
+        assert bill < gpus * 730 * 2.5 / 10_000

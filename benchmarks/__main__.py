@@ -1,0 +1,88 @@
+"""`make bench`: every part in a process of its own, one report (`python -m benchmarks --help`)."""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.figures import Figure, as_json, table
+
+PARTS = (
+    "hour", "opencost", "end_to_end", "restatement", "ledger", "reports", "alerts", "export", "advice", "cold_start",
+    "sizes", "growth", "aws_cost", "page",
+)  # fmt: skip
+_RUN_PART = (
+    "import json, sys; from importlib import import_module; from pathlib import Path;"
+    "from benchmarks.figures import as_json;"
+    "found = import_module('benchmarks.' + sys.argv[1]).figures(sys.argv[2] == 'quick');"
+    "Path(sys.argv[3]).write_text(json.dumps(as_json(found)))"
+)
+
+
+def run_part(name: str, *, quick: bool, log: Path) -> tuple[list[Figure], dict[str, Any]]:
+    """A part's figures, and how it went: seconds, load of the machine before and after, the error if there was one."""
+    before, began = os.getloadavg()[0], time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder, log.open("a") as file:
+        answer = Path(folder) / "figures.json"
+        command = [sys.executable, "-c", _RUN_PART, name, "quick" if quick else "full", str(answer)]
+        done = subprocess.run(command, stdout=file, stderr=file, check=False)
+        found = json.loads(answer.read_text()) if done.returncode == 0 else []
+    names = Figure.__dataclass_fields__
+    figures = [Figure(**{key: value for key, value in one.items() if key in names}) for one in found]
+    went = {
+        "seconds": time.perf_counter() - began,
+        "load": [before, os.getloadavg()[0]],
+        "failed": done.returncode != 0,
+    }
+    return figures, went
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 1 where a part failed; a missed aim is said and is no failure."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part; may be given several times")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes: some minutes; for a look, not for the record"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    options = parser.parse_args(arguments)
+    console = Console(stderr=True)
+    log = Path(tempfile.mkdtemp()) / "benchmarks.log"
+    found: dict[str, list[Figure]] = {}
+    parts: dict[str, Any] = {}
+    for name in options.only or PARTS:
+        with console.status(name):
+            found[name], parts[name] = run_part(name, quick=options.quick, log=log)
+        if parts[name]["failed"]:
+            console.print(f"{name} failed; what it said: {log}")
+    Console(width=None if sys.stdout.isatty() else 120).print(table(found))
+    machine = {"processors": os.cpu_count(), "architecture": platform.machine(), "python": platform.python_version()}
+    judged = [one.is_kept() for figures in found.values() for one in figures if one.aim is not None]
+    print(f"{sum(map(bool, judged))} of {len(judged)} aims kept; {machine['processors']} processors, "
+          f"load {' to '.join(f'{one:.1f}' for one in _loads(parts))}, Python {machine['python']}")  # fmt: skip
+    if options.json:
+        report = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"), "quick": options.quick, "machine": machine,
+            "parts": {name: {**parts[name], "figures": as_json(figures)} for name, figures in found.items()},
+        }  # fmt: skip
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    return int(any(one["failed"] for one in parts.values()))
+
+
+def _loads(parts: dict[str, Any]) -> tuple[float, float]:
+    loads = [load for one in parts.values() for load in one["load"]]
+    return min(loads), max(loads)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

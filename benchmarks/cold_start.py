@@ -1,0 +1,121 @@
+"""A cold start of each function as `sam build` makes it, beside an empty handler with one boto3 client.
+
+From the start of the process until the first event is handled: the interpreter, the imports, the first clients, and
+what the event asks of DynamoDB, SQS and SNS (moto, before the first settings are pushed: the least that a function
+does). The empty handler makes the one client that all of them need and asks nothing. Same Python, same layers, in
+turns; processor time of that process alone, so that other work on the machine does not count. `--imports FUNCTION`
+lists the slowest imports of one.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from benchmarks.figures import Figure, against, own_process, stand_alone
+from local.artefacts import LAYERS, build, function
+from local.aws import create_stack, credentials, running_aws
+from local.functions import WORKER
+from local.template import REPOSITORY
+
+EVENTS = {
+    "DispatchFunction": "schedule", "AlertFunction": "tick", "PricesFunction": "prices", "ExportFunction": "export",
+    "AdviseFunction": "advise", "AttributeFunction": "hours", "ApiFunction": "api-costs",
+}  # fmt: skip
+SCHEDULED_AIM, API_AIM = 1.25, 1.6
+EMPTY = "import boto3\nclient = boto3.client('dynamodb')\ndef handler(event, context):\n    return {}\n"
+
+
+def start(path: list[Path], event: Path, environment: Mapping[str, str]) -> float:
+    """Processor seconds of a process that imports `app` and handles the event."""
+    with event.open() as file:
+        given = file.read().replace("\n", " ") + "\n"
+    command = f"printf '%s' \"$EVENT\" | exec {sys.executable} -I -S -B {WORKER} app.handler {' '.join(map(str, path))}"
+    spent = own_process(["/bin/sh", "-c", command], {**environment, "EVENT": given, "PATH": os.environ["PATH"]})
+    answers = [json.loads(line) for line in spent.output.splitlines()]
+    if "error" in answers[-1]:
+        raise RuntimeError(f"{event.stem}: {answers[-1]['error']}")
+    return spent.processor_seconds
+
+
+def size(folder: Path, *, zipped: bool) -> float:
+    """Megabytes of what is deployed."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    if not zipped:
+        return sum(path.stat().st_size for path in files) / 1e6
+    with tempfile.NamedTemporaryFile(suffix=".zip") as made:
+        with ZipFile(made, "w", ZIP_DEFLATED) as archive:
+            for path in files:
+                archive.write(path, path.relative_to(folder))
+        return Path(made.name).stat().st_size / 1e6
+
+
+def measure(built: Path, rounds: int) -> list[Figure]:
+    """Every function and the empty handler, in turns."""
+    found: dict[str, list[float]] = {name: [] for name in EVENTS}
+    floor: list[float] = []
+    with running_aws() as endpoint, tempfile.TemporaryDirectory() as empty:
+        deployed = create_stack(endpoint, "http://127.0.0.1:1", {})
+        (Path(empty) / "app.py").write_text(EMPTY)
+        events = REPOSITORY / "events"
+        for number in range(rounds + 1):
+            bare = start(
+                [Path(empty), built / "DependenciesLayer" / "python"], events / "schedule.json", credentials(endpoint)
+            )
+            took = {
+                name: start(
+                    function(built, name)[1], events / f"{event}.json",
+                    {**deployed.environments[name], **credentials(endpoint), "POWERTOOLS_LOG_LEVEL": "CRITICAL"},
+                )
+                for name, event in EVENTS.items()
+            }  # fmt: skip
+            if number:  # the first warms the disk
+                floor.append(bare)
+                for name, seconds in took.items():
+                    found[name].append(seconds)
+    return [
+        against(f"{name}: processor time to its first event handled", took_, floor,
+                API_AIM if name == "ApiFunction" else SCHEDULED_AIM)
+        for name, took_ in found.items()
+    ]  # fmt: skip
+
+
+def imports(built: Path, name: str, most: int = 25) -> list[tuple[float, str]]:
+    """The slowest imports of a function, each without what it imports itself: milliseconds, module."""
+    code = f"import sys; sys.path[:0] = {[str(one) for one in function(built, name)[1]]!r}; import app"
+    environment = {"GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost"}
+    runs: dict[str, list[float]] = {}
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-B", "-X", "importtime", "-c", code],
+            capture_output=True, text=True, check=True, env=environment,
+        )  # fmt: skip
+        for alone, module in re.findall(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)", done.stderr):
+            runs.setdefault(module, []).append(int(alone) / 1000)
+    return sorted(((median(took), module) for module, took in runs.items()), reverse=True)[:most]
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Cold starts and sizes."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = build(Path(folder))
+        found = measure(built, 3 if quick else 9)
+        for layer in (*LAYERS, "DuckDbLayer"):
+            found.append(Figure(f"{layer}, unzipped", size(built / layer, zipped=False), "MB"))
+            found.append(Figure(f"{layer}, zipped", size(built / layer, zipped=True), "MB"))
+        return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "--imports":
+        with tempfile.TemporaryDirectory() as place:
+            for milliseconds, module_ in imports(build(Path(place)), sys.argv[2]):
+                print(f"{milliseconds:7.1f} ms  {module_}")
+    else:
+        stand_alone(figures, __doc__)

@@ -1,0 +1,147 @@
+"""What a benchmark finds: figures, each beside the floor measured in the same run and the most that is aimed at."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import log
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+Part = Callable[[bool], list["Figure"]]
+"""`figures(quick)` of a module: measures, on small sizes where quick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing measured.
+
+    Where there is a floor, the aim is for the ratio to it, else for the value.
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    floor: float | None = None
+    """In the unit of the value."""
+    aim: float | None = None
+    """At most so much."""
+
+    @property
+    def ratio(self) -> float | None:
+        """To the floor."""
+        return self.value / self.floor if self.floor else None
+
+    def is_kept(self) -> bool | None:
+        """Whether the aim is; None where there is none."""
+        if self.aim is None:
+            return None
+        return (self.value if self.ratio is None else self.ratio) <= self.aim
+
+
+def in_turns(ours: Callable[[], object], floor: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of both, in turns, so that a drifting machine moves both."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for seconds, run in zip(took, (ours, floor), strict=True):
+            began = time.perf_counter()
+            run()
+            seconds.append(time.perf_counter() - began)
+    return took
+
+
+def against(name: str, ours: Sequence[float], floor: Sequence[float], aim: float | None, unit: str = "s") -> Figure:
+    """A figure of the median of what was measured in turns; its ratio is the median of the turns' ratios."""
+    value = median(ours)
+    ratio = median(one / bare for one, bare in zip(ours, floor, strict=True))
+    return Figure(name, value, unit, value / ratio, aim)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a process of its own took."""
+
+    seconds: float
+    processor_seconds: float
+    peak_mib: float
+    output: str
+
+
+def own_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Spent:
+    """Run a command to its end.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        output = process.stdout.read() if process.stdout else ""
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, list(command), output)
+    return Spent(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, output)
+
+
+def called(function: str, *arguments: str) -> Spent:
+    """Call `module:function` with texts in a process of its own."""
+    module, _, name = function.partition(":")
+    code = f"import sys; from {module} import {name}; {name}(*sys.argv[1:])"
+    return own_process([sys.executable, "-c", code, *arguments])
+
+
+def exponent(points: Iterable[tuple[float, float]]) -> float:
+    """`k` of the power law `size ** k` nearest to what was measured: least squares on the logarithms."""
+    logs = [(log(size), log(measured)) for size, measured in points]
+    middle_x, middle_y = (sum(column) / len(logs) for column in zip(*logs, strict=True))
+    covered = sum((x - middle_x) ** 2 for x, _ in logs)
+    return float(sum((x - middle_x) * (y - middle_y) for x, y in logs) / covered)
+
+
+def table(rows: Mapping[str, Sequence[Figure]]) -> Table:
+    """Figures of several parts, to be printed."""
+    printed = Table("figure", "value", "floor", "ratio", "aim", "")
+    for column in printed.columns[1:5]:
+        column.justify = "right"
+    for part, figures in rows.items():
+        printed.add_row(f"[bold]{part}")
+        for one in figures:
+            floor = "" if one.floor is None else _number(one.floor)
+            ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+            aim = "" if one.aim is None else f"≤ {one.aim:,g}"
+            kept = {None: "", True: "kept", False: "[red]missed"}[one.is_kept()]
+            printed.add_row(f"  {one.name}", f"{_number(one.value)} {one.unit}".strip(), floor, ratio, aim, kept)
+        printed.add_section()
+    return printed
+
+
+def _number(value: float) -> str:
+    if value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def as_json(figures: Iterable[Figure]) -> list[dict[str, object]]:
+    """As `--json` writes them."""
+    return [{**asdict(one), "ratio": one.ratio, "is_kept": one.is_kept()} for one in figures]
+
+
+def stand_alone(part: Part, description: str | None) -> None:
+    """`python -m benchmarks.X [--quick] [--json FILE]`."""
+    name = Path(sys.argv[0]).stem
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    options = parser.parse_args()
+    found = part(options.quick)
+    Console().print(table({name: found}))
+    if options.json:
+        options.json.write_text(json.dumps(as_json(found), indent=2))

@@ -1,0 +1,132 @@
+"""Our whole hour, code included, beside the queries alone that OpenCost sends for the same hour.
+
+Written from what OpenCost is known to ask for one window of allocations (its source of October 2024: 45 instant queries
+over a range, and one for the pods at a resolution of five minutes), in our own words: which series, which statistic,
+by which labels. Both ask the same Prometheus, in turns. What OpenCost does with the answers is not in its figure, and
+what it asks of clouds, idle costs and assets neither (some 30 queries more).
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+import requests
+
+from benchmarks.end_to_end import cpu_seconds
+from benchmarks.figures import Figure, against, in_turns, stand_alone
+from benchmarks.hour import attribute, cluster, recorded_queries, samples_processed
+from gpucost.domain.hours import HOUR
+
+WINDOW, RESOLUTION = "1h", "5m"
+CONTAINER, POD, NODE = "container, pod, namespace, node, uid", "pod, namespace, uid", "node, instance_type, provider_id"
+REAL = 'container!="",container!="POD",node!=""'
+REQUESTS = "kube_pod_container_resource_requests"
+BUSY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+
+
+def mean(series: str, by: str) -> str:
+    """Mean over the window, of series that only other labels tell apart."""
+    return f"avg(avg_over_time({series}[{WINDOW}])) by ({by})"
+
+
+def most(series: str, by: str) -> str:
+    """Most in the window."""
+    return f"max(max_over_time({series}[{WINDOW}])) by ({by})"
+
+
+def increase(series: str, by: str) -> str:
+    """What a counter grew by."""
+    return f"sum(increase({series}[{WINDOW}])) by ({by})"
+
+
+def labels(series: str) -> str:
+    """Labels of whatever was there."""
+    return f"avg_over_time({series}[{WINDOW}])"
+
+
+def queries() -> Iterator[str]:
+    """All of them."""
+    for resource in ("memory", "cpu"):
+        usage = "container_memory_allocation_bytes" if resource == "memory" else "container_cpu_allocation"
+        yield mean(f"{usage}{{{REAL}}}", CONTAINER)
+        yield mean(f'{REQUESTS}{{resource="{resource}",{REAL}}}', CONTAINER)
+    yield mean(f"container_memory_working_set_bytes{{{REAL}}}", CONTAINER)
+    yield most(f"container_memory_working_set_bytes{{{REAL}}}", CONTAINER)
+    cpu = f"container_cpu_usage_seconds_total{{{REAL}}}"
+    yield f"avg(rate({cpu}[{WINDOW}])) by ({CONTAINER})"
+    yield f"max(max_over_time(irate({cpu}[{RESOLUTION}])[{WINDOW}:{RESOLUTION}])) by ({CONTAINER})"
+    yield mean(f'{REQUESTS}{{resource="nvidia_com_gpu",{REAL}}}', CONTAINER)
+    yield mean(f"container_gpu_allocation{{{REAL}}}", CONTAINER)
+    yield mean(f'{BUSY}{{container!=""}}', POD)
+    yield most(f'{BUSY}{{container!=""}}', POD)
+    yield mean(f'{REQUESTS}{{unit="integer",{REAL}}}', f"{CONTAINER}, resource")
+    yield mean('DCGM_FI_DEV_DEC_UTIL{container!=""}', f"{POD}, device, modelName, UUID")
+    for part in ("cpu", "ram", "gpu"):
+        yield mean(f"node_{part}_hourly_cost", NODE)
+    yield labels("kubecost_node_is_spot")
+    yield mean('kube_persistentvolumeclaim_info{volumename!=""}', "persistentvolumeclaim, storageclass, volumename")
+    yield mean("pod_pvc_allocation", "persistentvolume, persistentvolumeclaim, pod, namespace")
+    yield mean("kube_persistentvolumeclaim_resource_requests_storage_bytes", "persistentvolumeclaim, namespace")
+    yield mean("kube_persistentvolume_capacity_bytes", "persistentvolume")
+    yield mean("pv_hourly_cost", "volumename, persistentvolume, provider_id")
+    for place in ('internet="false",same_zone="false",same_region="true"', 'same_region="false"', 'internet="true"'):
+        yield increase(f"kubecost_pod_network_egress_bytes_total{{{place}}}", "pod_name, namespace")
+    for place in ("zone", "region", "internet"):
+        yield mean(f"kubecost_network_{place}_egress_cost", "cluster")
+    for way in ("receive", "transmit"):
+        yield increase(f'container_network_{way}_bytes_total{{pod!=""}}', "pod_name, pod, namespace")
+    for kept in ("kube_namespace_labels", "kube_namespace_annotations", "kube_pod_labels", "kube_pod_annotations"):
+        yield labels(kept)
+    for matched in ("service_selector_labels", "deployment_match_labels", "statefulSet_match_labels"):
+        yield labels(matched)
+    for kind in ("DaemonSet", "Job", "ReplicaSet"):
+        yield f'sum(avg_over_time(kube_pod_owner{{owner_kind="{kind}"}}[{WINDOW}])) by (pod, owner_name, namespace)'
+    for kind in ("<none>", "Rollout"):
+        yield mean(f'kube_replicaset_owner{{owner_kind="{kind}"}}', "replicaset, namespace, owner_kind, owner_name")
+    yield mean("kubecost_load_balancer_cost", "namespace, service_name, ingress_ip")
+    yield f"count(kubecost_load_balancer_cost) by (namespace, service_name)[{WINDOW}:{RESOLUTION}]"
+    yield f"avg(kube_pod_container_status_running != 0) by (pod, namespace, uid)[{WINDOW}:{RESOLUTION}]"
+
+
+def send(url: str, hour: datetime) -> None:
+    """Send them, and read each answer to its last byte."""
+    session = requests.Session()
+    session.trust_env = False
+    for query in queries():
+        form = {"query": query, "time": str((hour + HOUR).timestamp())}
+        session.post(f"{url}/api/v1/query", data=form, timeout=300).raise_for_status()
+
+
+def samples(url: str, hour: datetime) -> int:
+    """What Prometheus says that they cost."""
+    asked: list[tuple[str, Mapping[str, str]]] = [
+        ("query", {"query": query, "time": str((hour + HOUR).timestamp())}) for query in queries()
+    ]
+    return samples_processed(url, asked)
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Time, processor time, queries and samples of both."""
+    pods, rounds = (500, 3) if quick else (2_000, 7)
+    with cluster(pods, with_opencost=True) as (url, hour):
+        own = recorded_queries(url, hour)
+        send(url, hour)
+        ours, theirs = in_turns(lambda: attribute(url, hour), lambda: send(url, hour), rounds)
+        worked, floor = [], []
+        for _ in range(rounds):
+            before = cpu_seconds()
+            attribute(url, hour)
+            between = cpu_seconds()
+            send(url, hour)
+            worked.append(between - before)
+            floor.append(cpu_seconds() - between)
+        of = f"{pods:,} pods, whole hour ÷ OpenCost's queries alone"
+        return [
+            against(f"{of}: time", ours, theirs, 0.3),
+            against(f"{of}: processor time", worked, floor, 0.3, "s"),
+            Figure(f"{of}: queries", len(own), floor=len(list(queries()))),
+            Figure(f"{of}: samples processed", samples_processed(url, own), floor=samples(url, hour)),
+        ]
+
+
+if __name__ == "__main__":
+    stand_alone(figures, __doc__)
