@@ -278,6 +278,10 @@ def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str])
     assert "$4,380.00 ($4,380.00 to $4,380.00), 2,920.00 GPU-hours" in screen
     assert "replicas: 2" in screen
     assert len(screen.splitlines()) <= 24, "one screen"
+    patch = next(row["patch"] for row in listed["rows"] if row["id"] == chat)
+    assert gpucost("advise", "show", chat, "--patch").rstrip() == patch.rstrip()
+    waits = next(row["id"] for row in listed["rows"] if row["kind"] == "pending")
+    assert "has no manifest" in gpucost("advise", "show", waits, "--patch", fails=2)
     assert "a reason is needed" in gpucost("advise", "dismiss", chat, "--reason", " ", fails=2)
     assert gpucost("advise", "dismiss", chat, "--reason", "a launch").strip() == f"{chat} is dismissed"
     assert "a launch" in gpucost("advise", "show", chat)

@@ -181,6 +181,8 @@ class PoolHistory:
     unallocated: "array[float]"
     cost: "array[float]"
     """USD of whole nodes."""
+    busy: "array[int]"
+    """Nodes on which some pod held something, however shortly."""
     pods: list[tuple[tuple[float, int], ...]]
     """Per hour: (physical GPUs held by a pod, how many such pods)."""
     cash: Cash = field(default_factory=Cash)
@@ -242,12 +244,15 @@ class LookBack:
         place = (hour - self.start) // HOUR
         self.known[place] = 1
         self.currencies.add(currency)
-        pool_of = {}
+        lines, pool_of = list(lines), {}
         for node in nodes:
             pool_of[node.node] = self._add_node(place, node)
         uids: dict[WorkloadKey, set[str]] = {}
         memory = self.memory.get(floor_day(hour), {})
         held: dict[PoolKey, Counter[float]] = {}
+        for name in {line.node for line in lines}:
+            if name in pool_of:
+                pool_of[name].busy[place] += 1
         for line in lines:
             history = self._workload(line)
             self._add_line(place, history, line)
@@ -312,8 +317,9 @@ class LookBack:
         if found is None:
             n = self.hours
             found = self.pools[key] = PoolHistory(
-                key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n), [()] * n
-            )
+                key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n),
+                array("l", bytes(array("l").itemsize * n)), [()] * n,
+            )  # fmt: skip
         found.nodes[place] += 1
         found.capacity[place] += float(node.capacity.capacity_gpu_hours)
         found.unallocated[place] += float(node.capacity.unallocated_gpu_hours)
