@@ -139,7 +139,10 @@ def recommendations() -> list[Recommendation]:
     other = replace(
         found[0].advice, about=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
     )
-    return [*found, Recommendation(other, "open", END, END, END)]
+    costs = Saving(Decimal(-70), Decimal(-80), Decimal(-60), None, Decimal(0), Decimal(43))
+    about = About("west", node_pool="gpu", instance_type="p5.48xlarge")
+    pool = replace(found[0].advice, kind="pending", about=about, summary="Add a node to pool gpu", saving=costs)
+    return [*found, *(Recommendation(one, "open", END, END, END) for one in (other, pool))]
 
 
 @pytest.fixture
@@ -228,6 +231,16 @@ def test_recommendations_are_those_of_the_api_and_say_how(visit: Callable[..., P
     expect(table.locator("pre")).to_have_text(PATCH)
     assert page.locator("main img, main b").count() == 0
     assert violations(page) == []
+
+
+def test_the_overview_has_the_pools_recommendations_too(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "overview?window=48h")
+    rows = site.ask("recommendations")["rows"]
+    assert len(rows) == 4
+    table = page.get_by_test_id("recommendations").locator("tbody tr")
+    expect(table).to_have_count(len(rows))
+    expect(table.last).to_contain_text("Add a node to pool gpu")
+    expect(table.last).to_contain_text("costs $70.00")
 
 
 def test_what_has_no_price_is_hatched_and_said(visit: Callable[..., Page], site: Site) -> None:

@@ -97,3 +97,18 @@ def test_nodes_that_could_not_be_made(tmp_path: Path) -> None:
     refused = {**labels, "error": "InsufficientCapacityError"}, "Karpenter could not make a node"
     failed = {**labels, "reason": "ProvisioningFailed"}, "Karpenter could not make a node"
     check(tmp_path, series, at(9, name), at(13, name, refused), at(23, name, refused, failed), at(45, name))
+
+
+def test_the_first_failure_counts_and_a_gap_in_the_scrapes_is_none(tmp_path: Path) -> None:
+    """Counters of errors are not there before the first one."""
+    own = {"cluster": "c", "method": "Create", "error": "InsufficientCapacityError"}
+    series = [
+        promtool.series("karpenter_cloudprovider_errors_total", {**own, "nodepool": "first"}, "_x70 1x60"),
+        promtool.series("karpenter_cloudprovider_errors_total", {**own, "nodepool": "old"}, "3x60 _x10 3x60"),
+        promtool.series("karpenter_build_info", {"cluster": "c", "version": "1.8.0"}, "1x60 _x10 1x60"),
+    ]
+    labels = {"severity": "critical", "gpucost": "true", "cluster": "c", "error": own["error"], "nodepool": "first"}
+    name, first = "KarpenterProvisioningFailed", (labels, "Karpenter could not make a node")
+    check(
+        tmp_path, series, at(65, name), at(73, name, first), at(84, name, first), *(at(m, name) for m in range(88, 120))
+    )

@@ -7,6 +7,7 @@ import {
   askAll,
   askAlerts,
   askHours,
+  askIfAllowed,
   type CostRow,
   type CostsAnswer,
   type FleetAnswer,
@@ -23,6 +24,7 @@ import { type Grain, grainOf } from "../series";
 import { Alerts } from "./alerts";
 import { Heat } from "./heat";
 import { CostOverTime } from "./over-time";
+import { type Recommendation, Recommendations } from "./recommendations";
 import { Units } from "./units";
 
 interface Answers {
@@ -36,6 +38,7 @@ interface Answers {
   lastHour: FleetAnswer;
   month: FleetAnswer;
   alerts: Side<Alert[]>;
+  recommendations: Side<{ rows: Recommendation[] } | null>;
 }
 
 export async function askOverview(route: Route): Promise<Answers> {
@@ -54,7 +57,7 @@ export async function askOverview(route: Route): Promise<Answers> {
   const hours = length / 3_600_000;
   const grain = grainOf(hours, route.query["grain"]);
   const timeGrain = grain === "hour" && hours * whole.rows.length <= MOST_FIGURES ? "hour" : "day";
-  const [fleet, before, byTime, known, lastHour, month, alerts] = await Promise.all([
+  const [fleet, before, byTime, known, lastHour, month, alerts, recommendations] = await Promise.all([
     ask<FleetAnswer>("v1/fleet", { ...period, granularity: grain }),
     ask<CostsAnswer>("v1/costs", {
       start: instant(Date.parse(start) - length),
@@ -68,6 +71,7 @@ export async function askOverview(route: Route): Promise<Answers> {
     ask<FleetAnswer>("v1/fleet", { window: "6h", cluster }),
     ask<FleetAnswer>("v1/fleet", { window: "month", cluster, granularity: "total" }),
     aside(askAlerts(end)),
+    aside(askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { cluster })),
   ]);
   return {
     grain,
@@ -80,6 +84,7 @@ export async function askOverview(route: Route): Promise<Answers> {
     lastHour,
     month,
     alerts,
+    recommendations,
   };
 }
 
@@ -168,6 +173,9 @@ function Shown(props: Answers) {
       </Section>
       <Section title="Active alerts">
         <Aside side={props.alerts}>{(alerts) => <Alerts alerts={alerts} />}</Aside>
+      </Section>
+      <Section title="Recommendations">
+        <Aside side={props.recommendations}>{(found) => <Recommendations rows={found?.rows ?? []} />}</Aside>
       </Section>
     </>
   );

@@ -8,7 +8,7 @@ export interface Recommendation {
   id: string;
   kind: string;
   summary: string;
-  saving: { usd: number; low_usd: number; high_usd: number };
+  saving: { usd: number; low_usd: number; high_usd: number; cash_usd: number | null };
   currency: string;
   confidence: string;
   risk: string;
@@ -38,14 +38,25 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
           key: "usd",
           title: "Saves",
           isFigure: true,
-          cell: (one) => money(one.saving.usd, one.currency),
+          cell: (one) => saved(one.saving.usd, one.currency),
           by: (one) => one.saving.usd,
         },
         {
           key: "range",
           title: "Between",
           isFigure: true,
-          cell: (one) => `${money(one.saving.low_usd, one.currency)} and ${money(one.saving.high_usd, one.currency)}`,
+          cell: (one) => `${saved(one.saving.low_usd, one.currency)} and ${saved(one.saving.high_usd, one.currency)}`,
+        },
+        {
+          key: "cash",
+          title: "In cash",
+          isFigure: true,
+          cell: (one) => (
+            <span title="What leaves the bill: nothing while a commitment binds; a dash where nobody knows">
+              {one.saving.cash_usd === null ? "–" : saved(one.saving.cash_usd, one.currency)}
+            </span>
+          ),
+          by: (one) => one.saving.cash_usd,
         },
         { key: "confidence", title: "Confidence", cell: (one) => one.confidence, by: (one) => one.confidence },
         {
@@ -58,6 +69,11 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
       ]}
     />
   );
+}
+
+/** More GPUs cost money: what is spent is no saving below nothing. */
+function saved(usd: number, currency: string): string {
+  return usd < 0 ? `costs ${money(-usd, currency)}` : money(usd, currency);
 }
 
 function Advice({ one }: { one: Recommendation }) {
