@@ -175,6 +175,9 @@ def test_the_answer_fits_its_schema() -> None:
 
 def test_filters_narrow_and_refuse_what_is_unknown() -> None:
     assert [row["about"]["workload"] for row in ask(kind="idle")["rows"]] == ["render", "notebook"]
+    slices = ask(kind="mig-slice")
+    assert len(slices["rows"]) == 1
+    assert slices["totals"]["usd"] == 0, "its plan is filtered out, and without it a slice saves nothing"
     only = ask(business_unit="vision")
     assert [row["about"]["workload"] for row in only["rows"]] == ["render"]
     assert {row["about"]["business_unit"] for row in only["standings"]} == {"vision"}
