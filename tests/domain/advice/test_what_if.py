@@ -109,6 +109,7 @@ def test_what_nobody_saw_stays_unmeasured_and_unknown() -> None:
     [
         ({"model": "H100"}, "held no whole GPU"),
         ({"model": "A10"}, "held no whole GPU"),
+        ({"model": "-"}, "held no whole GPU"),
         ({"business_unit": "nobody"}, "held no whole GPU"),
         ({"profile": "3g.40gb"}, "it has 1g.10gb, 1g.5gb, 2g.10gb"),
     ],

@@ -40,7 +40,8 @@ class Move:
         return (
             key.business_unit == self.business_unit
             and key.resource == WHOLE
-            and set(_WORD.findall(self.model.lower())) <= set(_WORD.findall(key.gpu_model.lower()))
+            and bool(words := set(_WORD.findall(self.model.lower())))
+            and words <= set(_WORD.findall(key.gpu_model.lower()))
         )
 
 
