@@ -4,12 +4,15 @@ import re
 import sys
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpucost.errors import InvalidInputError
 from local.options import settings_store, stack_option
+
+if TYPE_CHECKING:
+    from gpucost.domain.advice.what_if import Move, Outcome
 
 _MOVE = re.compile(
     r"(?P<gpus>[1-9]\d{0,5})\s*x?\s+(?P<model>\S.*?)\s+to\s+(?P<profile>[1-7]g\.\d+gb(?:\+me)?)", re.IGNORECASE
@@ -46,10 +49,10 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
     if form == "json":
         sys.stdout.write(dumps(document(outcome, currency), indent=2) + "\n")
     else:
-        _tables(outcome, currency, business_unit)
+        _tables(outcome, currency, wanted)
 
 
-def document(outcome: Any, currency: str) -> dict[str, Any]:
+def document(outcome: "Outcome", currency: str) -> dict[str, Any]:
     """An outcome as JSON has it, with all digits."""
     return {
         "days": outcome.days,
@@ -59,6 +62,7 @@ def document(outcome: Any, currency: str) -> dict[str, Any]:
         "fleet_before": outcome.capacity_before.figures(),
         "fleet_after": outcome.capacity_after.figures(),
         "moved_gpu_hours": outcome.moved_gpu_hours,
+        "moved_gpus": outcome.moved_gpus,
         "freed_gpu_hours": outcome.freed_gpu_hours,
         "freed_usd": outcome.freed_usd,
         "slices_busy": outcome.busy,
@@ -66,13 +70,15 @@ def document(outcome: Any, currency: str) -> dict[str, Any]:
     }
 
 
-def _tables(outcome: Any, currency: str, unit: str) -> None:
+def _tables(outcome: "Outcome", currency: str, wanted: "Move") -> None:
     from rich import box
     from rich.table import Table
 
     from local.render import money, printable, put
 
-    table = Table(title=f"{printable(unit)}, {outcome.days} days", box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=f"{printable(wanted.business_unit)}, {outcome.days} days", box=box.SIMPLE_HEAD, title_justify="left"
+    )
     table.add_column("")
     for name in ("as it was", "as it would be", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -88,6 +94,10 @@ def _tables(outcome: Any, currency: str, unit: str) -> None:
     for name, was, is_ in rows:
         table.add_row(name, money(was, currency), money(is_, currency), money(is_ - was, currency))
     put(table)
+    if outcome.moved_gpus < wanted.gpus:
+        click.echo(
+            f"moved: {outcome.moved_gpus:.2f} GPUs on average, not {wanted.gpus}: these days have no more of the unit's"
+        )
     monthly = outcome.freed_usd / outcome.days / 24 * _MONTH
     click.echo(
         f"freed: {outcome.freed_gpu_hours / outcome.days / 24:.2f} GPUs, {money(monthly, currency)} a month once their "

@@ -175,6 +175,9 @@ def test_the_answer_fits_its_schema() -> None:
 
 def test_filters_narrow_and_refuse_what_is_unknown() -> None:
     assert [row["about"]["workload"] for row in ask(kind="idle")["rows"]] == ["render", "notebook"]
+    slices = ask(kind="mig-slice")
+    assert len(slices["rows"]) == 1
+    assert slices["totals"]["usd"] == 0, "its plan is filtered out, and without it a slice saves nothing"
     only = ask(business_unit="vision")
     assert [row["about"]["workload"] for row in only["rows"]] == ["render"]
     assert {row["about"]["business_unit"] for row in only["standings"]} == {"vision"}
@@ -297,11 +300,19 @@ def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatc
     assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
     assert outcome.moved_gpu_hours == 2 * HOURS
     assert outcome.is_conserved
+    more, _ = Scenarios(bootstrap.settings_store(), bootstrap.rollups(), clock=lambda: END + HOUR).what_if(
+        Move("speech", 2, "h100", "1g.10gb"), days=30
+    )
+    assert more.days == outcome.days, "days without any figures are none in which nothing was held"
+    assert more.moved_gpus == 2
     monkeypatch.setattr("local.what_if.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
     asked = ("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
     told = gpucost(*asked)
     assert "freed: 1.71 GPUs, $8,760.00 a month once their nodes go" in told
     assert "35% busy" in told
+    assert "moved:" not in told
+    more_than_held = gpucost(*asked[:4], "50 H100 to 1g.10gb", "--days", "1")
+    assert "moved: 3.00 GPUs on average, not 50" in more_than_held
     assert "everything still adds up" in told
     assert json.loads(gpucost(*asked, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
     assert "is not written like" in gpucost("what-if", "--business-unit", "a", "--move", "some", fails=2)

@@ -15,6 +15,7 @@ from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import HourRecord, Line
 from gpucost.messages import AdviceDue
 from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
+from gpucost.services.advice.reading import read_look_back
 from gpucost.services.advice.service import AdviceService
 from tests import advice_fleet as sim
 from tests.services.test_advice_service import Book, Kept, Memory, NoDays, Reviews, Store, Waits
@@ -141,3 +142,32 @@ def test_a_weekend_withdraws_nothing(day: int) -> None:
     """Idle on working days, scaled to zero at weekends."""
     idle = sim.Load("old", lambda _: 0.0, lambda hour: 4 if hour // 24 % 7 < 5 else 0)
     assert states(nightly(list(sim.simulate([idle], 24 * DAYS)), [18, day]), "idle") == ["open", "open"]
+
+
+def test_pods_without_an_owner_fill_no_memory_however_many_come_and_go() -> None:
+    """Five bare pods an hour, each for an hour, beside a service: 1,200 workloads of which 100 are kept."""
+    serve = sim.Load("serve", lambda _: 0.5, lambda _: 2)
+    short = sim.Load("task", lambda _: 1.0, lambda _: 5, kind="Pod")
+    records = [
+        replace(one, lines=tuple(
+            replace(line, workload=f"{line.pod}-{place}", pod=f"{line.pod}-{place}", uid=f"{line.uid}-{place}")
+            if line.workload == "task" else line for line in one.lines
+        ))
+        for place, one in enumerate(sim.simulate([serve, short], 240))
+    ]  # fmt: skip
+    ledger, end = Ledger(records), sim.START + 240 * HOUR
+
+    def read(most: int) -> Any:
+        days = timedelta(days=10)
+        return read_look_back(
+            ledger, "a", end, list_prices={}, spot_prices={}, memory={}, waits={}, length=days, most=most
+        )
+
+    few, all_ = read(100), read(10_000)
+    assert len(all_.workloads) == 1201
+    assert 75 <= len(few.workloads) <= 105
+    names = {key.name for key in few.workloads}
+    assert {f"task-{number}-239" for number in range(5)} | {"serve"} <= names, "those that ended longest ago went"
+    (one,) = (own for key, own in few.workloads.items() if key.name == "serve")
+    assert sum(one.held) == 480, "what goes on is kept whole"
+    assert few.pools == all_.pools

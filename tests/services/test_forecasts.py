@@ -110,3 +110,17 @@ def test_what_may_not_be_seen_or_cannot_be_added_is_refused() -> None:
     mixed = Hours({"east": hours(20, "2"), "west": hours(20, "2")}, currency="EUR")
     with pytest.raises(InvalidInputError, match="EUR, USD"):
         forecasts(mixed).forecast("research", "month")
+
+
+@pytest.mark.parametrize(("days", "projected"), [(1, None), (13, None), (15, 7200)])
+def test_a_unit_that_has_just_begun_is_not_forecast_by_the_weeks_before_it(days: int, projected: int | None) -> None:
+    """Hours of a cluster in which a unit held nothing are known and cost 0."""
+    costs = hours(60, "0") | hours(days, "10")
+    found = forecasts(Hours({"east": costs})).forecast("research", "month")
+    assert found.spent_usd == 10 * 24 * days
+    assert found.projected_usd == projected
+
+
+def test_a_unit_that_never_cost_anything_is_forecast_to_cost_nothing() -> None:
+    found = forecasts(Hours({"east": hours(60, "0")})).forecast("research", "month")
+    assert found.projected_usd == found.high_usd == 0

@@ -53,6 +53,9 @@ def test_an_a100_has_the_38_geometries_that_nvidia_lists() -> None:
         (A100, 0.05, 20.0, None),
         (H100, 0.05, 8.0, "1g.10gb"),
         (A30, 0.16, 5.0, "1g.6gb"),
+        ("NVIDIA B300", 0.05, 20.0, "1g.34gb"),
+        ("NVIDIA GB300", 0.05, 20.0, "1g.35gb"),
+        ("NVIDIA GB300", 0.25, 20.0, "3g.139gb"),
         ("NVIDIA A10G", 0.01, 1.0, None),
     ],
 )

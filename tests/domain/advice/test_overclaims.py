@@ -125,6 +125,15 @@ def test_more_gpus_are_not_free_where_those_held_are_committed_to() -> None:
         assert one.saving.cash_usd == cash
 
 
+def test_gpus_of_a_node_that_others_hold_are_said_to_be_no_cash_yet() -> None:
+    busy = sim.Load("busy", lambda _: 4.2, lambda _: 7, pool=A100)
+    idle = sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet", pool=A100)
+    (one,) = review_of(list(sim.simulate([busy, idle], 192))).advice
+    assert one.evidence.facts["cash"] == "once a node goes: 1 of 8 GPUs are given back, others may hold the rest"
+    (alone,) = review_of(list(sim.simulate([replace(idle, pool=L4)], 192))).advice
+    assert "cash" not in alone.evidence.facts
+
+
 def test_numbers_of_gpus_are_read_without_exponents() -> None:
     assert [counted(one) for one in (0.123456, 1, 2.5, 31.96, 130, 999.6, 12345)] == [
         "0.123", "1", "2.5", "32", "130", "1,000", "12,345"

@@ -91,7 +91,9 @@ def test_the_cap_is_of_the_moved_gpus_alone() -> None:
 
 
 def test_more_than_there_are_moves_all_there_are() -> None:
-    assert what_if(replace(MOVE, gpus=1000), days_of(loads())).moved_gpu_hours == 16 * 24 * DAYS
+    found = what_if(replace(MOVE, gpus=1000), days_of(loads()))
+    assert found.moved_gpu_hours == 16 * 24 * DAYS
+    assert found.moved_gpus == 16
 
 
 def test_what_nobody_saw_stays_unmeasured_and_unknown() -> None:
@@ -106,6 +108,8 @@ def test_what_nobody_saw_stays_unmeasured_and_unknown() -> None:
     ("change", "said"),
     [
         ({"model": "H100"}, "held no whole GPU"),
+        ({"model": "A10"}, "held no whole GPU"),
+        ({"model": "-"}, "held no whole GPU"),
         ({"business_unit": "nobody"}, "held no whole GPU"),
         ({"profile": "3g.40gb"}, "it has 1g.10gb, 1g.5gb, 2g.10gb"),
     ],
@@ -113,6 +117,11 @@ def test_what_nobody_saw_stays_unmeasured_and_unknown() -> None:
 def test_what_cannot_be_moved_is_refused(change: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
         what_if(replace(MOVE, **change), days_of(loads()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", ["a100", "A100-SXM4-40GB", "nvidia a100", "A100 40GB"])
+def test_a_model_is_named_by_its_words(model: str) -> None:
+    assert what_if(replace(MOVE, model=model), days_of(loads())).moved_gpus == 10
 
 
 QUANTA = st.integers(0, 10**16)

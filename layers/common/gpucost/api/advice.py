@@ -250,11 +250,9 @@ def _standing(one: Judged) -> dict[str, Any]:
 
 
 def _totals(rows: list[Recommendation]) -> dict[str, Decimal | None]:
-    opened = {one.id for one in rows if one.state == "open"}
+    # A slice saves nothing by itself: not where its plan is filtered out, dismissed, or of a pool that is not seen.
     own = [
-        one.advice
-        for one in rows
-        if one.state == "open" and one.advice.part_of not in opened and one.advice.kind != "commitment"
+        one.advice for one in rows if one.state == "open" and not one.advice.part_of and one.advice.kind != "commitment"
     ]
     if len({one.currency for one in own}) > 1:
         return dict.fromkeys(AdviceTotals.model_fields)

@@ -168,6 +168,8 @@ class WorkloadHistory:
     """GPU-hours of pods whose memory somebody saw on that day."""
     pools: Counter[PoolKey] = field(default_factory=Counter)
     """GPU-hours (rounded to 1/1000) by pool."""
+    last: int = 0
+    """Place of the newest hour in which it held something."""
 
 
 @dataclass(slots=True)
@@ -274,6 +276,23 @@ class LookBack:
         for pool_key, sizes in held.items():
             self.pools[pool_key].pods[place] = tuple(sorted(sizes.items(), reverse=True))
 
+    def forget(self, most: int) -> int:
+        """Where there are more workloads than so many, leave out a quarter of them: those that ended longest ago.
+
+        Each takes the same memory however short it was, and where every pod is a workload of its own there are
+        thousands a day; what ended is advised nothing anyway.
+
+        Returns:
+            How many.
+        """
+        if len(self.workloads) <= most:
+            return 0
+        oldest = sorted(self.workloads, key=lambda key: (self.workloads[key].last, key))
+        forgotten = oldest[: len(oldest) - most * 3 // 4]
+        for key in forgotten:
+            del self.workloads[key]
+        return len(forgotten)
+
     def _workload(self, line: LineUse) -> WorkloadHistory:
         key = WorkloadKey(
             line.shared_from or line.business_unit, line.namespace, line.workload_kind or "Pod",
@@ -291,6 +310,7 @@ class LookBack:
     def _add_line(self, place: int, history: WorkloadHistory, line: LineUse) -> None:
         held = line.allocated_gpu_hours
         history.held[place] += held
+        history.last = place
         if line.utilization_source in OBSERVED:
             history.observed[place] += held - line.unmeasured_gpu_hours
             history.used[place] += line.effective_gpu_hours or 0.0

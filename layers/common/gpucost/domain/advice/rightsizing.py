@@ -27,6 +27,7 @@ from gpucost.domain.advice.model import (
     identity,
     ratio,
 )
+from gpucost.domain.advice.packing import gpus_of_node
 from gpucost.domain.advice.patches import fewer_gpus_patch, replicas_patch
 from gpucost.domain.devices import memory_gb
 
@@ -141,8 +142,8 @@ def _idle(look: LookBack, found: Measured) -> Advice | None:
         "idle", about,
         f"Scale {about.workload_kind} {about.namespace}/{about.workload} to zero: it holds {counted(found.now)} GPUs, "
         f"and no hour of {held} used more than {found.peak or 0:.1%}",
-        saving, evidence_of(look, found, {"peak": "mean of the busiest hour"}), confidence_of(found),
-        "low" if about.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
+        saving, evidence_of(look, found, {"peak": "mean of the busiest hour", **_nodes_of(look, found, found.now)}),
+        confidence_of(found), "low" if about.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
         "Nothing ran on it; somebody may still expect it to answer.", "low",
         replicas_patch(about, 0), cents(found.now), cents(0), cents(found.usd_hourly),
     )  # fmt: skip
@@ -188,10 +189,19 @@ def _fewer(look: LookBack, found: Measured) -> Advice | None:
         evidence_of(look, found, {
             "peak": "mean of the busiest hour", "GPUs used in the busiest hour": f"{found.peak_gpus:.2f}",
             "busiest hour with the advice": f"{found.peak_gpus / keeps if pods else found.pod_peak / kept:.0%}",
+            **_nodes_of(look, found, found.now - keeps),
         }),
         confidence_of(found), risk, note, "low" if pods else "medium", patch, cents(found.now), cents(keeps),
         cents(found.usd_hourly),
     )  # fmt: skip
+
+
+def _nodes_of(look: LookBack, found: Measured, freed: float) -> dict[str, str]:
+    """That GPUs given back are no cash yet, where they are less than a node's."""
+    most = max((gpus_of_node(look.pools[pool]) for pool in found.history.pools), default=0)
+    if freed >= most:
+        return {}
+    return {"cash": f"once a node goes: {counted(freed)} of {most} GPUs are given back, others may hold the rest"}
 
 
 def _fewer_sizes(found: Measured) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ what is freed is unallocated, for the nodes cost what they cost until they go. S
     effective + waste + unmeasured + unallocated + … = node cost
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -20,6 +21,7 @@ from gpucost.errors import InvalidInputError
 
 WHOLE = "nvidia.com/gpu"
 _HOURS = 24
+_WORD = re.compile(r"[a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Move:
     business_unit: str
     gpus: int
     model: str
-    """Part of the GPU model's name, as people write it: A100."""
+    """Words of the GPU model's name, as people write them: A100. An A10 is neither an A100 nor an A10G."""
     profile: str
     """As 3g.20gb; each GPU becomes one slice."""
 
@@ -38,7 +40,8 @@ class Move:
         return (
             key.business_unit == self.business_unit
             and key.resource == WHOLE
-            and self.model.lower() in key.gpu_model.lower()
+            and bool(words := set(_WORD.findall(self.model.lower())))
+            and words <= set(_WORD.findall(key.gpu_model.lower()))
         )
 
 
@@ -58,6 +61,11 @@ class Outcome:
     busy: Decimal | None
     """Use of the moved GPUs over what the slices have of their compute; above 1 they would not have done the work."""
     days: int
+
+    @property
+    def moved_gpus(self) -> Decimal:
+        """On average: fewer than asked for where these days have no more of the unit's."""
+        return quantize(Fraction(self.moved_gpu_hours) / (_HOURS * self.days))
 
     @property
     def freed_gpu_hours(self) -> Decimal:

@@ -83,8 +83,10 @@ class Forecasts:
         spent = sum(known, ZERO)
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
         history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
-        while history and history[0] is None:
-            history.pop(0)
+        # Before its first cost a unit was not there; one that never cost anything will cost nothing.
+        first_cost = next((place for place, cost in enumerate(history) if cost), None)
+        first_known = next((place for place, cost in enumerate(history) if cost is not None), len(history))
+        history = history[first_known if first_cost is None else first_cost :]
         found = None
         if passed == 0 or len(known) >= _LEAST_KNOWN * passed:
             found = forecast(history, until - HOUR * len(history), ahead)

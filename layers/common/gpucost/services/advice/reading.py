@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from gpucost.advice_ports import AdvisedHours
 from gpucost.domain.advice.history import LookBack, Wait
 from gpucost.domain.hours import HOUR
+from gpucost.observability import logger
 
 LOOK_BACK = timedelta(days=30)
 MOST_WORKLOADS = 20_000
-"""Of a cluster: each takes 35 KB over 30 days."""
+"""Of a cluster: each takes 43 KB over 30 days. Beyond, those that ended longest ago are left out."""
 
 
 def read_look_back(
@@ -22,6 +23,7 @@ def read_look_back(
     memory: Mapping[datetime, Mapping[tuple[str, str], float]],
     waits: Mapping[datetime, Sequence[Wait]],
     length: timedelta = LOOK_BACK,
+    most: int = MOST_WORKLOADS,
 ) -> LookBack:
     """The hours before a moment, as advice looks at them.
 
@@ -34,6 +36,7 @@ def read_look_back(
         memory: the most bytes that pods used on UTC days, where known.
         waits: who waited for GPUs on UTC days, where known.
         length: how far back.
+        most: workloads that are kept.
 
     Raises:
         SourceError: the ledger could not be read.
@@ -42,10 +45,14 @@ def read_look_back(
     look = LookBack(cluster, start, length // HOUR)
     look.memory.update(memory)
     look.expect(waits)
+    forgotten = 0
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":
             nodes, _ = ledger.nodes_of(manifest)
             look.add(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
+            forgotten += look.forget(most)
+    if forgotten:
+        logger.warning("workloads that ended longest ago are left out", cluster=cluster, workloads=forgotten)
     if look.currencies == {"USD"}:  # what AWS lists is in no other
         look.list_prices.update(list_prices)
         look.spot_prices.update(spot_prices)

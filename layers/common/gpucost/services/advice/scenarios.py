@@ -25,7 +25,7 @@ class Scenarios:
         self._clock = clock
 
     def what_if(self, move: Move, *, days: int, cluster: str | None = None) -> tuple[Outcome, str]:
-        """The last whole UTC days with some GPUs moved, and their currency.
+        """The last whole UTC days with some GPUs moved, and their currency; days without any figures are left out.
 
         Raises:
             InvalidInputError: an unknown cluster or profile, several currencies, or there is nothing to move.
@@ -41,15 +41,19 @@ class Scenarios:
             for day in (end - DAY * number for number in range(days, 0, -1)):
                 facts: dict[FactKey, Costs] = {}
                 capacities = []
+                is_known = False
                 for name in names if cluster is None else [cluster]:
                     for summary in self._rollups.days(name, day, day + DAY):
-                        currencies.update(one.currency for one in summary.hours if one.status != "incomplete")
+                        known = [one for one in summary.hours if one.status != "incomplete"]
+                        currencies.update(one.currency for one in known)
+                        is_known = is_known or bool(known)
                         if summary.totals is not None and summary.totals.capacity is not None:
                             capacities.append(summary.totals.capacity)
                     for _, own in self._rollups.facts(name, day, day + DAY):
                         for key, costs in own.items():
                             facts[key] = Costs.total((facts[key], costs)) if key in facts else costs
-                yield facts, Capacity.total(capacities)
+                if is_known or facts:
+                    yield facts, Capacity.total(capacities)
 
         found = what_if(move, read())
         if len(currencies) > 1:
