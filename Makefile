@@ -76,7 +76,7 @@ deploy: build ## deploy: guided the first time, then from samconfig.toml (ENV=de
 
 lock: ## renew the locks
 	scripts/lock_web.sh
-	cd requirements && for name in dev mutate sam checkov; do \
+	cd requirements && for name in dev mutate sam checkov forecast; do \
 	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 --upgrade $$name.in -o $$name.txt; done
 	for layer in deps duckdb; do cd $(CURDIR)/layers/$$layer && uv pip compile -q --generate-hashes --no-header --upgrade \
 	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt; done

@@ -9,6 +9,7 @@ import random
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,7 +17,7 @@ from decimal import Decimal
 from benchmarks.figures import Figure
 from gpucost.adapters.dynamodb.line_items import line_items, read_line_uses
 from gpucost.adapters.dynamodb.table import Item
-from gpucost.domain.advice.history import LookBack
+from gpucost.domain.advice.history import LookBack, ReservedPrice, Wait
 from gpucost.domain.advice.review import review
 from gpucost.domain.hours import HOUR
 from gpucost.domain.model import Capacity, Line, NodeHour
@@ -32,7 +33,7 @@ SEVERAL = 4
 def stored(workloads: int, pods: int) -> list[list[Item]]:
     """Some hours as the ledger keeps them."""
     chance = random.Random(3)
-    busy = [chance.choice((0.0, 0.05, 0.2, 0.5, 0.97)) for _ in range(workloads)]
+    busy = [chance.choice((0.0, 0.05, 0.2, 0.33, 0.5, 0.97)) for _ in range(workloads)]
     found = []
     for _ in range(SEVERAL):
         lines = []
@@ -72,20 +73,46 @@ def nodes(count: int) -> Iterator[NodeHour]:
         )  # fmt: skip
 
 
-def measure(workloads: int, pods: int) -> tuple[int, float, float, float, float]:
-    """Review: recommendations, seconds of reading and of advising, MiB of memory at most and before."""
+def peaks(workloads: int, pods: int) -> dict[datetime, dict[tuple[str, str], float]]:
+    """Every pod's, on every day: from one to seventy GiB."""
+    day = {
+        (f"ns-{number % 200}", f"serve-{number}-{pod}"): float((1 + number % 70) * 2**30)
+        for number in range(workloads)
+        for pod in range(pods)
+    }
+    return {START + HOUR * place: day for place in range(0, HOURS, 24)}
+
+
+def waits(workloads: int) -> dict[datetime, list[Wait]]:
+    """One pod waits on each day for every five workloads, for half an hour to some hours."""
+    return {
+        START + HOUR * place: [
+            Wait(f"ns-{n % 200}", f"job-{place}-{n}", f"u-{place}-{n}", "nvidia.com/gpu", 1 + n % 4,
+                 tuple((hour, 0.5) for hour in range(n % 20, n % 20 + 1 + n % 4)))
+            for n in range(workloads // 5)
+        ]
+        for place in range(0, HOURS, 24)
+    }  # fmt: skip
+
+
+def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, float, float]:
+    """Review: recommendations by kind, seconds of reading and of advising, MiB of memory at most and before."""
     hours = stored(workloads, pods)
     there = list(nodes(workloads * pods // GPUS))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     began = time.process_time()
     look = LookBack("demo", START, HOURS)
+    look.memory.update(peaks(workloads, pods))
+    look.expect(waits(workloads))
+    look.spot_prices["p5.48xlarge"] = 20.0
+    look.reserved_prices["p5.48xlarge"] = ReservedPrice(25.0, "p5.*")
     for place in range(HOURS):
         look.add(START + HOUR * place, read_line_uses(hours[place % SEVERAL]), there, "USD")
     reading = time.process_time() - began
     found = review(look, START, {})
     thinking = time.process_time() - began - reading
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return len(found.advice), reading, thinking, memory, before
+    return Counter(one.kind for one in found.advice), reading, thinking, memory, before
 
 
 def figures(quick: bool) -> list[Figure]:
@@ -102,11 +129,12 @@ def figures(quick: bool) -> list[Figure]:
 
 def main(workloads: int, pods: int) -> None:
     """Review, and say what it took."""
-    advice, reading, thinking, memory, before = measure(workloads, pods)
+    kinds, reading, thinking, peak, before = measure(workloads, pods)
     lines = workloads * pods * HOURS
-    print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {advice} recommendations")
+    told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
+    print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {told}")
     print(
-        f"reading {reading:.1f} s, advising {thinking:.1f} s of one core; {memory:.0f} MB at most ({before:.0f} before)"
+        f"reading {reading:.1f} s, advising {thinking:.1f} s of one core; {peak:.0f} MB at most ({before:.0f} before)"
     )
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -102,10 +102,35 @@ class Ledger:
         while self.queue.work:
             self.service.attribute(self.queue.work.pop(0))
 
-    def items(self) -> list[Any]:
-        """What is stored."""
-        pages = self.client.get_paginator("scan").paginate(TableName=self.table, ConsistentRead=True)
-        return [item for page in pages for item in page["Items"]]
+
+class Keeping:
+    """The real client, keeping what is stored through it: DynamoDB Local takes minutes for a scan of a large table."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.stored: dict[tuple[str, str], Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+
+        def kept(**arguments: Any) -> Any:
+            answer = call(**arguments)
+            for item in _put_by(name, arguments):
+                self.stored[item["pk"]["S"], item["sk"]["S"]] = item
+            return answer
+
+        return kept if name in {"put_item", "batch_write_item", "transact_write_items"} else call
+
+
+def _put_by(name: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
+    """The items that a call puts."""
+    if name == "put_item":
+        yield arguments["Item"]
+    elif name == "batch_write_item":
+        requests = [one for own in arguments["RequestItems"].values() for one in own]
+        yield from (one["PutRequest"]["Item"] for one in requests if "PutRequest" in one)
+    else:
+        yield from (one["Put"]["Item"] for one in arguments["TransactItems"] if "Put" in one)
 
 
 def cpu_seconds() -> float:
@@ -160,9 +185,10 @@ def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int =
     """Ours and the floor, in turns."""
     queries: list[Query] = []
     with watched(queries):
-        first = Ledger(client, url)
+        keeping = Keeping(client)
+        first = Ledger(keeping, url)
         first.attribute(start, end)
-    items = first.items()
+    items = [*keeping.stored.values()]
     ours, bare, asked, written, worked, worked_bare = [], [], [], [], [], []
     for _ in range(rounds):
         began, work = time.perf_counter(), cpu_seconds()
@@ -200,14 +226,22 @@ def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int =
 @contextmanager
 def metrics(pods: int, start: datetime, end: datetime, step: int = STEP) -> Any:
     """A Prometheus that holds a cluster of so many pods from ten minutes before until ten after."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "metrics.om"
-        first, last = (
-            int(moment.timestamp()) for moment in (start - timedelta(minutes=10), end + timedelta(minutes=10))
-        )
-        large_cluster.write(path, pods, first, last, step)
-        with running_prometheus(path) as url:
-            yield url
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_prometheus(_days(Path(folder) / "metrics.om", pods, start, end, step)) as url,
+    ):
+        yield url
+
+
+def _days(path: Path, pods: int, start: datetime, end: datetime, step: int) -> Iterator[Path]:
+    """A file for each UTC day: promtool reads all of a file for each of its days."""
+    margin = timedelta(minutes=10)
+    begin = start - margin
+    while begin < end + margin:
+        until = min(floor_day(begin) + DAY, end + margin)
+        large_cluster.write(path, pods, int(begin.timestamp()), int(until.timestamp()), step)
+        yield path
+        begin = until
 
 
 def peak_memory_mib(dynamodb: str, url: str, hour: datetime) -> float:

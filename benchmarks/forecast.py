@@ -2,7 +2,12 @@
 
 `python -m benchmarks.forecast [TRIES]` (40 of each where not given). Where statsmodels can be imported, its
 Holt-Winters smoothing (multiplicative hours of the week, no trend, 200 simulated futures) is asked the same
-beside; it is no dependency: `pip install --target DIR statsmodels`, and DIR on the PYTHONPATH.
+beside. It is no dependency of anything else (requirements/forecast.txt):
+
+    scripts/setup.sh forecast && PYTHONPATH=layers/common .tools/forecast/bin/python -m benchmarks.forecast 8
+
+Series are simulated (tests/spend_series.py): four kinds of noise, and six in the shape of public GPU traces, each with
+its source.
 """
 
 import random
@@ -14,7 +19,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from gpucost.domain.advice.forecast import forecast
-from tests.domain.advice.test_forecast import DAY, KINDS, START, WEEK
+from tests.spend_series import DAY, KINDS, SHAPES, START, WEEK
 
 Answer = tuple[float, float, float]
 """Expected, low, high."""
@@ -42,7 +47,7 @@ def main(tries: int) -> None:
     methods: dict[str, Callable[[list[float], int], Answer | None]] = {"ours": ours}
     if find_spec("statsmodels"):
         methods["Holt-Winters"] = holt_winters
-    for kind in KINDS:
+    for kind in (*KINDS, *SHAPES):
         for weeks, days in ((4, 7), (4, 15), (8, 7), (8, 15), (8, 28)):
             for name, method in methods.items():
                 inside, width, error, began = 0, 0.0, 0.0, time.process_time()

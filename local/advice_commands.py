@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 INVOCATION_SECONDS = 910
 """A little longer than the function may take."""
-_WIDTH = 14
 
 
 @click.group()
@@ -56,41 +55,15 @@ def list_(stack: str, cluster: str | None, unit: str | None, kind: str | None, s
 @advise.command()
 @click.argument("advice_id", metavar="ID")
 @stack_option
-def show(advice_id: str, stack: str) -> None:
+@click.option("--patch", "only_patch", is_flag=True, help="print the manifest or commands alone")
+def show(advice_id: str, stack: str, *, only_patch: bool) -> None:
     """All of one recommendation on one screen."""
-    from local.render import money, printable
+    from local.advice_screen import screen
 
     one = _desk(stack).find(advice_id)
-    advice, saving, evidence = one.advice, one.advice.saving, one.advice.evidence
-    range_ = f"{money(saving.low_usd, advice.currency)} to {money(saving.high_usd, advice.currency)}"
-    rows = [
-        ("recommendation", f"{one.id} ({one.state} since {format_instant(one.since)})"),
-        ("what to do", advice.summary),
-        ("saves a month", f"{money(saving.usd, advice.currency)} ({range_}), {saving.gpu_hours:,} GPU-hours"),
-        (
-            "",
-            f"at list price {money(saving.list_usd, advice.currency)}, cash {money(saving.cash_usd, advice.currency)}",
-        ),
-        ("confidence", advice.confidence),
-        ("evidence", f"{evidence.hours_observed} hours from {format_instant(evidence.first_hour)}"),
-        ("", f"{evidence.hours_unknown} hours without figures"),
-    ]
-    if evidence.coverage is not None:
-        rows.append(("", f"use observed for {evidence.coverage:.1%} of what was held"))
-    if evidence.mean_utilization is not None and evidence.peak_utilization is not None:
-        rows.append(("", f"used {evidence.mean_utilization:.1%} on average, {evidence.peak_utilization:.1%} at most"))
-    rows += [("", f"{name}: {value}") for name, value in evidence.facts.items()]
-    rows += [("risk", f"{advice.risk}: {advice.risk_note}"), ("effort", advice.effort)]
-    if one.verified_usd is not None:
-        rows.append(("verified", f"{money(one.verified_usd, advice.currency)} a month"))
-    if one.reason:
-        rows.append(("reason", f"{one.reason} {one.author}".strip()))
-    if advice.part_of:
-        rows.append(("part of", f"{advice.part_of}, which counts this saving too"))
-    for name, value in rows:
-        click.echo(f"{name:<{_WIDTH}}  {printable(value)}".rstrip())
-    if advice.patch:
-        click.echo("\n" + advice.patch.rstrip())
+    if only_patch and not one.advice.patch:
+        raise InvalidInputError(f"{one.id} has no manifest: what it needs is not known here")
+    click.echo(one.advice.patch.rstrip() if only_patch else "\n".join(screen(one)))
 
 
 @advise.command()

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,11 +33,11 @@ def executable(name: str) -> str:
 
 
 @contextmanager
-def running_prometheus(openmetrics: Path | None = None, *flags: str) -> Iterator[str]:
-    """Run Prometheus over the samples of an OpenMetrics file; yields its address, ends it on leaving.
+def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags: str) -> Iterator[str]:
+    """Run Prometheus over the samples of OpenMetrics files; yields its address, ends it on leaving.
 
     Args:
-        openmetrics: the file; nothing is loaded where None.
+        openmetrics: one file, or several, each loaded before the next is asked for; nothing is loaded where None.
         flags: more of Prometheus' own.
 
     Raises:
@@ -47,8 +47,8 @@ def running_prometheus(openmetrics: Path | None = None, *flags: str) -> Iterator
         home = Path(folder)
         data = home / "data"
         data.mkdir()
-        if openmetrics is not None:
-            load(openmetrics, data)
+        for one in [openmetrics] if isinstance(openmetrics, Path) else openmetrics or ():
+            load(one, data)
         config = home / "prometheus.yml"
         config.write_text("global: {}\n")
         port = free_port()

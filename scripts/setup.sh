@@ -5,6 +5,7 @@
 #   setup.sh page    the dashboard page
 #   setup.sh build   Python packages, SAM and the dashboard page
 #   setup.sh mutate  Python packages, Prometheus and mutmut
+#   setup.sh forecast  Python packages, and what benchmarks.forecast compares with
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-demo}
@@ -74,6 +75,8 @@ modules() { # modules FOLDER WHAT: the packages of a folder's package-lock.json,
   local stamp=$folder/node_modules/.made-from
   if is_made_from "$stamp" "$folder/package-lock.json"; then return; fi
   command -v npm >/dev/null || packages nodejs npm
+  node -e 'const [a, b] = process.versions.node.split("."); process.exit(+a > 18 || (+a === 18 && +b >= 18) ? 0 : 1)' ||
+    fail "Node $(node --version) is too old for $what: install 18.18 or newer (Debian 12 has 18.20)"
   say "installing $what"
   npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$folder" >&2 ||
     fail "could not install $what; is the npm registry reachable?"
@@ -102,6 +105,9 @@ case $what in build | test)
 esac
 if [ "$what" = mutate ]; then
   venv .tools/mutate requirements/mutate.txt
+fi
+if [ "$what" = forecast ]; then
+  venv .tools/forecast requirements/forecast.txt
 fi
 if [ "$what" = test ]; then
   command -v prometheus-alertmanager >/dev/null || command -v alertmanager >/dev/null || packages prometheus-alertmanager

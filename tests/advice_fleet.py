@@ -61,6 +61,8 @@ class Load:
     slice: Decimal = Decimal(1)
     """Physical GPUs per unit that it requests."""
     resource: str = "nvidia.com/gpu"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The settings' `cost_labels`."""
     memory_gib: float | None = None
     """The most that any pod of it uses; None where nobody sees it."""
 
@@ -170,7 +172,7 @@ def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, bu
         pod=f"{load.name}-{number}", uid=f"{load.name}-{number}", node=node.name, node_pool=node.pool.name,
         instance_type=node.pool.instance_type, capacity_type=node.pool.capacity_type, zone="a",
         gpu_model=node.pool.model, resource=load.resource, units=load.gpus, gpu_share=load.slice,
-        gpu_share_source="whole", labels={}, split_policy="gpu-bears-all", allocated_gpu_hours=held,
+        gpu_share_source="whole", labels=dict(load.labels), split_policy="gpu-bears-all", allocated_gpu_hours=held,
         effective_gpu_hours=effective, utilization=use if is_seen else None,
         utilization_source=load.source if is_seen else "none",  # type: ignore[arg-type]
         unmeasured_gpu_hours=unmeasured, gpu_hourly_usd=rate, price_source=node.pool.price_source, allocated_usd=usd,

@@ -9,28 +9,26 @@ from local.grafana.building import (
     PART,
     USD,
     choice,
-    live_note,
     live_variables,
     new,
     number,
-    of_parts,
-    over_time,
-    query,
     ranking,
     rows_of,
     wide,
     with_panels,
 )
+from local.grafana.live import Level, course, parts_over_time
 
 _OWN = f'{IN_CLUSTER},business_unit=~"$business_unit"'
-_PARTS = f"business_unit:gpucost_gpus:sum{{{_OWN}}}"
+_UNIT = Level("business_unit", _OWN)
+_NAMESPACES = Level("namespace", _OWN)
 
 
 def dashboard() -> Dashboard:
     """For a unit's lead."""
     units = f"label_values(business_unit:gpucost_allocated_gpus:sum{{{IN_CLUSTER}}}, business_unit)"
-    allocated = f"sum(business_unit:gpucost_allocated_gpus:sum{{{_OWN}}})"
-    effective, waste, unmeasured = (_of(part) for part in ("effective", "waste", "unmeasured"))
+    allocated = _UNIT.sum("allocated_gpus:sum")
+    effective, waste, unmeasured = map(_UNIT.part, ("effective", "waste", "unmeasured"))
     now = [
         number("GPUs held", GPUS, allocated),
         number("Cost per hour", USD, f"{allocated} * $usd", ESTIMATE),
@@ -55,52 +53,35 @@ def dashboard() -> Dashboard:
             ("Now", [wide(panel, width, 5) for panel, width in zip(now, (5, 5, 5, 4, 5), strict=True)]),
             (
                 "Over time",
-                [
-                    wide(
-                        of_parts("What they do", f"sum by (part) ({_PARTS})", "Effective + waste + unmeasured = held."),
-                        16,
-                        10,
-                    ),
-                    wide(live_note(), 8, 10),
-                ],
+                parts_over_time("What they do", _UNIT, "Effective + waste + unmeasured = held."),
             ),
             (
                 "Namespaces",
                 [
-                    wide(
-                        over_time("GPUs by namespace", GPUS, stacked=True).with_target(
-                            query(f"namespace:gpucost_allocated_gpus:sum{{{_OWN}}}", namespace)
-                        ),
-                        12,
+                    course(
+                        "GPUs by namespace", GPUS, _NAMESPACES.series("allocated_gpus:sum"), namespace, stacked=True
                     ),
-                    wide(
-                        over_time("Utilization by namespace", PART)
-                        .max(1)
-                        .with_target(query(f"namespace:gpucost_utilization:ratio{{{_OWN}}}", namespace)),
-                        12,
+                    course(
+                        "Utilization by namespace", PART, _NAMESPACES.series("utilization:ratio"), namespace, most=1
                     ),
                     wide(
                         ranking(
                             "Most waste, USD per hour",
                             USD,
-                            f'topk(10, sum by (namespace) (namespace:gpucost_gpus:sum{{{_OWN},part="waste"}}) * $usd)',
+                            f"topk(10, {_NAMESPACES.part('waste', 'namespace')} * $usd)",
                             "{{namespace}}",
                             ESTIMATE,
                         ),
                         12,
                     ),
-                    wide(
-                        over_time(
-                            "GPUs that pods wait for", GPUS, "Requested by pods that are on no node: they cost nothing."
-                        ).with_target(
-                            query(
-                                "sum by (cluster, namespace, resource) (max by (cluster, namespace, pod, resource, "
-                                f"container) (kube_pod_container_resource_requests{{{IN_CLUSTER},"
-                                'resource=~"nvidia_com_.+|aws_amazon_com_neuron.*",node=""}))',
-                                "{{namespace}} {{resource}}",
-                            )
-                        ),
-                        12,
+                    course(
+                        "GPUs that pods wait for",
+                        GPUS,
+                        "sum by (cluster, namespace, resource) (max by (cluster, namespace, pod, resource, "
+                        f"container) (kube_pod_container_resource_requests{{{IN_CLUSTER},"
+                        'resource=~"nvidia_com_.+|aws_amazon_com_neuron.*",node=""}))',
+                        "{{namespace}} {{resource}}",
+                        "Requested by pods that are on no node: they cost nothing.",
                     ),
                 ],
             ),
@@ -108,20 +89,15 @@ def dashboard() -> Dashboard:
                 "Pods",
                 [
                     wide(rows_of("Pods", ESTIMATE, columns, labels), 24, 12),
-                    wide(
-                        over_time("Least used pods", PART, "Mean of the last half hour.").with_target(
-                            query(
-                                f"bottomk(10, avg_over_time(pod:gpucost_utilization:ratio{{{_OWN}}}[30m]))",
-                                "{{namespace}}/{{pod}}",
-                            )
-                        ),
-                        24,
+                    course(
+                        "Least used pods",
+                        PART,
+                        f"bottomk(10, avg_over_time(pod:gpucost_utilization:ratio{{{_OWN}}}[30m]))",
+                        "{{namespace}}/{{pod}}",
+                        "Mean of the last half hour.",
+                        width=24,
                     ),
                 ],
             ),
         ],
     )
-
-
-def _of(part: str) -> str:
-    return f'sum(business_unit:gpucost_gpus:sum{{{_OWN},part="{part}"}})'

@@ -8,43 +8,57 @@ from local.grafana.building import (
     IN_CLUSTER,
     PART,
     USD,
-    live_note,
+    Panel,
     live_variables,
     new,
     number,
-    of_parts,
-    over_time,
-    query,
     ranking,
     rows_of,
     wide,
     with_panels,
 )
+from local.grafana.live import Level, course, parts_over_time
 
-_PARTS = f"cluster:gpucost_gpus:sum{{{IN_CLUSTER}}}"
-_EFFECTIVE = f'sum(cluster:gpucost_gpus:sum{{{IN_CLUSTER},part="effective"}})'
-_MEASURED = f'(sum(cluster:gpucost_gpus:sum{{{IN_CLUSTER},part=~"effective|waste"}}) > 0)'
+_FLEET = Level("cluster", IN_CLUSTER)
+_UNITS = Level("business_unit", IN_CLUSTER)
+_POOLS = Level("node_pool", IN_CLUSTER)
 
 
 def dashboard() -> Dashboard:
     """For SREs and finance partners."""
+    measured = f"""(sum({_FLEET.series("gpus:sum", 'part=~"effective|waste"')}) > 0)"""
     now = [
-        number("GPUs", GPUS, f"sum(cluster:gpucost_capacity_gpus:sum{{{IN_CLUSTER}}})", "Physical GPUs on nodes."),
-        number("Allocated", GPUS, f"sum(cluster:gpucost_allocated_gpus:sum{{{IN_CLUSTER}}})", "GPUs that pods hold."),
-        number("Utilization", PART, f"{_EFFECTIVE} / {_MEASURED}", "Of what pods hold and somebody measures."),
-        number("Waste per hour", USD, f"{_of('waste')} * $usd", f"Held and not used. {ESTIMATE}"),
-        number("Unallocated per hour", USD, f"{_of('unallocated')} * $usd", f"On offer, held by nobody. {ESTIMATE}"),
-        number("Stranded per hour", USD, f"{_of('stranded')} * $usd", f"Paid for, and not for anybody. {ESTIMATE}"),
+        number("GPUs", GPUS, _FLEET.sum("capacity_gpus:sum"), "Physical GPUs on nodes."),
+        number("Allocated", GPUS, _FLEET.sum("allocated_gpus:sum"), "GPUs that pods hold."),
+        number(
+            "Utilization",
+            PART,
+            f"{_FLEET.part('effective')} / {measured}",
+            "Of what pods hold and somebody measures.",
+        ),
+        number("Waste per hour", USD, f"{_FLEET.part('waste')} * $usd", f"Held and not used. {ESTIMATE}"),
+        number(
+            "Unallocated per hour",
+            USD,
+            f"{_FLEET.part('unallocated')} * $usd",
+            f"On offer, held by nobody. {ESTIMATE}",
+        ),
+        number(
+            "Stranded per hour",
+            USD,
+            f"{_FLEET.part('stranded')} * $usd",
+            f"Paid for, and not for anybody. {ESTIMATE}",
+        ),
     ]
-    by_unit = "business_unit:gpucost_gpus:sum"
+    waste = _UNITS.part("waste", "business_unit")
     units = [
-        ("GPUs", f"sum by (business_unit) (business_unit:gpucost_allocated_gpus:sum{{{IN_CLUSTER}}})", GPUS),
-        ("Effective", _units("effective"), GPUS),
-        ("Waste", _units("waste"), GPUS),
-        ("Unmeasured", _units("unmeasured"), GPUS),
-        ("Waste, USD per hour (estimate)", f"{_units('waste')} * $usd", USD),
+        ("GPUs", _UNITS.sum("allocated_gpus:sum", "business_unit"), GPUS),
+        ("Effective", _UNITS.part("effective", "business_unit"), GPUS),
+        ("Waste", waste, GPUS),
+        ("Unmeasured", _UNITS.part("unmeasured", "business_unit"), GPUS),
+        ("Waste, USD per hour (estimate)", f"{waste} * $usd", USD),
     ]
-    worst = f'topk(10, sum by (business_unit) ({by_unit}{{{IN_CLUSTER},part="waste"}}) * $usd)'
+    worst = f"topk(10, {waste} * $usd)"
     return with_panels(
         new("GPU fleet", "gpucost-fleet", "What became of every GPU, live."),
         live_variables(),
@@ -53,27 +67,19 @@ def dashboard() -> Dashboard:
             (
                 "Every GPU",
                 [
-                    wide(
-                        of_parts(
-                            "What became of them",
-                            f"sum by (part) ({_PARTS})",
-                            "Each physical GPU is in exactly one part; the stack's height is how many there are.",
-                        ),
-                        16,
-                        10,
+                    *parts_over_time(
+                        "What became of them",
+                        _FLEET,
+                        "Each physical GPU is in exactly one part; the stack's height is how many there are.",
                     ),
-                    wide(live_note(), 8, 10),
-                    wide(
-                        over_time("Allocated by cluster", GPUS).with_target(
-                            query(f"cluster:gpucost_allocated_gpus:sum{{{IN_CLUSTER}}}", "{{cluster}}")
-                        ),
-                        12,
-                    ),
-                    wide(
-                        over_time("Utilization by cluster", PART, "Effective ÷ what is held and measured.")
-                        .max(1)
-                        .with_target(query(f"cluster:gpucost_utilization:ratio{{{IN_CLUSTER}}}", "{{cluster}}")),
-                        12,
+                    course("Allocated by cluster", GPUS, _FLEET.series("allocated_gpus:sum"), "{{cluster}}"),
+                    course(
+                        "Utilization by cluster",
+                        PART,
+                        _FLEET.series("utilization:ratio"),
+                        "{{cluster}}",
+                        "Effective ÷ what is held and measured.",
+                        most=1,
                     ),
                 ],
             ),
@@ -87,33 +93,14 @@ def dashboard() -> Dashboard:
             (
                 "Node pools",
                 [
-                    wide(
-                        over_time("Unallocated by pool", GPUS, "On offer, and nobody holds them.").with_target(
-                            query(
-                                f'node_pool:gpucost_gpus:sum{{{IN_CLUSTER},part="unallocated"}}',
-                                "{{cluster}} {{node_pool}}",
-                            )
-                        ),
-                        12,
-                    ),
-                    wide(
-                        over_time("Stranded by pool", GPUS, "MIG geometry, unhealthy or not ready.").with_target(
-                            query(
-                                f'node_pool:gpucost_gpus:sum{{{IN_CLUSTER},part="stranded"}}',
-                                "{{cluster}} {{node_pool}}",
-                            )
-                        ),
-                        12,
-                    ),
+                    _of_pools("unallocated", "On offer, and nobody holds them."),
+                    _of_pools("stranded", "MIG geometry, unhealthy or not ready."),
                 ],
             ),
         ],
     )
 
 
-def _of(part: str) -> str:
-    return f'sum(cluster:gpucost_gpus:sum{{{IN_CLUSTER},part="{part}"}})'
-
-
-def _units(part: str) -> str:
-    return f'sum by (business_unit) (business_unit:gpucost_gpus:sum{{{IN_CLUSTER},part="{part}"}})'
+def _of_pools(part: str, description: str) -> Panel:
+    series = _POOLS.series("gpus:sum", f'part="{part}"')
+    return course(f"{part.capitalize()} by pool", GPUS, series, "{{cluster}} {{node_pool}}", description)

@@ -22,8 +22,10 @@ from local.grafana.building import (
     wide,
     with_panels,
 )
+from local.grafana.live import Level, course
 
 _OWN = f'{IN_CLUSTER},node_pool=~"$pool"'
+_POOL = Level("node_pool", _OWN)
 _NODES = f"on (cluster, node) group_left (node_pool) node:gpucost_info{{{_OWN}}}"
 _GPU_TYPES = 'resource_type=~"nvidia.com/.*|aws.amazon.com/neuron.*"'
 _KARPENTER = f'{IN_CLUSTER},nodepool=~"$pool"'
@@ -48,20 +50,17 @@ def dashboard() -> Dashboard:
 
 
 def _now() -> Sequence[Panel]:
-    capacity = f"sum(node_pool:gpucost_capacity_gpus:sum{{{_OWN}}})"
-    allocated = f"sum(node_pool:gpucost_allocated_gpus:sum{{{_OWN}}})"
-    unallocated = f'sum(node_pool:gpucost_gpus:sum{{{_OWN},part="unallocated"}})'
+    capacity, allocated = _POOL.sum("capacity_gpus:sum"), _POOL.sum("allocated_gpus:sum")
     figures = [
         number("GPUs", GPUS, capacity),
         number("Allocated", PART, f"{allocated} / {capacity}"),
-        number("Unallocated per hour", USD, f"{unallocated} * $usd", ESTIMATE),
+        number("Unallocated per hour", USD, f"{_POOL.part('unallocated')} * $usd", ESTIMATE),
         number("Nodes", GPUS, f"count(node:gpucost_info{{{_OWN}}})"),
     ]
     return [wide(panel, 6, 5) for panel in figures]
 
 
 def _gpus() -> Sequence[Panel]:
-    parts = f"sum by (part) (node_pool:gpucost_gpus:sum{{{_OWN}}})"
     by = "cluster, node_pool, node"
     nodes = [
         ("GPUs", f"sum by ({by}) (node:gpucost_capacity_gpus{{{IN_CLUSTER}}} * {_NODES})", GPUS),
@@ -71,14 +70,22 @@ def _gpus() -> Sequence[Panel]:
     ]
     use = f"max by (cluster, node, UUID, GPU_I_ID) (device:gpucost_use:ratio{{{IN_CLUSTER}}})"
     return [
-        wide(of_parts("Every GPU of the pool", parts, "The stack's height is how many there are."), 24, 9),
-        wide(rows_of("By node", "Physical GPUs.", nodes, ["cluster", "node_pool", "node"]), 12, 10),
         wide(
-            over_time("Use of each device", PART, "GPUs and MIG devices, held or not.")
-            .max(1)
-            .with_target(query(f"{use} * {_NODES}", "{{node}} {{UUID}} {{GPU_I_ID}}")),
-            12,
-            10,
+            of_parts(
+                "Every GPU of the pool", _POOL.sum("gpus:sum", "part"), "The stack's height is how many there are."
+            ),
+            24,
+            9,
+        ),
+        wide(rows_of("By node", "Physical GPUs.", nodes, ["cluster", "node_pool", "node"]), 12, 10),
+        course(
+            "Use of each device",
+            PART,
+            f"{use} * {_NODES}",
+            "{{node}} {{UUID}} {{GPU_I_ID}}",
+            "GPUs and MIG devices, held or not.",
+            height=10,
+            most=1,
         ),
     ]
 
@@ -91,19 +98,18 @@ def _devices() -> Sequence[Panel]:
 
     used, free = own("DCGM_FI_DEV_FB_USED"), own("DCGM_FI_DEV_FB_FREE")
     return [
-        wide(over_time("Memory in use", PART).max(1).with_target(query(f"{used} / ({used} + {free})", _DEVICE)), 8),
-        wide(
-            over_time("Power", "watt").with_target(query(f"max by (cluster, UUID) ({own('DCGM_FI_DEV_POWER_USAGE')})")),
-            8,
-        ),
-        wide(over_time("Temperature", "celsius").with_target(query(own("DCGM_FI_DEV_GPU_TEMP"), _DEVICE)), 8),
-        wide(over_time("Tensor pipe", PART).with_target(query(own("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), _DEVICE)), 8),
-        wide(over_time("Memory interface", PART).with_target(query(own("DCGM_FI_PROF_DRAM_ACTIVE"), _DEVICE)), 8),
-        wide(
-            over_time(
-                "Last XID error", "none", "0: none. The number's meaning is in NVIDIA's list of XID errors."
-            ).with_target(query(own("DCGM_FI_DEV_XID_ERRORS"), _DEVICE)),
-            8,
+        course("Memory in use", PART, f"{used} / ({used} + {free})", _DEVICE, width=8, most=1),
+        course("Power", "watt", f"max by (cluster, UUID) ({own('DCGM_FI_DEV_POWER_USAGE')})", width=8),
+        course("Temperature", "celsius", own("DCGM_FI_DEV_GPU_TEMP"), _DEVICE, width=8),
+        course("Tensor pipe", PART, own("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), _DEVICE, width=8),
+        course("Memory interface", PART, own("DCGM_FI_PROF_DRAM_ACTIVE"), _DEVICE, width=8),
+        course(
+            "Last XID error",
+            "none",
+            own("DCGM_FI_DEV_XID_ERRORS"),
+            _DEVICE,
+            "0: none. The number's meaning is in NVIDIA's list of XID errors.",
+            width=8,
         ),
     ]
 
@@ -184,8 +190,16 @@ def _quotas() -> Sequence[Panel]:
     resources = 'resource=~"requests.(nvidia.com/.+|aws.amazon.com/neuron.*)"'
     hard = f'max by (cluster, namespace, resource) (kube_resourcequota{{{IN_CLUSTER},{resources},type="hard"}})'
     used = f'max by (cluster, namespace, resource) (kube_resourcequota{{{IN_CLUSTER},{resources},type="used"}})'
-    panel = over_time("GPU quotas in use", PART, "Requested, of what the namespace may request.")
-    return [wide(panel.with_target(query(f"{used} / ({hard} > 0)", "{{namespace}} {{resource}}")))]
+    return [
+        course(
+            "GPU quotas in use",
+            PART,
+            f"{used} / ({hard} > 0)",
+            "{{namespace}} {{resource}}",
+            "Requested, of what the namespace may request.",
+            width=24,
+        )
+    ]
 
 
 def _neuron() -> Sequence[Panel]:
@@ -193,7 +207,7 @@ def _neuron() -> Sequence[Panel]:
     memory = f"sum by (cluster, instance) (neuron_runtime_memory_used_bytes{{{IN_CLUSTER}}})"
     errors = f"sum by (cluster, error_type) (increase(execution_errors_total{{{IN_CLUSTER}}}[$__rate_interval]))"
     return [
-        wide(over_time("Use of NeuronCores", PART).with_target(query(cores, "{{instance}} {{neuroncore}}")), 8),
-        wide(over_time("Memory of runtimes", "bytes").with_target(query(memory, "{{instance}}")), 8),
-        wide(over_time("Execution errors", GPUS).with_target(query(errors, "{{error_type}}")), 8),
+        course("Use of NeuronCores", PART, cores, "{{instance}} {{neuroncore}}", width=8),
+        course("Memory of runtimes", "bytes", memory, "{{instance}}", width=8),
+        course("Execution errors", GPUS, errors, "{{error_type}}", width=8),
     ]

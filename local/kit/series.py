@@ -1,4 +1,4 @@
-"""Which series a collector keeps: what metering and `doctor` ask for, and what dashboards and rules ask for.
+"""Which series a collector keeps: what metering, advice and `doctor` ask for, and what dashboards and rules ask for.
 
 Names and values come from the queries themselves, so that a query that asks for more is collected for.
 """
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.adapters.prometheus import queries
+from gpucost.adapters.prometheus.memory import MEMORY
 from gpucost.domain.signals import NEURON, SIGNALS
 from local.doctor.checks.metrics import KUBE_METRICS
 from local.doctor.labels import NAMESPACE_LABELS, POD_LABELS, Needs
@@ -37,8 +38,8 @@ COUNTERS: Sequence[tuple[str, str, str]] = (
 
 def of_kube_state_metrics(need: Needs, *, dashboards: bool) -> str:
     """The regular expression over `__name__;resource;phase;node` that keeps kube-state-metrics' series."""
-    node = ".*" if dashboards else ".+"  # a pod without a node holds nothing; dashboards show that it waits
-    parts = [f"({'|'.join(_OF_PODS)});({GPU_RESOURCES});;{node}"]
+    # A pod without a node holds nothing; advice says how long such pods wait.
+    parts = [f"({'|'.join(_OF_PODS)});({GPU_RESOURCES});;.*"]
     parts += [f"{name};({resources});;.*" for name, resources in _OF_NODES.items()]
     parts.append(f"{queries.PHASE};;({_PHASES});.*")
     parts.append(f"({'|'.join(_plain_families(need))});;;.*")
@@ -56,7 +57,7 @@ def families(need: Needs, *, dashboards: bool) -> list[str]:
 def of_gpus(*, dashboards: bool) -> str:
     """The regular expression over names that keeps dcgm-exporter's series."""
     shown = sorted(name for name in asked.metrics() if name.startswith("DCGM_") and name not in SIGNALS)
-    return _any_of([*SIGNALS, *(shown if dashboards else ())])
+    return _any_of(dict.fromkeys([*SIGNALS, MEMORY, *(shown if dashboards else ())]))
 
 
 def of_neuron(*, dashboards: bool) -> str:

@@ -10,6 +10,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from gpucost.adapters.dynamodb import blobs
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.table import ROUNDS, Table
 from gpucost.domain.hours import HOUR as ONE_HOUR
@@ -220,6 +221,25 @@ def test_thousands_of_pods_in_one_unit_do_not_burst_an_item(table: DynamoTable) 
     assert len(ledger.lines("demo", HOUR, "one")) == 12_000
     sizes = [len(item["b"]["B"]) for item in table.client.scan(TableName=table.name)["Items"] if "b" in item]
     assert len(sizes) > 3
+
+
+def test_a_restatement_of_more_units_than_an_item_holds_is_told_whole(
+    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every namespace may be a business unit of its own; here items are small, so that few are enough."""
+    monkeypatch.setattr(blobs, "PIECE", 300)
+    ledger = DynamoLedger(table.client, table.name)
+    for usd in ("1", "2", "3"):
+        lines = [line(f"unit-{number}", "n", "p", usd) for number in range(40)]
+        manifest = ledger.manifest("demo", HOUR)
+        ledger.publish(record(lines), replacing=manifest, settings_version=1, now=NOW, why="prices changed")
+    found = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert [one.version for one in found] == [2, 3]
+    assert [(unit, after) for unit, (_, after) in sorted(found[1].units.items())] == sorted(
+        (one.business_unit, one.costs()) for one in lines
+    )
+    items = table.client.scan(TableName=table.name)["Items"]
+    assert sum("#restatements" in item["pk"]["S"] for item in items) > 2
 
 
 def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: DynamoTable) -> None:

@@ -1,12 +1,13 @@
 """Every view of the page on the demo's data, against what the API says."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 import requests
@@ -153,6 +154,21 @@ def test_a_business_unit_and_the_way_down_to_why(visit: Callable[..., Page], dem
     assert [(row["Workload"], row["Allocated"], row["Waste"]) for row in cells(page, "workloads")] == [
         (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"])) for row in workloads
     ]
+    own = f"/v1/costs?{day(demo)}&business_unit=research"
+    page.get_by_role("application", name=re.compile("Cost of this business unit over time")).focus()
+    for row in demo.ask(own)["rows"][:3]:
+        page.keyboard.press("ArrowRight")
+        for part in ("effective", "waste"):
+            expect(page.get_by_test_id("readout")).to_contain_text(f"{part} {usd(row[f'{part}_usd'])}")
+    hardware = demo.ask(f"{own}&granularity=total&group_by=gpu_model,node_pool,capacity_type&sort=-allocated_usd")[
+        "rows"
+    ]
+    assert [(row["GPU model"], row["Node pool"], row["Allocated"]) for row in cells(page, "hardware")] == [
+        (row["group"]["gpu_model"], row["group"]["node_pool"], usd(row["allocated_usd"])) for row in hardware
+    ]
+    assert page.get_by_test_id("month-spent").inner_text() == usd(
+        demo.ask("/v1/forecasts?business_unit=research")["spent_usd"]
+    )
     page.get_by_test_id("workloads").get_by_role("link", name=usd(workloads[0]["allocated_usd"])).click()
     page.wait_for_url(re.compile("#/hour/.*hours=24"))
     settled(page)
@@ -289,12 +305,78 @@ def test_every_view_fits(visit: Callable[..., Page], width: int) -> None:
         assert width - 150 < box["width"] <= width, view
 
 
+STRANGE = {
+    "assistant": "n" * 100 + "-" + "m" * 99,
+    "research": "صندوق\u202eبحث",
+    "bu-a": "🚀👩‍👩‍👧",
+    "inference": "p" * 200,
+}
+
+
+def test_long_names_and_those_of_other_scripts_stay_in_their_place(visit: Callable[..., Page]) -> None:
+    page = visit("overview", viewport={"width": 360, "height": 740})
+    address = page.url
+
+    def rename(route: Route) -> None:
+        answer = route.fetch()
+        text = answer.text()
+        for name, strange in STRANGE.items():
+            text = text.replace(f'"{name}"', json.dumps(strange))
+        route.fulfill(response=answer, body=text)
+
+    page.route("**/v1/**", rename)
+    for view in ("overview", f"unit/{quote(STRANGE['assistant'])}", "nodes", "hour"):
+        page.goto("about:blank")
+        page.goto(re.sub("#/[^?]*", f"#/{view}", address))
+        settled(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        if view != "nodes":
+            expect(page.get_by_text(STRANGE["assistant"]).first).to_be_attached()
+
+
 def test_printed_are_figures_and_no_controls(visit: Callable[..., Page]) -> None:
     page = visit("overview", color_scheme="dark")
     page.emulate_media(media="print")
     expect(page.get_by_label("Period")).to_be_hidden()
     expect(page.get_by_test_id("waste")).to_be_visible()
-    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    # uPlot wrote the screen's width beside its canvas, which is wider than paper.
+    wide = page.evaluate(
+        """() => {
+          const plot = document.querySelector(".plot"), canvas = plot.querySelector("canvas");
+          for (const one of [...plot.querySelectorAll(".uplot, .u-wrap"), canvas]) one.style.width = "3000px";
+          return canvas.getBoundingClientRect().width - plot.getBoundingClientRect().width;
+        }"""
+    )
+    assert wide <= 0
+    labels = page.locator(".plot canvas").first.evaluate(
+        """async (canvas) => {
+          const darkest = () => {
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width * 0.04, canvas.height * 0.8);
+            let least = 255;
+            for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 200) least = Math.min(least, data[at]);
+            return least;
+          };
+          const seen = [darkest()];
+          for (const event of ["beforeprint", "afterprint"]) {
+            window.dispatchEvent(new Event(event));
+            await 0;
+            seen.push(darkest());
+          }
+          return seen;
+        }"""
+    )
+    assert labels[1] < 80, "ink on paper"
+
+
+def test_all_columns_are_printed(visit: Callable[..., Page], demo: Demo) -> None:
+    """A4 across, without its margins, is 1,030 pixels wide."""
+    page = visit(f"hour/{demo.end - timedelta(hours=2):%Y-%m-%dT%H:00:00Z}", viewport={"width": 1030, "height": 700})
+    page.emulate_media(media="print")
+    widths = page.get_by_test_id("lines").evaluate("(table) => [table.scrollWidth, table.parentElement.clientWidth]")
+    assert widths[0] <= widths[1]
+    expect(page.get_by_test_id("lines")).to_contain_text("constant")
 
 
 def test_a_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ METERING = (
     "tests/system/test_fleet.py",
     "tests/system/test_documentation.py",
     "tests/system/test_metering.py",
+    "tests/system/test_metering_devices.py",
     "tests/domain",
 )
 

@@ -14,6 +14,7 @@ from functions.advise import app as advise
 from gpucost import bootstrap
 from gpucost.domain.advice.what_if import Move
 from gpucost.domain.hours import HOUR, format_instant
+from gpucost.environment import environment
 from gpucost.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
 from gpucost.observability import tally
 from gpucost.services.advice.scenarios import Scenarios
@@ -67,7 +68,8 @@ def publish(first: int, last: int) -> None:
 
 
 def metrics() -> str:
-    """GPU memory as dcgm-exporter tells it under Prometheus' own labels, in MiB; the peak lasts a moment."""
+    """GPU memory as dcgm-exporter tells it under Prometheus' own labels, in MiB, whose peak lasts a moment; and a pod
+    that waited from eight to ten."""
     lines = ["# TYPE DCGM_FI_DEV_FB_USED gauge"]
     for number in range(3):
         labels = f'{DEVICE},exported_namespace="speech-ns",exported_pod="mini-{number}"'
@@ -75,6 +77,12 @@ def metrics() -> str:
             at = int(sim.START.timestamp()) + 60 * minute
             lines.append(f"DCGM_FI_DEV_FB_USED{{{labels}}} {3072 if minute % 1440 == 300 else 512} {at}")
     lines.append(f"DCGM_FI_DEV_FB_USED{{{DEVICE.replace('demo', 'other')}}} 70000 {int(sim.START.timestamp())}")
+    lines.append("# TYPE kube_node_info gauge")
+    quarters = [int(sim.START.timestamp()) + 900 * quarter for quarter in range(4 * HOURS)]
+    lines += [f'kube_node_info{{cluster="demo",node="h100-00001"}} 1 {at}' for at in quarters]
+    lines.append("# TYPE kube_pod_container_resource_requests gauge")
+    waits = 'namespace="speech-ns",pod="late-0",uid="u-late",container="main",node="",resource="nvidia_com_gpu"'
+    lines += [f'kube_pod_container_resource_requests{{cluster="demo",{waits}}} 1 {at}' for at in quarters[32:40]]
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -103,6 +111,8 @@ def stored(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "eu-central-1",
         }  # fmt: skip
         patch.setattr("gpucost.domain.advice.measuring.LEAST_HOURS", 20)
+        patch.setattr("gpucost.domain.advice.waiting.LEAST_DAYS", 1)
+        patch.setattr("gpucost.domain.advice.waiting.LEAST_WAITED", 1)
         for name, value in variables.items():
             patch.setenv(name, value)
         forget()
@@ -111,7 +121,7 @@ def stored(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
         )
         publish(0, HOURS)
         assert run(HOURS) == {
-            "reviewed": [{"cluster": "demo", "advice": 5, "workloads": 5}], "clusters_left": 0,
+            "reviewed": [{"cluster": "demo", "advice": 6, "workloads": 5}], "clusters_left": 0,
         }  # fmt: skip
         yield
     forget()
@@ -124,6 +134,7 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
     answer = ask()
     assert [(row["kind"], row["about"]["workload"]) for row in answer["rows"]] == [
         ("mig-slice", "mini"), ("mig-geometry", None), ("fewer-gpus", "chat"), ("idle", "render"), ("idle", "notebook"),
+        ("pending", None),
     ]  # fmt: skip
     chat = answer["rows"][2]
     assert chat["saving"] == {
@@ -142,7 +153,13 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
     assert slices["evidence"]["facts"]["profile"] == "1g.10gb, 0.143 of a GPU"
     assert slices["part_of"] == geometry["id"]
     assert geometry["saving"]["usd"] == 2 * 7 * 730, "three GPUs' work fits one"
-    sums = 4380 + 2190 + 1095 + 10220
+    waiting = answer["rows"][5]
+    assert waiting["summary"] == (
+        "Add 1 p5.4xlarge node to node pool h100: 1 pod waited 2.0 GPU-hours for nvidia.com/gpu"
+    )
+    assert waiting["evidence"]["facts"]["longest wait"] == "2.0 hours (speech-ns/late-0)", "from Prometheus"
+    assert (waiting["saving"]["usd"], waiting["about"]["node_pool"]) == (-7 * 730, "h100")
+    sums = 4380 + 2190 + 1095 + 10220 - 5110
     assert answer["totals"] == {"usd": sums, "list_usd": sums, "cash_usd": sums}, "the slices are in the pool's plan"
     (reviewed,) = answer["reviews"]
     assert reviewed["workloads"] == {"healthy": 1, "idle": 2, "low": 2}
@@ -181,7 +198,7 @@ def test_running_again_changes_nothing() -> None:
     before = ask()
     asked = tally.taken()
     run(HOURS)
-    assert "Queries" not in tally.taken(), asked
+    assert tally.taken()["Queries"] == 1, f"only of the day before, of which nothing was told; {asked}"
     after = ask()
     for row in (*before["rows"], *after["rows"]):
         row["last_advised"] = None
@@ -234,7 +251,7 @@ def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_
 @pytest.fixture
 def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """The command line, with this table as the stack's."""
-    found = SimpleNamespace(table=bootstrap.environment().table)
+    found = SimpleNamespace(table=environment().table)
     monkeypatch.setattr("local.deployment.find", lambda _stack: found)
 
     def run_command(*arguments: str, fails: int = 0) -> str:
@@ -261,6 +278,10 @@ def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str])
     assert "$4,380.00 ($4,380.00 to $4,380.00), 2,920.00 GPU-hours" in screen
     assert "replicas: 2" in screen
     assert len(screen.splitlines()) <= 24, "one screen"
+    patch = next(row["patch"] for row in listed["rows"] if row["id"] == chat)
+    assert gpucost("advise", "show", chat, "--patch").rstrip() == patch.rstrip()
+    waits = next(row["id"] for row in listed["rows"] if row["kind"] == "pending")
+    assert "has no manifest" in gpucost("advise", "show", waits, "--patch", fails=2)
     assert "a reason is needed" in gpucost("advise", "dismiss", chat, "--reason", " ", fails=2)
     assert gpucost("advise", "dismiss", chat, "--reason", "a launch").strip() == f"{chat} is dismissed"
     assert "a launch" in gpucost("advise", "show", chat)

@@ -15,7 +15,7 @@ from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.domain.prices import Price
 from tests.conftest import DynamoTable
 from tests.functions.asking import ask_as, by_iam
-from tests.functions.test_api import Prepared
+from tests.functions.prepared_hours import Prepared
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}

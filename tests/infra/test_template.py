@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from gpucost import bootstrap
+from gpucost.environment import Environment
 from gpucost.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
 from gpucost.services.prices import RATING_BEGINS
 from local.template import REPOSITORY, transform
@@ -313,7 +313,7 @@ def test_functions_are_told_what_they_need_and_only_what_is_read(template: Templ
         given = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
                  if key.startswith("GPUCOST_")}  # fmt: skip
         assert given == needed[name]
-        assert given <= set(bootstrap.Environment.model_fields)
+        assert given <= set(Environment.model_fields)
 
 
 def test_every_parameter_is_described() -> None:

@@ -1,7 +1,7 @@
 """The kit's scrape configuration, run by a real Prometheus against exporters that expose everything they have.
 
 Prometheus in agent mode finds pods among others, scrapes, relabels and writes to a second Prometheus that
-stands for the workspace. What is needed is told by the queries that metering and `gpucost doctor` really send.
+stands for the workspace. What is needed is told by the queries that metering, advice and `gpucost doctor` really send.
 """
 
 import json
@@ -20,7 +20,9 @@ import requests
 
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.domain.hours import floor_hour
+from gpucost.adapters.prometheus.memory import memory_reader
+from gpucost.adapters.prometheus.waiting import waiting_reader
+from gpucost.domain.hours import floor_day, floor_hour
 from gpucost.settings import parse_settings
 from local.doctor import examine
 from local.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
@@ -66,7 +68,7 @@ def kit(*, dashboards: bool) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Sent:
-    """The queries that attribution and the doctor send."""
+    """The queries that attribution, advice and the doctor send."""
 
     queries: Sequence[str]
     known: dict[tuple[object, ...], bool] = field(default_factory=dict)
@@ -212,7 +214,7 @@ def _once(series: Sequence[Series]) -> Callable[[str], bytes]:
 
 @pytest.fixture(scope="module")
 def sent(history: str) -> Sent:
-    """Every query of a metered hour and of a doctor's visit."""
+    """Every query of a metered hour, of what advice asks of a day, and of a doctor's visit."""
     found: list[str] = []
     ask_as_ever = PrometheusClient._ask
 
@@ -224,6 +226,8 @@ def sent(history: str) -> Sent:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrometheusClient, "_ask", record)
         metrics_reader(settings.clusters[0], settings).observe([BASE])
+        memory_reader(settings.clusters[0]).peaks(floor_day(BASE))
+        waiting_reader(settings.clusters[0]).waits(floor_day(BASE))
         examine(settings.clusters[0], settings, datetime.now(UTC))
     return Sent(sorted(set(found)))
 
@@ -277,10 +281,7 @@ def test_what_arrives_is_exactly_what_is_asked_for(run: Run, sent: Sent) -> None
             return True
         is_shown = labels["__name__"] in shown()
         is_quota = labels["__name__"] == "kube_resourcequota" and "nvidia" in labels["resource"]
-        waits = labels["__name__"] == "kube_pod_container_resource_requests" and labels["resource"].startswith(
-            "nvidia_"
-        )
-        return with_dashboards and (is_shown or is_quota or waits)
+        return with_dashboards and (is_shown or is_quota)
 
     expected, arrived = run.expected(keeps), run.arrived()
     assert len(expected) > 500

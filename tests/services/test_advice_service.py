@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from gpucost.domain.advice.history import Wait
 from gpucost.domain.advice.model import Recommendation, Review
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.prices import Price
 from gpucost.errors import MetricsUnavailableError, SourceError
 from gpucost.messages import AdviceDue
 from gpucost.ports import StoredSettings
-from gpucost.services.advice.memory import KEPT, MemoryKeeper
+from gpucost.services.advice.asking_once import KEPT, MemoryKeeper, WaitingKeeper
 from gpucost.services.advice.node_prices import node_list_prices, node_spot_prices
 from gpucost.services.advice.service import AdviceService
 from gpucost.settings import ClusterSettings, parse_settings
@@ -116,6 +117,22 @@ def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> Non
     assert min(found) == midnight - 9 * DAY, "the day that the look-back only begins in is not whole"
 
 
+class Waits:
+    """Nobody waits."""
+
+    def __call__(self, cluster: ClusterSettings) -> "Waits":
+        assert cluster in SETTINGS.clusters
+        return self
+
+    def waits(self, *_: object) -> Any:
+        raise MetricsUnavailableError("unreachable")
+
+
+class NoDays:
+    def waits(self, *_: object) -> dict[datetime, list[Wait]]:
+        return {}
+
+
 class Ledger:
     """Clusters with one hour each; one of them is broken."""
 
@@ -160,7 +177,8 @@ class Store:
 
 def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW) -> AdviceService:
     keeper = MemoryKeeper(Memory(at), Kept(), clock=lambda: at)
-    return AdviceService(Store(), ledger, reviews, Book([]), keeper, clock=lambda: at)  # type: ignore[arg-type]
+    waiting = WaitingKeeper(Waits(), NoDays(), clock=lambda: at)  # type: ignore[arg-type]  # nothing is kept
+    return AdviceService(Store(), ledger, reviews, Book([]), keeper, waiting, clock=lambda: at)  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:

@@ -1,13 +1,19 @@
-"""What the tests of `gpucost doctor` share."""
+"""What the tests of metering and of `gpucost doctor` share."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gpucost.adapters.prometheus import metrics_reader
+from gpucost.domain.model import HourRecord
+from gpucost.services.attribute import attribute_hours
 from gpucost.settings import parse_settings
 from local.doctor import Report, examine
 from tests.system.doctor_cluster import Recent
 from tests.system.doctor_findings import Examine, document
+from tests.system.metered_hours import Attribute, assert_identity
+from tests.system.timeline import HOUR, Timeline
 
 
 @pytest.fixture
@@ -17,5 +23,25 @@ def examined(prometheus: Callable[[str], str]) -> Examine:
         one = f'[{{name: demo, prometheus: {{url: "{url}"}}, selector: {{{selector}}}}}]'
         settings = parse_settings(document(url, more=more, clusters=one))
         return examine(settings.clusters[0], settings, cluster.now)
+
+    return run
+
+
+@pytest.fixture
+def attribute(prometheus: Callable[[str], str]) -> Attribute:
+    def run(
+        timeline: Timeline, more: str = "", *, cluster: str = "", hours: int = 1, start: int = 0
+    ) -> list[HourRecord]:
+        url = prometheus(timeline.text())
+        settings = parse_settings(
+            f'clusters: [{{name: test, prometheus: {{url: "{url}"}}, {cluster}}}]\n'
+            f"pricing: {{source: constant, gpu_hourly_usd: 10}}\n{more}"
+        )
+        reader = metrics_reader(settings.clusters[0], settings)
+        wanted = [HOUR + timedelta(hours=start + i) for i in range(hours)]
+        records = attribute_hours(reader, settings.clusters[0], settings, wanted, now=datetime.now(UTC))
+        for record in records:
+            assert_identity(record)
+        return records
 
     return run

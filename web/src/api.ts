@@ -11,10 +11,13 @@ export interface Costs {
   waste_usd: number | null;
   unmeasured_usd: number | null;
   unmeasured_gpu_hours: number | null;
+  /** Held, and no price is known: amounts leave them out. */
+  unpriced_gpu_hours?: number | null;
 }
 
 export interface Capacity {
   capacity_gpu_hours: number | null;
+  unpriced_capacity_gpu_hours?: number | null;
   unallocated_gpu_hours: number | null;
   stranded_gpu_hours: number | null;
   unobserved_gpu_hours: number | null;
@@ -176,6 +179,17 @@ export async function askIfAllowed<Answer>(path: string, parameters: Parameters 
   }
 }
 
+/** What a view can do without: where it fails, that is said in its own place. */
+export type Side<Answer> = { answer: Answer } | { error: Error };
+
+export async function aside<Answer>(asked: Promise<Answer>): Promise<Side<Answer>> {
+  try {
+    return { answer: await asked };
+  } catch (reason) {
+    return { error: reason instanceof Error ? reason : new Error(String(reason)) };
+  }
+}
+
 /** Hours of which one answer tells, at most. */
 const MOST_HOURS = 10_000;
 
@@ -210,18 +224,36 @@ export async function download(path: string, parameters: Parameters, name: strin
 async function get(path: string, parameters: Parameters): Promise<Response> {
   const given = Object.entries(parameters).filter((one): one is [string, string] => Boolean(one[1]));
   const query = new URLSearchParams(given).toString();
-  const token = await accessToken();
-  let answer: Response;
-  try {
-    answer = await fetch(query === "" ? path : `${path}?${query}`, {
-      headers: token === null ? {} : { Authorization: `Bearer ${token}` },
-    });
-  } catch {
-    throw new Problem(0, "The API could not be reached.");
+  for (let tried = 0; ; tried++) {
+    const token = await accessToken();
+    const answer = await fetched(query === "" ? path : `${path}?${query}`, token);
+    if (answer.ok) return answer;
+    if (answer.status === 401 && token !== null) await mustSignIn();
+    const pause = PAUSES[tried];
+    if (pause === undefined || !BUSY.includes(answer.status)) throw new Problem(answer.status, await detailOf(answer));
+    await new Promise((resume) => setTimeout(resume, pause));
   }
-  if (answer.ok) return answer;
-  if (answer.status === 401 && token !== null) await mustSignIn();
-  throw new Problem(answer.status, await detailOf(answer));
+}
+
+/** What API Gateway answers where it is throttled, or the function is. */
+const BUSY = [429, 503];
+/** Milliseconds to wait before asking again. */
+const PAUSES = [500, 2000];
+/** Milliseconds after which no answer comes any more: API Gateway waits 30 seconds. */
+const PATIENCE = 60_000;
+
+async function fetched(address: string, token: string | null): Promise<Response> {
+  const patience = new AbortController();
+  const timer = setTimeout(() => patience.abort(), PATIENCE);
+  try {
+    const headers: Record<string, string> = token === null ? {} : { Authorization: `Bearer ${token}` };
+    return await fetch(address, { headers, signal: patience.signal });
+  } catch {
+    const isLate = patience.signal.aborted;
+    throw new Problem(0, isLate ? "The API did not answer within a minute." : "The API could not be reached.");
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function detailOf(answer: Response): Promise<string> {

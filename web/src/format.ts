@@ -68,26 +68,31 @@ function timeZone(zone: Zone): { timeZone?: string } {
   return zone === "utc" ? { timeZone: "UTC" } : {};
 }
 
+const clocks = new Map<string, Intl.DateTimeFormat>();
+
+/** A time's parts by their names: how browsers join them differs from version to version. */
+function clockParts(at: string | number | Date, options: Intl.DateTimeFormatOptions): Record<string, string> {
+  const key = JSON.stringify(options);
+  let clock = clocks.get(key);
+  if (clock === undefined) {
+    clock = new Intl.DateTimeFormat("en-GB", options);
+    clocks.set(key, clock);
+  }
+  return Object.fromEntries(clock.formatToParts(new Date(at)).map((part) => [part.type, part.value]));
+}
+
+const DAY = { weekday: "short", day: "numeric", month: "short" } as const;
+const CLOCK = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
+
 export function moment(instant: string | number | Date, zone: Zone): string {
-  const parts = new Intl.DateTimeFormat("en-GB", {
-    ...timeZone(zone),
-    weekday: "short",
-    day: "numeric",
-    month: "short",
-    hour: "2-digit",
-    minute: "2-digit",
-  }).format(new Date(instant));
-  return `${parts} ${zoneName(zone, new Date(instant))}`;
+  const at = clockParts(instant, { ...timeZone(zone), ...DAY, ...CLOCK, timeZoneName: "short" });
+  return `${at["weekday"]} ${at["day"]} ${at["month"]}, ${at["hour"]}:${at["minute"]} ${at["timeZoneName"]}`;
 }
 
 /** Days are UTC days, as the bill's are, whatever the zone. */
 export function utcDay(instant: string | number | Date): string {
-  return `${new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short" }).format(new Date(instant))} (UTC day)`;
-}
-
-export function zoneName(zone: Zone, at: Date): string {
-  const parts = new Intl.DateTimeFormat("en-GB", { ...timeZone(zone), timeZoneName: "short" }).formatToParts(at);
-  return parts.find((part) => part.type === "timeZoneName")?.value ?? "";
+  const at = clockParts(instant, { timeZone: "UTC", ...DAY });
+  return `${at["weekday"]} ${at["day"]} ${at["month"]} (UTC day)`;
 }
 
 export const HOUR = 3_600_000;
@@ -99,17 +104,13 @@ export function instant(time: number | Date): string {
 
 /** On an axis: the hour, or the day where one begins. */
 export function axisTime(seconds: number, zone: Zone): string {
-  const at = new Date(seconds * 1000);
-  const hour = new Intl.DateTimeFormat("en-GB", { ...timeZone(zone), hour: "2-digit", minute: "2-digit" }).format(at);
-  const day = new Intl.DateTimeFormat("en-GB", { ...timeZone(zone), day: "numeric", month: "short" }).format(at);
-  return hour === "00:00" ? day : hour;
+  const at = clockParts(seconds * 1000, { ...timeZone(zone), ...DAY, ...CLOCK });
+  const hour = `${at["hour"]}:${at["minute"]}`;
+  return hour === "00:00" ? `${at["day"]} ${at["month"]}` : hour;
 }
 
 /** Below a column: the hour, or the UTC day. */
 export function tick(start: number, step: number, zone: Zone): string {
-  const shown: Intl.DateTimeFormatOptions =
-    step > HOUR
-      ? { timeZone: "UTC", day: "numeric", month: "short" }
-      : { ...timeZone(zone), weekday: "short", hour: "2-digit", minute: "2-digit" };
-  return new Intl.DateTimeFormat("en-GB", shown).format(new Date(start));
+  const at = clockParts(start, { ...(step > HOUR ? { timeZone: "UTC" } : timeZone(zone)), ...DAY, ...CLOCK });
+  return step > HOUR ? `${at["day"]} ${at["month"]}` : `${at["weekday"]} ${at["hour"]}:${at["minute"]}`;
 }

@@ -43,23 +43,26 @@ export interface Asked<Answer> {
 
 /** Asks again whenever the question changes; answers to questions of before are dropped. */
 export function useAnswer<Answer>(question: string, ask: () => Promise<Answer>): Asked<Answer> & { again: () => void } {
-  const [state, setState] = useState<Asked<Answer>>({ answer: undefined, error: undefined, isLoading: true });
+  const first = { answer: undefined, error: undefined, isLoading: true, question };
+  const [state, setState] = useState<Asked<Answer> & { question: string }>(first);
   const [round, setRound] = useState(0);
   const newest = useRef(0);
   useEffect(() => {
     const own = ++newest.current;
-    setState((before) => ({ ...before, error: undefined, isLoading: true }));
+    setState((before) => ({ ...before, error: undefined, isLoading: true, question }));
     ask().then(
       (answer) => {
-        if (own === newest.current) setState({ answer, error: undefined, isLoading: false });
+        if (own === newest.current) setState({ answer, error: undefined, isLoading: false, question });
       },
       (reason: unknown) => {
         const error = reason instanceof Error ? reason : new Error(String(reason));
-        if (own === newest.current) setState({ answer: undefined, error, isLoading: false });
+        if (own === newest.current) setState({ answer: undefined, error, isLoading: false, question });
       },
     );
   }, [question, round]);
-  return { ...state, again: () => setRound(round + 1) };
+  // What is there answers the question before until the effect has run.
+  const isLoading = state.isLoading || state.question !== question;
+  return { ...state, isLoading, again: () => setRound(round + 1) };
 }
 
 /** Changes whenever colours or sizes do, so that canvases are drawn again. */
@@ -74,6 +77,21 @@ export function useLook(): string {
     return () => list.removeEventListener("change", listen);
   }, []);
   return look;
+}
+
+/** Draws again for paper, before the browser lays its pages out, and for the screen afterwards. */
+export function usePaper(redraw: () => void): void {
+  const newest = useRef(redraw);
+  newest.current = redraw;
+  useEffect(() => {
+    const again = () => newest.current();
+    window.addEventListener("beforeprint", again);
+    window.addEventListener("afterprint", again);
+    return () => {
+      window.removeEventListener("beforeprint", again);
+      window.removeEventListener("afterprint", again);
+    };
+  }, []);
 }
 
 /** An element's width in CSS pixels, as it changes. */

@@ -1,9 +1,10 @@
 // The page: signs in where that is wanted, then shows the view that the address names.
 
-import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { type ComponentChildren, render } from "preact";
+import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { ask, type CostsAnswer } from "./api";
 import { begin, signedIn } from "./auth";
+import { moment } from "./format";
 import { changed, go, RouteContext, useAddress, useAnswer } from "./hooks";
 import { Failed } from "./parts";
 import { DEFAULT_WINDOW, linkTo, type Route } from "./route";
@@ -54,10 +55,18 @@ function App() {
         <Account />
       </header>
       <main id="main" tabIndex={-1}>
-        <View key={`${route.view} ${route.name}`} />
+        <Guarded key={`${route.view} ${route.name}`}>
+          <View />
+        </Guarded>
       </main>
     </RouteContext.Provider>
   );
+}
+
+/** What a view did not foresee is said in its place. */
+function Guarded({ children }: { children: ComponentChildren }) {
+  const [error, again] = useErrorBoundary() as [Error | undefined, () => void];
+  return error === undefined ? <>{children}</> : <Failed error={error} again={again} />;
 }
 
 function skip(event: MouseEvent) {
@@ -80,7 +89,7 @@ function Choices({ route }: { route: Route }) {
             value={isFixed ? "fixed" : (chosen ?? DEFAULT_WINDOW)}
             onChange={(event) => value(event) !== "fixed" && set({ window: value(event), start: "", end: "" })}
           >
-            {isFixed && <option value="fixed">{`${short(start)} to ${short(end)}`}</option>}
+            {isFixed && <option value="fixed">{`${shown(start, zone)} to ${shown(end, zone)}`}</option>}
             {Object.entries(WINDOWS).map(([key, text]) => (
               <option key={key} value={key}>
                 {text}
@@ -93,7 +102,7 @@ function Choices({ route }: { route: Route }) {
         <label>
           By
           <select value={grain ?? ""} onChange={(event) => set({ grain: value(event) })}>
-            <option value="">hour or day</option>
+            <option value="">as fits</option>
             <option value="hour">hour</option>
             <option value="day">UTC day</option>
           </select>
@@ -111,8 +120,9 @@ function Choices({ route }: { route: Route }) {
   );
 }
 
-function short(instant: string): string {
-  return instant.slice(0, 16).replace("T", " ");
+/** An instant of the address, which anybody may have written. */
+function shown(instant: string, zone: string | undefined): string {
+  return Number.isNaN(Date.parse(instant)) ? instant : moment(instant, zone === "utc" ? "utc" : "local");
 }
 
 function Clusters({ chosen, choose }: { chosen: string; choose: (name: string) => void }) {
@@ -170,4 +180,8 @@ async function start(): Promise<void> {
   }
 }
 
+// Paper is light, whatever the screen is. First of all listeners, so that charts draw themselves in its colours.
+for (const event of ["beforeprint", "afterprint"]) {
+  window.addEventListener(event, () => document.documentElement.classList.toggle("paper", event === "beforeprint"));
+}
 void start();

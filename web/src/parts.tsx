@@ -2,9 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { download, type Parameters, Problem } from "./api";
-import { type Figure, UNKNOWN } from "./format";
+import { download, type Parameters, Problem, type Side } from "./api";
+import { type Figure, percent, UNKNOWN } from "./format";
 import { changed, go, useRoute } from "./hooks";
+import { type Priced, pricedShare } from "./series";
 
 export function Section(props: { title: string; aside?: ComponentChildren; children: ComponentChildren }) {
   const id = `section-${props.title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
@@ -37,6 +38,19 @@ export function Waiting<Answer>(props: {
       {props.children(answer)}
     </div>
   );
+}
+
+/** What a view can do without: there, or why not. */
+export function Aside<Answer>(props: { side: Side<Answer>; children: (answer: Answer) => ComponentChildren }) {
+  const { side } = props;
+  return "error" in side ? <Failed error={side.error} /> : <>{props.children(side.answer)}</>;
+}
+
+/** Amounts leave out what has no price: said wherever there is something of it. */
+export function Unpriced({ totals }: { totals: Priced }) {
+  const share = 1 - pricedShare(totals);
+  if (share <= 0) return null;
+  return <p class="note unpriced">{percent(share)} of these GPU-hours have no price yet: amounts leave them out.</p>;
 }
 
 export function Failed({ error, again }: { error: Error; again?: () => void }) {

@@ -1,6 +1,6 @@
 // From rows of an answer to evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
 
-import { HOUR } from "./format";
+import { type Figure, HOUR } from "./format";
 
 export interface Buckets {
   /** Starts, in milliseconds. */
@@ -30,11 +30,14 @@ export function align<Row extends { start: string }>(buckets: Buckets, rows: rea
   return buckets.starts.map((start) => found.get(start));
 }
 
-/** Share of each bucket's ended hours that have figures, 0 to 1, over all clusters. */
+/** Share of each bucket's ended hours that have figures, 0 to 1, over all clusters.
+ *
+ * Where hours are not told (null), a bucket is known that has a row, and every one of a period that is known as a whole. */
 export function knownShare(
   buckets: Buckets,
   hours: readonly { hour: string; status: string }[] | null,
   rows: readonly (object | undefined)[],
+  areAllKnown = false,
 ): number[] {
   const expected = buckets.starts.map(() => 0);
   const known = buckets.starts.map(() => 0);
@@ -48,8 +51,24 @@ export function knownShare(
   }
   return buckets.starts.map((_, at) => {
     const all = expected[at] ?? 0;
-    return all > 0 ? (known[at] ?? 0) / all : rows[at] === undefined ? 0 : 1;
+    if (all > 0) return (known[at] ?? 0) / all;
+    return areAllKnown || rows[at] !== undefined ? 1 : 0;
   });
+}
+
+export interface Priced {
+  allocated_gpu_hours?: Figure;
+  unpriced_gpu_hours?: Figure;
+  capacity_gpu_hours?: Figure;
+  unpriced_capacity_gpu_hours?: Figure;
+}
+
+/** Share of a row's GPU-hours that have a price, 0 to 1: amounts are of these. */
+export function pricedShare(row: Priced): number {
+  // A fleet's capacity holds what its pods hold.
+  const all = Math.max(row.capacity_gpu_hours ?? 0, row.allocated_gpu_hours ?? 0);
+  const unpriced = Math.max(row.unpriced_capacity_gpu_hours ?? 0, row.unpriced_gpu_hours ?? 0);
+  return all > 0 ? 1 - Math.min(1, unpriced / all) : 1;
 }
 
 /** Running sums: what a stacked chart draws, the topmost first. Gaps stay gaps. */

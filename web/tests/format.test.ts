@@ -1,5 +1,19 @@
 import { expect, test } from "vitest";
-import { change, exactMoney, gpuHours, instant, moment, money, percent, ratio, utilization } from "../src/format";
+import {
+  axisTime,
+  change,
+  exactMoney,
+  gpuHours,
+  HOUR,
+  instant,
+  moment,
+  money,
+  percent,
+  ratio,
+  tick,
+  utcDay,
+  utilization,
+} from "../src/format";
 
 test("what is not known is a dash, and no zero", () => {
   for (const shown of [money(null), exactMoney(undefined), gpuHours(null), percent(null), change(null)]) {
@@ -20,7 +34,11 @@ test("a ratio of the unknown, or to nothing, is unknown", () => {
   expect(utilization({ ...row, unmeasured_gpu_hours: 4, effective_gpu_hours: 0 })).toBeNull();
 });
 
-test("times say their zone", () => {
+test("times say their zone, and look the same whatever browser writes them", () => {
+  const midnight = Date.parse("2026-11-19T00:00:00Z");
+  expect(utcDay(midnight)).toBe("Thu 19 Nov (UTC day)");
+  expect([axisTime(midnight / 1000, "utc"), axisTime(midnight / 1000 + 3600, "utc")]).toEqual(["19 Nov", "01:00"]);
+  expect([tick(midnight, HOUR, "utc"), tick(midnight, 24 * HOUR, "local")]).toEqual(["Thu 00:00", "19 Nov"]);
   expect(moment("2026-11-19T10:00:00Z", "utc")).toBe("Thu 19 Nov, 10:00 UTC");
   expect(instant(Date.parse("2026-11-19T10:00:00Z"))).toBe("2026-11-19T10:00:00Z");
 });

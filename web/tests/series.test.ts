@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { align, bucketsOf, grainOf, knownShare, stack, ticksOf } from "../src/series";
+import { align, bucketsOf, grainOf, knownShare, pricedShare, stack, ticksOf } from "../src/series";
 
 const HOURS = bucketsOf("2026-11-18T22:00:00Z", "2026-11-19T02:00:00Z", "hour");
 
@@ -38,6 +38,18 @@ describe("buckets", () => {
     // The last hour has not ended: nothing is expected of it, and without a row nothing is known.
     expect(knownShare(HOURS, hours, [{}, {}, undefined, undefined])).toEqual([0.5, 1, 0, 0]);
     expect(knownShare(HOURS, null, [{}, undefined, {}, {}])).toEqual([1, 0, 1, 1]);
+  });
+
+  test("a period that is known as a whole has no gaps, whoever asks", () => {
+    expect(knownShare(HOURS, null, [{}, undefined, {}, {}], true)).toEqual([1, 1, 1, 1]);
+  });
+
+  test("what share of a row has a price: of a fleet's capacity, or of what was held", () => {
+    const held = { allocated_gpu_hours: 8, unpriced_gpu_hours: 2 };
+    expect(pricedShare(held)).toBe(0.75);
+    expect(pricedShare({ ...held, capacity_gpu_hours: 10, unpriced_capacity_gpu_hours: 10 })).toBe(0);
+    expect(pricedShare({ ...held, capacity_gpu_hours: null })).toBe(0.75);
+    expect(pricedShare({ allocated_gpu_hours: 0, unpriced_gpu_hours: 0 })).toBe(1);
   });
 
   test("hours up to two weeks, then days, unless asked otherwise and answerable", () => {

@@ -1,10 +1,10 @@
 """What advice needs from the outside, as Protocols."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from gpucost.domain.advice.history import LineUse
+from gpucost.domain.advice.history import LineUse, Wait
 from gpucost.domain.advice.model import Recommendation, Review
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import ClusterCharge, NodeHour
@@ -86,4 +86,36 @@ class MemoryStore(Protocol):
 
     def memory(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, dict[tuple[str, str], float]]:
         """Those of days in `[start, end)` that were kept; days on which nobody saw any are there and empty."""
+        ...
+
+
+class WaitingReader(Protocol):
+    """What a cluster's Prometheus says of pods that wait for GPUs."""
+
+    def waits(self, day: datetime) -> list[Wait]:
+        """What pods waited on a UTC day, in order of name.
+
+        Raises:
+            SourceError: the metrics could not be had.
+        """
+        ...
+
+
+class WaitingReaders(Protocol):
+    """A reader for each cluster."""
+
+    def __call__(self, cluster: ClusterSettings) -> WaitingReader:
+        """The reader of one cluster."""
+        ...
+
+
+class WaitingStore(Protocol):
+    """Who waited on whole days."""
+
+    def put_waits(self, cluster: str, day: datetime, waits: Sequence[Wait], expires_at: datetime) -> None:
+        """Keep a day's until a time."""
+        ...
+
+    def waits(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Wait]]:
+        """Those of days in `[start, end)` that were kept; days on which nobody waited are there and empty."""
         ...

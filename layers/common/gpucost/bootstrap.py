@@ -1,11 +1,10 @@
 """The one composition root: joins services and adapters from the function's environment; clients are made lazily."""
 
-import os
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from gpucost.environment import environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,53 +46,9 @@ if TYPE_CHECKING:
     from gpucost.settings import Settings
 
 
-class Environment(BaseModel):
-    """What `template.yaml` tells a function, one variable each: `GPUCOST_` and the field's name in capitals."""
-
-    model_config = ConfigDict(frozen=True)
-
-    table: str
-    hours_queue_url: str = ""
-    backfill_queue_url: str = ""
-    dead_letter_queue_url: str = ""
-    events_topic_arn: str = ""
-    email_topic_arn: str = ""
-    price_sources: str = ""
-    """The sources that this deployment fetches prices from, with commas: `spot,on-demand,shapes`."""
-    export_bucket: str = ""
-    export_days: int = 2557
-    """How long the bucket keeps an export."""
-    billing_account: str = ""
-    """Id of the account that pays, as exports name it."""
-    public_url: str = ""
-    """Address of the API that people can open; links stand in messages only where it is set."""
-    sign_in_issuer: str = ""
-    """OIDC issuer at which people sign in to the page; empty: nobody does."""
-    sign_in_client: str = ""
-    """The page's client id there."""
-    sign_in_scopes: str = "openid"
-    sign_in_hosts: str = ""
-    """More origins that the page asks while signing in, with spaces: the token endpoint's, where it is not the
-    issuer's."""
-
-    @classmethod
-    def read(cls) -> "Environment":
-        """From the process's environment."""
-        prefix = "GPUCOST_"
-        return cls.model_validate(
-            {name.removeprefix(prefix).lower(): value for name, value in os.environ.items() if name.startswith(prefix)}
-        )
-
-
 def utc_now() -> datetime:
     """The clock of the deployed system."""
     return datetime.now(UTC)
-
-
-@cache
-def environment() -> Environment:
-    """This function's environment, read once."""
-    return Environment.read()
 
 
 @cache
@@ -411,16 +366,21 @@ def advice_service() -> "AdviceService":
     """For `functions/advise`."""
     from gpucost.adapters import aws
     from gpucost.adapters.dynamodb.gpu_memory import DynamoGpuMemory
+    from gpucost.adapters.dynamodb.waiting_pods import DynamoWaitingPods
     from gpucost.adapters.prometheus.memory import memory_reader
-    from gpucost.services.advice.memory import MemoryKeeper
+    from gpucost.adapters.prometheus.waiting import waiting_reader
+    from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
     from gpucost.services.advice.service import AdviceService
+
+    dynamodb, table = aws.client("dynamodb"), environment().table
 
     return AdviceService(
         settings_store(),
         ledger(),
         advice_store(),
         price_book(),
-        MemoryKeeper(memory_reader, DynamoGpuMemory(aws.client("dynamodb"), environment().table), clock=utc_now),
+        MemoryKeeper(memory_reader, DynamoGpuMemory(dynamodb, table), clock=utc_now),
+        WaitingKeeper(waiting_reader, DynamoWaitingPods(dynamodb, table), clock=utc_now),
         clock=utc_now,
     )
 

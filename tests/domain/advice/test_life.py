@@ -78,6 +78,18 @@ def test_nights_and_weekends_are_no_change() -> None:
         assert [one.state for one in run([opened(advice())], held, [advice()])] == ["open"], days
 
 
+@pytest.mark.parametrize("end", [24 * 26 + 10, 24 * 26 + 15, 24 * 27 + 20, 24 * 28 + 7])
+def test_a_weekend_is_compared_with_the_weekend_before_and_not_with_friday(end: int) -> None:
+    """Day 26 of the simulation is a Saturday: one GPU is held at weekends, eight on working days."""
+    days = [1.0 if (START + timedelta(hours=hour)).weekday() >= 5 else 8.0 for hour in range(24 * 30)]
+    held: list[float | None] = [*days[:end]]
+    assert [one.state for one in run([opened(advice())], held, [advice()])] == ["open"]
+    held[end - 24 : end] = [1.0] * 24
+    held[end - 192 : end - 168] = [8.0] * 24
+    (new,) = run([opened(advice())], held, [])
+    assert new.state == "applied", "a week ago the same hours held eight"
+
+
 def test_a_change_is_seen_under_a_weekly_pattern() -> None:
     held = weekly(8.0, 1.0, 23) + weekly(2.0, 1.0)[24 * 23 : 24 * 26]
     (new,) = run([opened(advice())], held, [])

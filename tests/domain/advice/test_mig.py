@@ -216,3 +216,29 @@ def test_models_without_mig_and_pools_where_no_node_goes_get_no_plan() -> None:
     assert not [one for one in reviewed(without)[0].advice if one.kind.startswith("mig")]
     single = [replace(small_loads(3, POOL, 6)[0], name="alone")]
     assert not [one for one in reviewed(single)[0].advice if one.kind.startswith("mig")], "one node before and after"
+
+
+def test_a_plan_has_what_each_profile_s_own_busiest_hour_wants() -> None:
+    """By hand: seven small slices at noon and two large ones at night never meet, but no geometry changes by hour.
+
+    Seven slices of 1g.10gb fill one H100 and two of 3g.40gb another: two nodes. The busiest hour as a whole (seven
+    pods), the last hour and the mean hour would need one.
+    """
+
+    def small(hour: int) -> int:
+        return 7 if 12 <= hour % 24 < 14 else 3 if 8 <= hour % 24 < 20 else 0
+
+    def large(hour: int) -> int:
+        return 0 if 8 <= hour % 24 < 20 else 2 if hour % 24 < 4 else 1
+
+    loads = [
+        sim.Load("day", lambda hour: 0.05 * small(hour), small, kind="Job", pool=SOLO, memory_gib=3.0),
+        sim.Load("night", lambda hour: 0.25 * large(hour), large, kind="Job", pool=SOLO, memory_gib=30.0),
+    ]
+    found, _ = reviewed(loads)
+    (pooled,) = (one for one in found.advice if one.kind == "mig-geometry")
+    assert pooled.evidence.facts["slices"] == "7 × 1g.10gb, 2 × 3g.40gb"
+    assert pooled.evidence.facts["GPUs"].startswith("2, ")
+    assert played(loads, pooled.patch, [one for one in found.advice if one.kind == "mig-slice"]) == 0
+    there = [small(hour) + large(hour) for hour in range(24)]  # nodes of one GPU, which become two
+    assert float(pooled.saving.usd) == pytest.approx((sum(there) / 24 - 2) * 7 * 730, rel=1e-3)

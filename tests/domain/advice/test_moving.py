@@ -1,9 +1,8 @@
-"""Off-hours and spot on simulated fleets: what could stop or move, what could not, and what it saves."""
+"""Off-hours on simulated fleets: what could stop, what could not, and what it saves."""
 
 import random
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 import yaml
@@ -15,7 +14,6 @@ from tests.domain.advice.test_rightsizing import look_at
 
 HOURS = 504
 """Three weeks: each hour of the week three times."""
-SPOT_PRICES = {"g5.xlarge": 0.6}
 
 
 def is_office(hour: int) -> bool:
@@ -43,9 +41,8 @@ def loads(seed: int) -> list[sim.Load]:
     return found
 
 
-def advised(own: list[sim.Load], hours: int = HOURS, spot: dict[str, float] | None = None) -> list[Advice]:
+def advised(own: list[sim.Load], hours: int = HOURS) -> list[Advice]:
     look = look_at(list(sim.simulate(own, hours)))
-    look.spot_prices.update(spot or {})
     return list(review(look, sim.START + timedelta(hours=hours), {}).advice)
 
 
@@ -94,6 +91,15 @@ def test_the_schedule_runs_when_it_is_needed_and_stops_when_not(
     assert "Mon 07:00 to Mon 19:00" in one.evidence.facts["needed (UTC)"]
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", range(6, 16))
+def test_recall_precision_and_savings_on_many_fleets(seed: int) -> None:
+    own = loads(seed)
+    given = {one.about.workload: one for one in advised(own) if one.kind == "off-hours"}
+    test_recall_and_precision_of_off_hours((own, given))
+    test_claimed_savings_are_those_of_the_fleet_that_stops((own, given))
+
+
 @pytest.mark.parametrize(
     ("change", "hours"),
     [({}, 216), ({"kind": "Job"}, HOURS), ({"seen": 0.5}, HOURS), ({"source": "node"}, HOURS)],
@@ -110,47 +116,3 @@ def test_of_fewer_gpus_and_a_schedule_the_larger_saving_is_advised() -> None:
     short = sim.Load("short", lambda hour: 1.0 if is_office(hour) else 0.0, lambda _: 4)
     kinds = {one.about.workload: one.kind for one in advised([few, short])}
     assert kinds == {"few": "fewer-gpus", "short": "off-hours"}
-
-
-# Spot
-
-
-def fleet_for_spot(seed: int) -> list[sim.Load]:
-    chance = random.Random(seed)
-    found = []
-    for number in range(12):
-        sort = ("service", "pair", "job", "spot", "reserved", "unlisted")[number % 6]
-        pods = chance.randint(3, 4) if sort != "pair" else 2
-        pool = {
-            "spot": sim.Pool("spot", capacity_type="spot", price_source="spot"),
-            "reserved": sim.Pool("reserved", capacity_type="reserved"),
-            "unlisted": sim.Pool("unlisted", instance_type="g6.xlarge"),
-        }.get(sort, sim.Pool())
-        found.append(
-            sim.Load(
-                f"{sort}-{number}", lambda _, pods=pods: 0.5 * pods, lambda _, pods=pods: pods, pool=pool,  # type: ignore[misc]
-                kind="Job" if sort == "job" else "Deployment", truth="spot" if sort == "service" else "",
-            )
-        )  # fmt: skip
-    return found
-
-
-def test_spot_for_services_with_replicas_at_the_newest_price() -> None:
-    own = fleet_for_spot(2)
-    given = {one.about.workload: one for one in advised(own, 192, SPOT_PRICES)}
-    assert given.keys() == {load.name for load in own if load.truth}, "recall and precision of 1"
-    for load in own:
-        if load.truth:
-            one = given[load.name]
-            moved = replace(load, pool=replace(load.pool, price=Decimal("0.6")))
-            before, after = (sim.costs(list(sim.simulate([each], 192)))[0] for each in (load, moved))
-            assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
-            assert one.risk == "high"
-            assert "PodDisruptionBudget" in one.risk_note
-            assert yaml.safe_load(one.patch)["spec"]["template"]["spec"]["affinity"]
-            assert one.gpus_then == 0, "on demand"
-
-
-def test_no_spot_where_no_price_is_known_or_it_is_dearer() -> None:
-    assert not advised(fleet_for_spot(2)[:1], 192)
-    assert not advised(fleet_for_spot(2)[:1], 192, {"g5.xlarge": 1.6})

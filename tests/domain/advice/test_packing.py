@@ -113,3 +113,28 @@ def test_nodes_that_the_next_hour_needs_are_not_spare() -> None:
     pool = replace(SPREAD, keeps=4)
     loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 4 if hour % 2 else 1, gpus=8, kind="Job", pool=pool)]
     assert advised(loads)[0] == []
+
+
+def test_only_what_neither_the_hour_before_nor_the_next_one_needs_is_spare() -> None:
+    """By hand: four nodes are needed every fourth hour, one in between; three are spare in one hour of four, and in
+    the last hour, of which nobody knows what follows."""
+    pool = replace(SPREAD, keeps=4)
+    loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 1 if hour % 4 else 4, gpus=8, kind="Job", pool=pool)]
+    ((one,), _) = advised(loads)
+    assert float(one.saving.usd) == pytest.approx(3 * 16 * (48 + 1) / HOURS * 730)
+
+
+def test_of_pools_of_slices_the_nodes_that_hold_nothing_are_spare() -> None:
+    """By hand: five sevenths of a GPU on one node of four; how the others' GPUs are cut does not matter."""
+    pool = replace(SPREAD, keeps=4, packs=True)
+    tight = replace(pool, name="tight", instance_type="g5.12xlarge", gpus=4, keeps=1)
+    loads = [sim.Load(name, lambda _: 0.4, lambda _: 5, pool=own, slice=Decimal(1) / 7)
+             for name, own in (("s", pool), ("t", tight))]  # fmt: skip
+    ((one,), before) = advised(loads)
+    after = sim.costs(list(sim.simulate([replace(load, pool=replace(load.pool, keeps=0)) for load in loads], HOURS)))[0]
+    assert one.about.node_pool == "spread"
+    assert float(one.saving.usd) == pytest.approx(3 * 16 * 730)
+    assert float(one.saving.usd) == pytest.approx(before - after)
+    assert one.summary.endswith("of 4, 3 held no pod")
+    assert one.evidence.facts["packed"].startswith("not at all")
+    assert one.evidence.facts["unallocated"] == "31.3 of 32 GPUs, on average"

@@ -81,6 +81,15 @@ def test_a_slice_gives_no_more_than_it_has() -> None:
     assert found.is_conserved
 
 
+def test_the_cap_is_of_the_moved_gpus_alone() -> None:
+    """Half of the GPUs move: they were 90% busy and give half a GPU each; the others do what they did."""
+    busy = [sim.Load("serve", lambda _: 14.4, lambda _: 16, pool=POOL)]
+    found = what_if(replace(MOVE, gpus=8), days_of(busy))
+    assert found.after.effective_gpu_hours == (8 * Decimal("0.9") + 8 * Decimal("0.5")) * 24 * DAYS
+    assert found.after.allocated_gpu_hours == (8 + 4) * 24 * DAYS
+    assert found.after.effective_usd == found.after.effective_gpu_hours * 4
+
+
 def test_more_than_there_are_moves_all_there_are() -> None:
     assert what_if(replace(MOVE, gpus=1000), days_of(loads())).moved_gpu_hours == 16 * 24 * DAYS
 

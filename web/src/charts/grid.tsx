@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { useLook, useWidth } from "../hooks";
+import { useLook, usePaper, useWidth } from "../hooks";
 import { hatch, styleColour } from "./colours";
 
 export interface Painted {
@@ -10,6 +10,8 @@ export interface Painted {
   fill: string | null;
   /** Share of the cell's width, 0 to 1. */
   part?: number;
+  /** Colour of the rest of it. */
+  rest?: string;
   isHatched?: boolean;
 }
 
@@ -29,10 +31,19 @@ export interface GridProps {
   labels?: readonly ComponentChildren[];
   /** Below the columns, where each begins. */
   ticks?: (most: number) => readonly { column: number; text: string }[];
+  /** Where these rows are a page of more. */
+  pages?: Pages;
   /** Said while no cell is pointed at. */
   hint: string;
   /** Whatever the cells are painted from; drawn again when it changes. */
   drawnFrom: unknown;
+}
+
+export interface Pages {
+  place: number;
+  count: number;
+  /** To the page before (-1) or after (1). */
+  turn: (by: number) => void;
 }
 
 /** Canvases beyond that are refused by some browsers, and slow in all. */
@@ -40,11 +51,12 @@ const MOST_PIXELS = 12_000_000;
 
 export function Grid(props: GridProps) {
   const [box, width] = useWidth();
-  const [at, setAt] = useState<[number, number] | null>(null);
+  const [pointed, setAt] = useState<[number, number] | null>(null);
   const look = useLook();
-  const { rows, columns, rowHeight } = props;
+  const { rows, columns, rowHeight, pages } = props;
+  const at: [number, number] | null = pointed && [clamp(pointed[0], rows), clamp(pointed[1], columns)];
   const height = Math.max(rowHeight, rows * rowHeight);
-  useEffect(() => {
+  const redraw = () => {
     const canvas = box.current?.querySelector("canvas");
     const pen = canvas?.getContext("2d");
     if (!canvas || !pen || width === 0) return;
@@ -53,7 +65,9 @@ export function Grid(props: GridProps) {
     canvas.height = Math.round(height * scale);
     pen.scale(scale, scale);
     draw(pen, props, width, styleColour(canvas, "--missing"), styleColour(canvas, "--grid"));
-  }, [width, height, look, props.drawnFrom]);
+  };
+  useEffect(redraw, [width, height, look, props.drawnFrom]);
+  usePaper(redraw);
 
   const cellOf = (event: MouseEvent): [number, number] => {
     const target = event.currentTarget as HTMLElement;
@@ -73,7 +87,12 @@ export function Grid(props: GridProps) {
       End: [row, columns - 1],
     };
     const next = to[event.key];
-    if (next !== undefined) {
+    const by = turnOf(event.key, row);
+    if (by !== 0 && pages !== undefined && pages.place + by >= 0 && pages.place + by < pages.count) {
+      event.preventDefault();
+      setAt([event.key === "ArrowUp" ? Number.MAX_SAFE_INTEGER : event.key === "ArrowDown" ? 0 : row, column]);
+      pages.turn(by);
+    } else if (next !== undefined) {
       event.preventDefault();
       setAt(at === null ? [0, 0] : [clamp(next[0], rows), clamp(next[1], columns)]);
     } else if (event.key === "Enter" && at !== null) {
@@ -82,6 +101,12 @@ export function Grid(props: GridProps) {
       setAt(null);
     }
   };
+  const turnOf = (key: string, row: number) =>
+    key === "PageDown" || (key === "ArrowDown" && row === rows - 1)
+      ? 1
+      : key === "PageUp" || (key === "ArrowUp" && row === 0)
+        ? -1
+        : 0;
   const mark = at === null ? null : markOf(at, width / columns, rowHeight);
   return (
     <div class={props.labels === undefined ? "grid" : "grid labelled"}>
@@ -99,7 +124,7 @@ export function Grid(props: GridProps) {
         ref={box}
         role="application"
         tabIndex={0}
-        aria-label={`${props.label}. Arrow keys move, Enter opens.`}
+        aria-label={`${props.label}. Arrow keys move, Enter opens${(pages?.count ?? 1) > 1 ? ", Page Down and Up turn pages" : ""}.`}
         style={{ height: `${height}px` }}
         onKeyDown={move}
         onMouseMove={(event) => setAt(cellOf(event))}
@@ -130,9 +155,15 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   const hatched = hatch(pen, missing);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
-      const { fill, part, isHatched } = props.paint(row, column);
-      const left = column * cell;
-      const wide = Math.max(0.5, cell * (part ?? 1) - (cell > 4 ? 0.5 : 0));
+      const { fill, part, rest, isHatched } = props.paint(row, column);
+      // Narrow cells lie on whole pixels: else each would shine through at its edges.
+      const left = cell > 4 ? column * cell : Math.round(column * cell);
+      const room = cell > 4 ? cell - 0.5 : Math.max(1, Math.round((column + 1) * cell) - left);
+      const wide = room * (part ?? 1);
+      if (rest !== undefined && wide < room) {
+        pen.fillStyle = rest;
+        pen.fillRect(left + wide, row * rowHeight, room - wide, rowHeight - 1);
+      }
       if (fill !== null) {
         pen.fillStyle = fill === "missing" ? hatched : fill;
         pen.fillRect(left, row * rowHeight, wide, rowHeight - 1);

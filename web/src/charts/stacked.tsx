@@ -4,17 +4,18 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { axisTime, HOUR, money, moment, percent, utcDay, type Zone } from "../format";
-import { useLook, useWidth } from "../hooks";
+import { useLook, usePaper, useWidth } from "../hooks";
 import type { Part, PartFigures } from "../identity";
 import { Swatch } from "../parts";
-import { type Buckets, endOf, stack } from "../series";
+import { type Buckets, endOf, type Priced, pricedShare, stack } from "../series";
+import { axisOf, sizeOf } from "./axes";
 import { hatch, PART_COLOURS, styleColour } from "./colours";
 
 interface Props {
   label: string;
   buckets: Buckets;
   /** One for each bucket; undefined where nothing is known. */
-  rows: readonly (PartFigures | undefined)[];
+  rows: readonly ((PartFigures & Priced) | undefined)[];
   known: readonly number[];
   parts: readonly Part[];
   currency: string;
@@ -23,7 +24,6 @@ interface Props {
   onOpen: (start: number, end: number) => void;
   /** A period was drawn over the chart. */
   onSelect: (start: number, end: number) => void;
-  height?: number;
 }
 
 export function StackedChart(props: Props) {
@@ -34,16 +34,14 @@ export function StackedChart(props: Props) {
   const [at, setAt] = useState<number | null>(null);
   const look = useLook();
   const { buckets, rows, parts, zone } = props;
-  const height = props.height ?? 260;
+  const height = Math.round(Math.min(520, Math.max(260, width / 6)));
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;
     const isLast = rows.length === 1; // a single bar needs a place to end
     const times = [...buckets.starts, ...(isLast ? [buckets.end] : [])].map((start) => start / 1000);
     const columns = parts.map((part) => [...rows.map((row) => row?.[part.key] ?? null), ...(isLast ? [null] : [])]);
-    const ink = styleColour(element, "--ink");
-    const grid = styleColour(element, "--grid");
-    const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+    const axis = axisOf(element);
     const isDaily = buckets.step > HOUR; // days are UTC days
     const bars = uPlot.paths.bars?.({ size: [1, Number.POSITIVE_INFINITY], align: 1 });
     const made = new uPlot(
@@ -51,17 +49,17 @@ export function StackedChart(props: Props) {
         width,
         height,
         legend: { show: false },
-        padding: [8, 8, 0, 0],
+        padding: [8, 28, 0, 0],
         tzDate: (seconds) =>
           zone === "utc" || isDaily ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000),
         cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 6 } },
         scales: {
           x: { time: true, range: () => [(buckets.starts[0] ?? 0) / 1000, buckets.end / 1000] },
-          y: { range: (_plot, low, high) => [Math.min(0, low), Math.max(high, 1e-6) * 1.05] },
+          y: { range: (_plot, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] },
         },
         axes: [
           { ...axis, values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)) },
-          { ...axis, size: 64, values: (_plot, splits) => splits.map((split) => money(split, props.currency)) },
+          { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((split) => money(split, props.currency)) },
         ],
         series: [
           {},
@@ -96,6 +94,7 @@ export function StackedChart(props: Props) {
       made.destroy();
     };
   }, [width, height, look, zone, props.currency, buckets, rows, parts]);
+  usePaper(() => plot.current?.redraw(false, true));
 
   const move = (event: KeyboardEvent) => {
     const last = buckets.starts.length - 1;
@@ -147,6 +146,7 @@ function Readout(props: Props & { at: number }) {
   const start = buckets.starts[at] ?? buckets.end;
   const when = buckets.step > HOUR ? utcDay(start) : moment(start, props.zone);
   const share = known[at] ?? 1;
+  const priced = row === undefined ? 1 : pricedShare(row);
   return (
     <>
       <strong>{when}</strong>
@@ -159,6 +159,7 @@ function Readout(props: Props & { at: number }) {
             </span>
           ))}
       {row !== undefined && share < 1 && <span>{percent(share)} of its hours known</span>}
+      {row !== undefined && priced < 1 && <span>{percent(1 - priced)} of its GPU-hours have no price</span>}
     </>
   );
 }
@@ -186,10 +187,11 @@ function hatchGaps(plot: uPlot, { buckets, rows, known }: Props, colour: string)
   pen.save();
   pen.fillStyle = hatch(pen, colour);
   buckets.starts.forEach((start, place) => {
-    const share = rows[place] === undefined ? 0 : (known[place] ?? 1);
+    const row = rows[place];
+    const share = row === undefined ? 0 : (known[place] ?? 1) * pricedShare(row);
     if (share >= 1) return;
     const [from, to] = [start, endOf(buckets, place)].map((time) => plot.valToPos(time / 1000, "x", true));
-    // Of a day that is known in part, that part of its height is hatched which is not known.
+    // Of a day that is known in part, that part of its height is hatched which is not known, or has no price.
     const tall = bbox.height * (1 - share);
     pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), tall);
   });

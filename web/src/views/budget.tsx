@@ -1,14 +1,19 @@
 // A business unit's month: what it spent day by day, where that leads, and the budget that an alert rule names.
 
-import { ask, type CostsAnswer } from "../api";
+import { useMemo } from "preact/hooks";
+import { ask, askHours, type CostsAnswer, type HoursAnswer } from "../api";
 import { BurnChart } from "../charts/burn";
-import { gpuHours, money, percent, ratio } from "../format";
+import { gpuHours, money, moment, percent, ratio } from "../format";
+import { useZone } from "../hooks";
 import { Empty, Section, Stat } from "../parts";
 import { exactly } from "../route";
+import { align, bucketsOf, endOf, knownShare, pricedShare } from "../series";
 
 interface Forecast {
   start: string;
   end: string;
+  /** Hours that ended later may not be published yet. */
+  known_until: string;
   spent_usd: number;
   hours_known: number;
   hours_unknown: number;
@@ -21,66 +26,91 @@ interface Forecast {
 }
 
 export interface Month {
-  costs: CostsAnswer;
+  /** By day until where the forecast's figures end; null while the month has none. */
+  costs: CostsAnswer | null;
   forecast: Forecast;
+  hours: HoursAnswer | null;
 }
 
 export async function askMonth(unit: string): Promise<Month> {
-  const [costs, forecast] = await Promise.all([
-    ask<CostsAnswer>("v1/costs", { window: "month", business_unit: exactly(unit), granularity: "day" }),
-    ask<Forecast>("v1/forecasts", { business_unit: unit }),
-  ]);
-  return { costs, forecast };
+  const forecast = await ask<Forecast>("v1/forecasts", { business_unit: unit });
+  const { start, known_until: end } = forecast;
+  if (start === end) return { costs: null, forecast, hours: null };
+  const costs = await ask<CostsAnswer>("v1/costs", { start, end, business_unit: exactly(unit), granularity: "day" });
+  // Where every hour is known, days without a row are zeros.
+  const hours = forecast.hours_unknown === 0 ? null : await askHours({ start, end }, costs.coverage);
+  return { costs, forecast, hours };
+}
+
+interface Burn {
+  points: { from: number; at: number; spent: number }[];
+  gaps: { from: number; to: number; known: number }[];
+}
+
+/** What days added up to, and where something is missing: a day of which nothing is known is a gap, and no slope. */
+export function burnOf({ costs, forecast, hours }: Month): Burn {
+  const burn: Burn = { points: [], gaps: [] };
+  if (costs === null) return burn;
+  const buckets = bucketsOf(costs.start, costs.end, "day");
+  const rows = align(buckets, costs.rows);
+  const known = knownShare(buckets, hours?.rows ?? null, rows, forecast.hours_unknown === 0);
+  let spent = 0;
+  rows.forEach((row, place) => {
+    const [from, at] = [buckets.starts[place] ?? 0, endOf(buckets, place)];
+    const share = (known[place] ?? 0) * (row === undefined ? 1 : pricedShare(row));
+    if (share < 1) burn.gaps.push({ from, to: at, known: share });
+    if (share > 0) burn.points.push({ from, at, spent: (spent += row?.allocated_usd ?? 0) });
+  });
+  return burn;
 }
 
 export function Budget({ month }: { month: Month }) {
-  const { costs, forecast } = month;
+  const zone = useZone();
+  const { forecast } = month;
   const { currency, budget_usd: budget, projected_usd: projected } = forecast;
-  let spent = 0;
-  const points = costs.rows.map((row) => ({
-    from: Date.parse(row.start),
-    at: Date.parse(row.end),
-    spent: (spent += row.allocated_usd ?? 0),
-  }));
+  const burn = useMemo(() => burnOf(month), [month]);
   const known = forecast.hours_known;
   const passed = known + forecast.hours_unknown;
   const range = `${forecast.interval_percent}% of the time between ${money(forecast.low_usd, currency)} and ${money(forecast.high_usd, currency)}`;
   return (
     <Section title="This month, all clusters">
-      {points.length === 0 ? (
+      <dl class="stats">
+        <Stat
+          name="Spent"
+          value={money(forecast.spent_usd, currency)}
+          note={`until ${moment(forecast.known_until, zone)}`}
+          testId="month-spent"
+        />
+        <Stat
+          name="Projected"
+          value={money(projected, currency)}
+          note={projected === null ? "too few hours are known to say" : range}
+          testId="month-projected"
+        />
+        <Stat
+          name="Budget"
+          value={money(budget, currency)}
+          note={budget === null ? "no alert rule names one" : `${percent(ratio(forecast.spent_usd, budget))} spent`}
+          testId="month-budget"
+        />
+        <Stat
+          name="Known"
+          value={percent(ratio(known, passed))}
+          note={`${gpuHours(known, 0)} of ${gpuHours(passed, 0)} hours`}
+        />
+      </dl>
+      {burn.points.length === 0 ? (
         <Empty>Nothing was held this month, or nothing is known of it yet.</Empty>
       ) : (
-        <>
-          <dl class="stats">
-            <Stat name="Spent" value={money(forecast.spent_usd, currency)} testId="month-spent" />
-            <Stat
-              name="Projected"
-              value={money(projected, currency)}
-              note={projected === null ? "less than two weeks are known" : range}
-              testId="month-projected"
-            />
-            <Stat
-              name="Budget"
-              value={money(budget, currency)}
-              note={budget === null ? "no alert rule names one" : `${percent(ratio(forecast.spent_usd, budget))} spent`}
-              testId="month-budget"
-            />
-            <Stat
-              name="Known"
-              value={percent(ratio(known, passed))}
-              note={`${gpuHours(known, 0)} of ${gpuHours(passed, 0)} hours`}
-            />
-          </dl>
-          <BurnChart
-            start={Date.parse(forecast.start)}
-            end={Date.parse(forecast.end)}
-            points={points}
-            now={Date.parse(costs.end)}
-            projected={projected}
-            budget={budget}
-            currency={currency}
-          />
-        </>
+        <BurnChart
+          start={Date.parse(forecast.start)}
+          end={Date.parse(forecast.end)}
+          points={burn.points}
+          gaps={burn.gaps}
+          projected={projected}
+          budget={budget}
+          currency={currency}
+        />
       )}
     </Section>
   );

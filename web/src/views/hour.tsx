@@ -1,6 +1,7 @@
 // An hour (or some) down to pods: what each held, at which price, seen on which rung; and why a figure is what it is.
 
 import {
+  aside,
   ask,
   askAll,
   askIfAllowed,
@@ -9,12 +10,14 @@ import {
   type Line,
   type NodeRow,
   type Rows,
+  type Side,
 } from "../api";
-import { exactMoney, gpuHours, HOUR, instant, money, moment, percent } from "../format";
+import { HOUR, instant, money, moment } from "../format";
 import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { DownloadButton, Empty, Failed, Name, Section, Stat, Table, Waiting } from "../parts";
+import { Aside, DownloadButton, Empty, Failed, Name, Section, Stat, Unpriced, Waiting } from "../parts";
 import { exactly, linkTo, type Route } from "../route";
+import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
 
 const FILTERS: Record<string, string> = {
@@ -31,12 +34,12 @@ interface Answers {
   lines: Rows<Line>;
   fleet: FleetAnswer;
   hours: HoursAnswer | null;
-  nodes: Rows<NodeRow> | null;
+  nodes: Side<Rows<NodeRow> | null>;
 }
 
 function spanOf(route: Route): { start: string; end: string; count: number } | null {
   const first = Date.parse(route.name);
-  const count = Math.min(48, Math.max(1, Number(route.query["hours"] ?? 1) || 1));
+  const count = Math.min(48, Math.max(1, Math.trunc(Number(route.query["hours"] ?? 1)) || 1));
   if (Number.isNaN(first) || first % HOUR !== 0) return null;
   return { start: instant(first), end: instant(first + count * HOUR), count };
 }
@@ -49,7 +52,7 @@ async function askHour(route: Route): Promise<Answers | null> {
     askAll<Line, Rows<Line>>("v1/lines", { ...period, ...filtersOf(route), limit: "2000" }, 10),
     ask<FleetAnswer>("v1/fleet", { ...period, granularity: "total" }),
     askIfAllowed<HoursAnswer>("v1/hours", period),
-    span.count > 1 ? null : askIfAllowed<Rows<NodeRow>>("v1/nodes", { ...period, limit: "2000" }),
+    span.count > 1 ? { answer: null } : aside(askIfAllowed<Rows<NodeRow>>("v1/nodes", { ...period, limit: "2000" })),
   ]);
   return { ...span, lines, fleet, hours, nodes };
 }
@@ -127,6 +130,7 @@ function Shown(props: Answers) {
           ))}
         </dl>
       )}
+      <Unpriced totals={totals} />
       <Section
         title="Pods"
         aside={
@@ -144,14 +148,23 @@ function Shown(props: Answers) {
           />
         }
       >
-        {lines.rows.length === 0 ? <Empty>{nothing(fleet)}</Empty> : <Lines {...props} />}
+        {lines.rows.length === 0 ? (
+          <Empty>{nothing(fleet)}</Empty>
+        ) : (
+          <Lines rows={lines.rows} areSeveral={step > HOUR} />
+        )}
         {lines.cursor !== null && <p class="note">There are more pods than can be shown: choose a business unit.</p>}
       </Section>
-      {props.nodes !== null && props.nodes.rows.length > 0 && (
-        <Section title="Nodes">
-          <NodeTable rows={props.nodes.rows} />
-        </Section>
-      )}
+      <Aside side={props.nodes}>
+        {(nodes) =>
+          nodes !== null &&
+          nodes.rows.length > 0 && (
+            <Section title="Nodes">
+              <NodeTable rows={nodes.rows} />
+            </Section>
+          )
+        }
+      </Aside>
       {open && <Why line={open} notes={notesOf(props, open)} close={() => go(changed(route, { line: "" }))} />}
     </>
   );
@@ -214,161 +227,5 @@ function Status({ hours }: Answers) {
         ))}
       </ul>
     </Section>
-  );
-}
-
-function Lines({ lines, start, end }: Answers) {
-  const route = useRoute();
-  const zone = useZone();
-  const isLong = Date.parse(end) - Date.parse(start) > HOUR;
-  const why = (key: "allocated_usd" | "effective_usd" | "waste_usd" | "unmeasured_usd") => ({
-    key,
-    title: key.replace("_usd", ""),
-    isFigure: true,
-    cell: (line: Line) => (
-      <a href={changed(route, { line: lineKey(line) })} aria-label={`${money(line[key], line.currency)}: why?`}>
-        {money(line[key], line.currency)}
-      </a>
-    ),
-    by: (line: Line) => line[key],
-  });
-  const link = (key: string, value: string) => (
-    <a href={changed(route, { [key]: value })}>
-      <Name>{value}</Name>
-    </a>
-  );
-  return (
-    <Table
-      name="lines"
-      caption="Pods and what they held; click a figure to see why it is what it is"
-      sort="-allocated_usd"
-      most={100}
-      rows={lines.rows}
-      rowKey={(line) => `${line.cluster} ${lineKey(line)}`}
-      columns={[
-        ...(isLong
-          ? [
-              {
-                key: "hour",
-                title: "Hour",
-                cell: (line: Line) => moment(line.hour, zone),
-                by: (line: Line) => line.hour,
-              },
-            ]
-          : []),
-        { key: "pod", title: "Pod", cell: (line) => <Name>{line.pod}</Name>, by: (line) => line.pod },
-        {
-          key: "business_unit",
-          title: "Business unit",
-          cell: (line) => link("unit", line.business_unit),
-          by: (line) => line.business_unit,
-        },
-        {
-          key: "namespace",
-          title: "Namespace",
-          cell: (line) => link("namespace", line.namespace),
-          by: (line) => line.namespace,
-        },
-        { key: "node", title: "Node", cell: (line) => link("node", line.node), by: (line) => line.node },
-        why("allocated_usd"),
-        why("effective_usd"),
-        why("waste_usd"),
-        why("unmeasured_usd"),
-        {
-          key: "allocated_gpu_hours",
-          title: "GPU-hours",
-          isFigure: true,
-          cell: (line) => gpuHours(line.allocated_gpu_hours),
-          by: (line) => line.allocated_gpu_hours,
-        },
-        { key: "units", title: "Held", cell: (line) => `${line.units} × ${line.resource}`, by: (line) => line.units },
-        {
-          key: "gpu_share",
-          title: "Share",
-          isFigure: true,
-          cell: (line) => gpuHours(line.gpu_share),
-          by: (line) => line.gpu_share,
-        },
-        {
-          key: "utilization",
-          title: "Used",
-          isFigure: true,
-          cell: (line) => percent(line.utilization),
-          by: (line) => line.utilization,
-        },
-        {
-          key: "utilization_source",
-          title: "Rung",
-          cell: (line) => line.utilization_source,
-          by: (line) => line.utilization_source,
-        },
-        {
-          key: "gpu_hourly_usd",
-          title: "Price",
-          isFigure: true,
-          cell: (line) => exactMoney(line.gpu_hourly_usd, line.currency),
-          by: (line) => line.gpu_hourly_usd,
-        },
-        {
-          key: "price_source",
-          title: "Source",
-          cell: (line) => line.price_source || "unknown",
-          by: (line) => line.price_source,
-        },
-      ]}
-    />
-  );
-}
-
-function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
-  const route = useRoute();
-  const parts = partsOf(rows, PARTS);
-  return (
-    <Table
-      name="nodes"
-      caption="Nodes: what each cost, and what became of it"
-      sort="-node_cost_usd"
-      rows={rows}
-      rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
-      columns={[
-        {
-          key: "node",
-          title: "Node",
-          cell: (row) => (
-            <a href={linkTo(route, "nodes", "", { node: row.node })}>
-              <Name>{row.node}</Name>
-            </a>
-          ),
-          by: (row) => row.node,
-        },
-        { key: "node_pool", title: "Pool", cell: (row) => <Name>{row.node_pool}</Name>, by: (row) => row.node_pool },
-        {
-          key: "instance_type",
-          title: "Type",
-          cell: (row) => (row.kind === "node" ? row.instance_type : row.kind),
-          by: (row) => row.instance_type,
-        },
-        {
-          key: "price_source",
-          title: "Price source",
-          cell: (row) => row.price_source || "unknown",
-          by: (row) => row.price_source,
-        },
-        {
-          key: "node_cost_usd",
-          title: "Node cost",
-          isFigure: true,
-          cell: (row) => money(row.node_cost_usd, row.currency),
-          by: (row) => row.node_cost_usd,
-        },
-        ...parts.map((part) => ({
-          key: part.key,
-          title: part.name,
-          isFigure: true,
-          cell: (row: NodeRow) => money(row[part.key], row.currency),
-          by: (row: NodeRow) => row[part.key],
-        })),
-      ]}
-    />
   );
 }

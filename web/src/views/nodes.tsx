@@ -6,10 +6,11 @@ import { Grid, type Painted } from "../charts/grid";
 import { gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
 import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
+import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
 import { Empty, Name, Section, Swatch, Table, Waiting } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
 import { bucketsOf, endOf, ticksOf } from "../series";
-import { Scale } from "./overview";
+import { Scale } from "../charts/scale";
 
 const MOST_HOURS = 48;
 const MOST_PAGES = 10;
@@ -104,26 +105,32 @@ function Shown(props: Answers) {
 
 interface Pool {
   name: string;
+  cluster: string;
   nodes: number;
-  currency: string;
-  capacity: number;
-  unallocated: number;
-  stranded: number;
+  capacity: number | null;
+  unallocated: number | null;
+  stranded: number | null;
   cost: number | null;
   waste: number | null;
 }
 
 function Pools({ rows }: { rows: readonly NodeRow[] }) {
   const route = useRoute();
+  const currency = rows[0]?.currency ?? "USD";
   const pools = new Map<string, NodeRow[]>();
-  for (const row of rows) pools.set(row.node_pool, [...(pools.get(row.node_pool) ?? []), row]);
-  const sums = [...pools].map(([name, own]): Pool => ({
-    name,
+  for (const row of rows) {
+    const key = JSON.stringify([row.cluster, row.node_pool]);
+    const known = pools.get(key);
+    if (known === undefined) pools.set(key, [row]);
+    else known.push(row);
+  }
+  const sums = [...pools.values()].map((own): Pool => ({
+    name: own[0]?.node_pool ?? "",
+    cluster: own[0]?.cluster ?? "",
     nodes: new Set(own.map((row) => `${row.cluster}/${row.node}`)).size,
-    currency: own[0]?.currency ?? "USD",
-    capacity: sum(own.map((row) => row.capacity_gpu_hours)) ?? 0,
-    unallocated: sum(own.map((row) => row.unallocated_gpu_hours)) ?? 0,
-    stranded: sum(own.map((row) => row.stranded_gpu_hours)) ?? 0,
+    capacity: sum(own.map((row) => row.capacity_gpu_hours)),
+    unallocated: sum(own.map((row) => row.unallocated_gpu_hours)),
+    stranded: sum(own.map((row) => row.stranded_gpu_hours)),
     cost: sum(own.map((row) => row.node_cost_usd)),
     waste: sum(own.map((row) => row.waste_usd)),
   }));
@@ -133,54 +140,21 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
       caption="Node pools: what they cost, and what nobody held"
       sort="-cost"
       rows={sums}
-      rowKey={(pool) => pool.name}
+      rowKey={(pool) => `${pool.cluster} ${pool.name}`}
       columns={[
-        {
-          key: "name",
-          title: "Node pool",
-          cell: (pool) => (
-            <a href={changed(route, { pool: pool.name, node: "" })}>
-              <Name>{pool.name}</Name>
-            </a>
-          ),
-          by: (pool) => pool.name,
-        },
+        nameColumn(
+          "name",
+          "Node pool",
+          (pool: Pool) => pool.name,
+          (pool: Pool) => changed(route, { pool: pool.name, node: "", cluster: pool.cluster }),
+        ),
+        ...clusterColumns(sums, (pool) => pool.cluster),
         { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
-        {
-          key: "cost",
-          title: "Cost",
-          isFigure: true,
-          cell: (pool) => money(pool.cost, pool.currency),
-          by: (pool) => pool.cost,
-        },
-        {
-          key: "waste",
-          title: "Waste",
-          isFigure: true,
-          cell: (pool) => money(pool.waste, pool.currency),
-          by: (pool) => pool.waste,
-        },
-        {
-          key: "capacity",
-          title: "GPU-hours",
-          isFigure: true,
-          cell: (pool) => gpuHours(pool.capacity),
-          by: (pool) => pool.capacity,
-        },
-        {
-          key: "unallocated",
-          title: "Unallocated",
-          isFigure: true,
-          cell: (pool) => gpuHours(pool.unallocated),
-          by: (pool) => pool.unallocated,
-        },
-        {
-          key: "stranded",
-          title: "Stranded",
-          isFigure: true,
-          cell: (pool) => gpuHours(pool.stranded),
-          by: (pool) => pool.stranded,
-        },
+        moneyColumn("cost", "Cost", currency),
+        moneyColumn("waste", "Waste", currency),
+        figureColumn("capacity", "GPU-hours", (pool: Pool) => pool.capacity, gpuHours),
+        figureColumn("unallocated", "Unallocated", (pool: Pool) => pool.unallocated, gpuHours),
+        figureColumn("stranded", "Stranded", (pool: Pool) => pool.stranded, gpuHours),
       ]}
     />
   );
@@ -230,7 +204,7 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
   return (
     <article class="node" data-testid="strip">
       <h3>
-        <a href={changed(route, { node: node.node })}>
+        <a href={changed(route, { node: node.node, cluster: node.cluster })}>
           <Name>{node.node}</Name>
         </a>
         <span>
@@ -248,12 +222,12 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
         hint=" "
         texts={textsOf(lanes)}
         ticks={(most) => ticksOf(buckets, (time) => tick(time, buckets.step, zone), most)}
-        paint={(row, column) => paint(at(row, column))}
+        paint={(row, column) => paint(at(row, column), hours[column])}
         describe={(row, column) => describe(at(row, column), hours[column], moment(buckets.starts[column] ?? 0, zone))}
         onOpen={(_row, column) => {
           const from = buckets.starts[column];
           if (from !== undefined && endOf(buckets, column) > from) {
-            go(linkTo(route, "hour", instant(from), { node: node.node }));
+            go(linkTo(route, "hour", instant(from), { node: node.node, cluster: node.cluster }));
           }
         }}
       />
@@ -261,13 +235,16 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
   );
 }
 
-function paint(cell: Cell): Painted {
+function paint(cell: Cell, row: NodeRow | undefined): Painted {
   if (cell.kind === "absent") return { fill: null };
   if (cell.kind === "free") return { fill: FREE };
   if (cell.kind === "stranded") return { fill: PART_COLOURS.stranded_usd };
   if (cell.kind !== "held") return { fill: "missing" };
   const use = cell.holder.utilization;
-  return use === null ? { fill: "missing", part: cell.part } : { fill: useColour(use), part: cell.part };
+  const fill = use === null ? "missing" : useColour(use);
+  // Who left, or came, within the hour left some of it to nobody.
+  const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: FREE } : {};
+  return { fill, part: cell.part, ...rest };
 }
 
 function describe(cell: Cell, row: NodeRow | undefined, when: string) {

@@ -2,27 +2,30 @@
 
 import {
   type Alert,
+  aside,
   ask,
-  askAlerts,
   askAll,
+  askAlerts,
   askHours,
   askIfAllowed,
   type CostRow,
   type CostsAnswer,
   type HoursAnswer,
+  type Side,
 } from "../api";
 import { StackedChart } from "../charts/stacked";
-import { gpuHoursColumn, moneyColumn } from "../columns";
 import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
 import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { DownloadButton, Empty, Name, Section, Stat, Table, Waiting } from "../parts";
-import { exactly, linkTo, periodOf, type Route } from "../route";
+import { Aside, DownloadButton, Empty, Failed, Name, Section, Stat, Unpriced, Waiting } from "../parts";
+import { exactly, periodOf, type Route } from "../route";
 import { align, bucketsOf, type Grain, grainOf, isWhole, knownShare } from "../series";
 import { Alerts } from "./alerts";
 import { askMonth, Budget, type Month } from "./budget";
+import { Hardware } from "./hardware";
+import { openAt } from "./over-time";
 import { type Recommendation, Recommendations } from "./recommendations";
-import { openAt } from "./overview";
+import { Workloads } from "./workloads";
 
 interface Answers {
   grain: Grain;
@@ -33,9 +36,9 @@ interface Answers {
   workloads: CostsAnswer;
   hardware: CostsAnswer;
   hours: HoursAnswer | null;
-  month: Month;
-  alerts: Alert[];
-  recommendations: { rows: Recommendation[] } | null;
+  month: Side<Month>;
+  alerts: Side<Alert[]>;
+  recommendations: Side<{ rows: Recommendation[] } | null>;
 }
 
 async function askUnit(route: Route): Promise<Answers> {
@@ -79,9 +82,11 @@ async function askUnit(route: Route): Promise<Answers> {
       sort: "-allocated_usd",
     }),
     askHours({ ...period, cluster }, whole.coverage),
-    askMonth(route.name),
-    askAlerts(end),
-    askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: exactly(route.name), cluster }),
+    aside(askMonth(route.name)),
+    aside(askAlerts(end)),
+    aside(
+      askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: exactly(route.name), cluster }),
+    ),
   ]);
   return {
     grain,
@@ -94,7 +99,7 @@ async function askUnit(route: Route): Promise<Answers> {
     hours,
     month,
     recommendations,
-    alerts: alerts.filter((alert) => alert.about["business_unit"] === route.name),
+    alerts,
   };
 }
 
@@ -125,7 +130,7 @@ function Shown(props: Answers) {
     return (
       <>
         <Empty>It held no GPU in this period.</Empty>
-        <Budget month={month} />
+        <ThisMonth month={month} />
       </>
     );
   }
@@ -149,6 +154,7 @@ function Shown(props: Answers) {
         <Stat name="GPU-hours" value={gpuHours(total.allocated_gpu_hours)} testId="gpu-hours" />
         <Stat name="Utilization" value={percent(utilization(total))} note="of what was held and observed" />
       </dl>
+      <Unpriced totals={total} />
       <OverTime {...props} />
       <Section
         title="Workloads"
@@ -168,19 +174,30 @@ function Shown(props: Answers) {
           />
         }
       >
-        <Workloads {...props} />
+        <Workloads whole={whole} rows={props.workloads.rows} />
       </Section>
       <Section title="GPU models and node pools">
-        <Hardware {...props} />
+        <Hardware rows={props.hardware.rows} currency={currency} />
       </Section>
-      <Budget month={month} />
+      <ThisMonth month={month} />
       <Section title="Recommendations">
-        <Recommendations rows={props.recommendations?.rows ?? []} />
+        <Aside side={props.recommendations}>{(found) => <Recommendations rows={found?.rows ?? []} />}</Aside>
       </Section>
       <Section title="Active alerts">
-        <Alerts alerts={props.alerts} />
+        <Aside side={props.alerts}>
+          {(alerts) => <Alerts alerts={alerts.filter((alert) => alert.about["business_unit"] === route.name)} />}
+        </Aside>
       </Section>
     </>
+  );
+}
+
+function ThisMonth({ month }: { month: Side<Month> }) {
+  if ("answer" in month) return <Budget month={month.answer} />;
+  return (
+    <Section title="This month">
+      <Failed error={month.error} />
+    </Section>
   );
 }
 
@@ -189,10 +206,10 @@ function OverTime({ whole, byTime, grain, hours }: Answers) {
   const zone = useZone();
   const buckets = bucketsOf(whole.start, whole.end, grain);
   const found = align(buckets, byTime.rows);
-  const known = knownShare(buckets, hours?.rows ?? null, found);
+  const known = knownShare(buckets, hours?.rows ?? null, found, isWhole(whole.coverage));
   // Of an hour that is known, no row says that the unit held nothing: that is a zero, and no gap.
   const nothing = { effective_usd: 0, waste_usd: 0, unmeasured_usd: 0 };
-  const rows = found.map((row, place) => row ?? (hours !== null && (known[place] ?? 0) > 0 ? nothing : undefined));
+  const rows = found.map((row, place) => row ?? ((known[place] ?? 0) > 0 ? nothing : undefined));
   return (
     <Section title="Cost over time">
       <StackedChart
@@ -207,139 +224,5 @@ function OverTime({ whole, byTime, grain, hours }: Answers) {
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}
       />
     </Section>
-  );
-}
-
-const MOST_HOURS_OF_LINES = 48;
-
-function Workloads({ whole, workloads }: Answers) {
-  const route = useRoute();
-  const { currency } = whole;
-  const hours = (Date.parse(whole.end) - Date.parse(whole.start)) / 3_600_000;
-  // Lines are answered for two days at most: of longer periods, the last day's are shown.
-  const shown = hours <= MOST_HOURS_OF_LINES ? hours : 24;
-  const first = instant(Date.parse(whole.end) - shown * 3_600_000);
-  const why = (row: CostRow) =>
-    linkTo(route, "hour", first, {
-      hours: String(shown),
-      unit: route.name,
-      namespace: row.group["namespace"] ?? "",
-      workload: row.group["workload"] ?? "",
-      cluster: row.group["cluster"] ?? "",
-    });
-  const name = (key: string) => (row: CostRow) => row.group[key] ?? "";
-  return (
-    <Table
-      name="workloads"
-      caption="Workloads: what they held beside what they used"
-      sort="-allocated_usd"
-      rows={workloads.rows}
-      rowKey={(row) => Object.values(row.group).join("\n")}
-      columns={[
-        {
-          key: "workload",
-          title: "Workload",
-          cell: (row) => (
-            <a href={why(row)}>
-              <Name>{name("workload")(row)}</Name>
-            </a>
-          ),
-          by: name("workload"),
-        },
-        {
-          key: "workload_kind",
-          title: "Kind",
-          cell: (row) => <Name>{name("workload_kind")(row)}</Name>,
-          by: name("workload_kind"),
-        },
-        {
-          key: "namespace",
-          title: "Namespace",
-          cell: (row) => <Name>{name("namespace")(row)}</Name>,
-          by: name("namespace"),
-        },
-        {
-          key: "allocated_usd",
-          title: "Allocated",
-          isFigure: true,
-          cell: (row) => (
-            <a href={why(row)} title="Why?">
-              {money(row.allocated_usd, currency)}
-            </a>
-          ),
-          by: (row) => row.allocated_usd,
-        },
-        moneyColumn("effective_usd", "Effective", currency),
-        { key: "use", title: "Used", cell: (row) => <Bar row={row} />, by: utilization },
-        moneyColumn("waste_usd", "Waste", currency),
-        gpuHoursColumn(),
-      ]}
-    />
-  );
-}
-
-/** Allocated as the whole bar, effective as the filled part of it; what nobody observed is hatched. */
-function Bar({ row }: { row: CostRow }) {
-  const used = ratio(row.effective_gpu_hours, row.allocated_gpu_hours) ?? 0;
-  const unmeasured = ratio(row.unmeasured_gpu_hours, row.allocated_gpu_hours) ?? 0;
-  return (
-    <span class="bar">
-      <span class="used" style={{ width: `${100 * used}%` }} />
-      <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
-      <span class="number">{percent(utilization(row))}</span>
-    </span>
-  );
-}
-
-function Hardware({ whole, hardware }: Answers) {
-  const route = useRoute();
-  const name = (key: string) => (row: CostRow) => row.group[key] ?? "";
-  return (
-    <Table
-      name="hardware"
-      caption="GPU models and node pools that it held"
-      sort="-allocated_usd"
-      rows={hardware.rows}
-      rowKey={(row) => Object.values(row.group).join("\n")}
-      columns={[
-        {
-          key: "gpu_model",
-          title: "GPU model",
-          cell: (row) => <Name>{name("gpu_model")(row)}</Name>,
-          by: name("gpu_model"),
-        },
-        {
-          key: "node_pool",
-          title: "Node pool",
-          cell: (row) => (
-            <a href={linkTo(route, "nodes", "", { pool: name("node_pool")(row) })}>
-              <Name>{name("node_pool")(row)}</Name>
-            </a>
-          ),
-          by: name("node_pool"),
-        },
-        {
-          key: "capacity_type",
-          title: "Capacity",
-          cell: (row) => <Name>{name("capacity_type")(row)}</Name>,
-          by: name("capacity_type"),
-        },
-        {
-          key: "allocated_usd",
-          title: "Allocated",
-          isFigure: true,
-          cell: (row) => money(row.allocated_usd, whole.currency),
-          by: (row) => row.allocated_usd,
-        },
-        {
-          key: "waste_usd",
-          title: "Waste",
-          isFigure: true,
-          cell: (row) => money(row.waste_usd, whole.currency),
-          by: (row) => row.waste_usd,
-        },
-        { key: "use", title: "Used", cell: (row) => <Bar row={row} />, by: utilization },
-      ]}
-    />
   );
 }

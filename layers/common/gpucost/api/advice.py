@@ -80,7 +80,9 @@ class RecommendationRow(Shape):
     risk_note: str
     effort: Level
     patch: str | None = Field(description="A manifest or commands to apply; null where none can be given")
-    gpus_now: Amount = Field(description="Physical GPUs (of a pool: nodes; of spot: GPUs on demand), newest day")
+    gpus_now: Amount = Field(
+        description="Physical GPUs (of a pool: nodes; of spot and of a family: on demand), newest day"
+    )
     gpus_then: Amount
     part_of: str | None = Field(description="Id of the recommendation that counts this saving too; never add both")
     since: Instant = Field(description="When it came into its state")

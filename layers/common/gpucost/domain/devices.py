@@ -49,6 +49,25 @@ MIG_GPUS: tuple[MigGpu, ...] = (
     MigGpu(("rtx", "pro", "6000"), 4, 4, {"1g.24gb": 1, "2g.48gb": 2, "4g.96gb": 4}),
 )
 
+_MEMORY_GB = {"k80": 12, "m60": 8, "t4": 16, "t4g": 16, "a10": 24, "a10g": 24, "l4": 24, "l40": 48, "l40s": 48}
+"""Of GPUs without MIG, from NVIDIA's data sheets; a V100 says itself whether it has 16 or 32."""
+
+
+def memory_gb(model: str) -> int | None:
+    """A GPU's nominal memory; None for models that no table knows.
+
+    Args:
+        model: the GPU's name in any spelling.
+    """
+    name = model.lower()
+    gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
+    if gpu is not None:
+        return max(int(match[2]) for profile in gpu.memory_of if (match := _PROFILE.match(profile)))
+    words = re.findall(r"[a-z0-9]+", name)
+    if "v100" in words:
+        return 32 if "32gb" in words else 16 if "16gb" in words else None
+    return next((_MEMORY_GB[word] for word in words if word in _MEMORY_GB), None)
+
 
 def profile_share(profile: str, model: str) -> Fraction | None:
     """The dominant share of a physical GPU that a MIG profile takes: the larger of its compute and its memory share.

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
+from functools import reduce
 from itertools import repeat
+from operator import add
 from typing import TypeVar
 
 from gpucost.domain.model import Costs
@@ -11,7 +13,8 @@ from gpucost.domain.money import QUANTUM, to_quanta
 Quanta = tuple[int, ...]
 """The amounts of one `Costs`, in the order of its names."""
 K = TypeVar("K")
-_EXACT = Context(prec=60).multiply
+_EXPONENT = QUANTUM.adjusted()
+_scaled = Context(prec=60).scaleb
 
 
 class CostTable(Mapping[K, Costs]):
@@ -48,9 +51,13 @@ def quanta_of(table: Mapping[K, Costs]) -> Mapping[K, Quanta]:
     return {key: tuple(to_quanta(getattr(costs, name)) for name in Costs.names()) for key, costs in table.items()}
 
 
+def _plus(one: Quanta, other: Quanta) -> Quanta:
+    return tuple(map(add, one, other))
+
+
 def total(rows: Iterable[Quanta]) -> Quanta:
-    """The sum of many rows, at least one."""
-    return tuple(map(sum, zip(*rows, strict=True)))
+    """The sum of many rows, at least one, all of one length."""
+    return reduce(_plus, rows)
 
 
 def costs_of(rows: Sequence[Quanta]) -> list[Costs]:
@@ -61,4 +68,4 @@ def costs_of(rows: Sequence[Quanta]) -> list[Costs]:
 
 def amounts(column: Iterable[int]) -> list[Decimal]:
     """Whole numbers of 1e-12 as amounts, each as `money.from_quanta` makes it."""
-    return [*map(_EXACT, map(Decimal, column), repeat(QUANTUM))]
+    return [*map(_scaled, map(Decimal, column), repeat(_EXPONENT))]

@@ -21,6 +21,7 @@ Kind = Literal[
     "advice",
     "reviews",
     "memory",
+    "waiting",
 ]
 """What a partition of a cluster holds, one or more items per hour or day."""
 

@@ -26,7 +26,7 @@ from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.hour_items import hour_items, pieces, read_notes, read_summary, run_id_of
 from gpucost.adapters.dynamodb.line_items import BeingMovedError, read_line_items, read_line_uses
 from gpucost.adapters.dynamodb.manifests import read_manifest
-from gpucost.adapters.dynamodb.restated import chained, restatement_item
+from gpucost.adapters.dynamodb.restated import chained, restatement_items
 from gpucost.adapters.dynamodb.table import Item, Table, check_format, key_of
 from gpucost.adapters.dynamodb.usage_blobs import read_usage, usage_document
 from gpucost.adapters.dynamodb.versions import NOBODY, Versions
@@ -258,7 +258,9 @@ class DynamoLedger:
         Oldest hour first, its versions in their order.
         """
         in_force = {manifest.hour: manifest for manifest in self.manifests(cluster, start, end)}
-        items = {keys.parts(item): item for item in self._range(keys.partition(cluster, "restatements"), start, end)}
+        items: dict[tuple[datetime, str], list[Item]] = {}
+        for item in self._range(keys.partition(cluster, "restatements"), start, end):
+            items.setdefault(keys.parts(item), []).append(item)
         found = [one for manifest in in_force.values() for one in chained(items, manifest)]
         for late in self.beside(cluster, start, end) if items else ():
             own = in_force.get(late.hour)
@@ -286,7 +288,7 @@ class DynamoLedger:
             currency=record.currency,
             currency_before=replacing.currency if replacing and had_figures else record.currency,
         )
-        return [restatement_item(restatement, manifest.run_id, replacing.run_id if replacing else NOBODY, end)]
+        return restatement_items(restatement, manifest.run_id, replacing.run_id if replacing else NOBODY, end)
 
     def _pieces_of(self, pk: str, hour: datetime, run: str) -> list[bytes]:
         pieces = list(self._table.query(pk, "begins_with(sk, :start)", start=f"{keys.hour(hour)}#{run}#"))

@@ -1,6 +1,6 @@
 """Restatements as items: each names the run that it put in force and the one that it replaced."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from gpucost.adapters.dynamodb import blobs, keys
@@ -9,14 +9,13 @@ from gpucost.domain.ledger import Manifest, Restatement
 from gpucost.domain.model import Costs, Totals
 
 
-def restatement_item(restatement: Restatement, run: str, replaced: str, expires_at: datetime) -> Item:
-    """An item of its own beside the hour, in pieces never: some hundred business units fit easily."""
-    (piece,) = blobs.pack(blobs.restatement_document(restatement))
-    return {
-        **key(keys.partition(restatement.cluster, "restatements"), f"{keys.hour(restatement.hour)}#{run}"),
-        "v": {"N": str(FORMAT)},
-        "b": {"B": piece},
-        "expires_at": {"N": str(keys.seconds(expires_at))},
+def restatement_items(restatement: Restatement, run: str, replaced: str, expires_at: datetime) -> list[Item]:
+    """Items beside the hour: one, and as many more as thousands of business units need."""
+    partition = keys.partition(restatement.cluster, "restatements")
+    own = f"{keys.hour(restatement.hour)}#{run}"
+    first, *others = blobs.pack(blobs.restatement_document(restatement))
+    shared: Item = {"v": {"N": str(FORMAT)}, "expires_at": {"N": str(keys.seconds(expires_at))}}
+    facts: Item = {
         "b4": {"S": replaced},
         "n": {"N": str(restatement.version)},
         "x": {"N": str(restatement.settings_version)},
@@ -24,29 +23,37 @@ def restatement_item(restatement: Restatement, run: str, replaced: str, expires_
         "c": {"S": restatement.currency},
         "c4": {"S": restatement.currency_before},
     }
+    return [
+        {**key(partition, own), **shared, "b": {"B": first}, **facts},
+        *(
+            {**key(partition, f"{own}#{place:04d}"), **shared, "b": {"B": piece}}
+            for place, piece in enumerate(others, start=1)
+        ),
+    ]
 
 
 def chained(
-    items: Mapping[tuple[datetime, str], Item], manifest: Manifest, *, until: str | None = None
+    items: Mapping[tuple[datetime, str], Sequence[Item]], manifest: Manifest, *, until: str | None = None
 ) -> list[Restatement]:
     """An hour's restatements, first one first: from a version back to what it replaced, and so on.
 
     What a run that lost left behind is on no chain.
 
     Args:
-        items: of all restatements, by hour and run.
+        items: of all restatements, by hour and run, in order.
         manifest: the version.
         until: a run before which the chain ends.
     """
     found, run = [], manifest.run_id
-    while run != until and (item := items.get((manifest.hour, run))) is not None:
-        found.append(_read(manifest, item))
-        run = text(item, "b4")
+    while run != until and (own := items.get((manifest.hour, run))):
+        found.append(_read(manifest, own))
+        run = text(own[0], "b4")
     return found[::-1]
 
 
-def _read(manifest: Manifest, item: Item) -> Restatement:
-    document = blobs.unpack([item["b"]["B"]])
+def _read(manifest: Manifest, items: Sequence[Item]) -> Restatement:
+    item = items[0]
+    document = blobs.unpack([one["b"]["B"] for one in items])
     return Restatement(
         cluster=manifest.cluster,
         hour=manifest.hour,

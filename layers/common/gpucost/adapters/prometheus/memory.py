@@ -15,6 +15,7 @@ from gpucost.errors import MetricsAnswerError
 from gpucost.settings import ClusterSettings
 
 _DAY = timedelta(days=1)
+MEMORY = "DCGM_FI_DEV_FB_USED"
 _MIB = 2**20
 _LABELS = "namespace, pod, exported_namespace, exported_pod, pod_namespace, pod_name"
 
@@ -39,7 +40,7 @@ class PrometheusMemory:
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as the client.
         """
-        selector = self._queries.select("DCGM_FI_DEV_FB_USED")
+        selector = self._queries.select(MEMORY)
         query = f"max by ({_LABELS}) (max_over_time({selector}[1d] offset 1ms))"
         found: dict[tuple[str, str], float] = {}
         for series in self._client.query(query, day + _DAY):

@@ -1,5 +1,12 @@
-"""Commitments: nodes of an instance type that are nearly always there, at the reserved price that the settings give."""
+"""Commitments: what is nearly always there on demand, at the reserved prices that the settings give.
 
+A price of one instance type commits to nodes of it, as a reservation does. A price of a whole family (`g5.*`) commits
+to an amount an hour, as an EC2 Instance Savings Plan does: it covers any size of the family at that size's own price,
+what it makes cheapest first, and what nobody uses is lost (AWS Savings Plans user guide).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gpucost.domain.advice.history import LookBack, PoolHistory
@@ -10,64 +17,116 @@ from gpucost.domain.advice.packing import gpus_of_node
 LEAST_HOURS: Final = 672
 """Four weeks: what is bought for a year must have been there for more than a good week."""
 STEADY: Final = 0.95
-"""Part of the hours in which a node of the floor must have been there."""
+"""Part of the hours in which all that is committed to must have been there."""
 _RISK = "It binds for a year or three. Do the other recommendations first: what they free need not be committed to."
 _LEAST_USD = 1.0
 _DAY = 24
+_MILL = 1000
+"""Savings Plans are bought in thousandths of a dollar an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """An instance type's on-demand nodes by hour."""
+
+    price: float
+    """USD per node-hour, reserved."""
+    gpus: int
+    nodes: Sequence[float]
+    cost: Sequence[float]
+
+    def rate(self, place: int) -> float:
+        """USD per node-hour, as it was."""
+        return self.cost[place] / self.nodes[place] if self.nodes[place] else 0.0
 
 
 def commit(look: LookBack) -> list[Advice]:
-    """Instance types with a steady floor on demand whose reserved price is known and lower."""
-    by_type: dict[str, list[PoolHistory]] = {}
+    """Instance types and families with a steady floor on demand whose reserved price is known and lower."""
+    by_scope: dict[str, dict[str, list[PoolHistory]]] = {}
     for key in sorted(look.pools):
-        if key.capacity_type == "on-demand":
-            by_type.setdefault(key.instance_type, []).append(look.pools[key])
-    found = [_type(look, name, by_type[name]) for name in by_type if name in look.reserved_prices]
+        reserved = look.reserved_prices.get(key.instance_type)
+        if key.capacity_type == "on-demand" and reserved is not None:
+            by_scope.setdefault(reserved.scope, {}).setdefault(key.instance_type, []).append(look.pools[key])
+    found = [_scope(look, scope, pools) for scope, pools in by_scope.items()]
     return [one for one in found if one is not None]
 
 
-def _type(look: LookBack, name: str, pools: list[PoolHistory]) -> Advice | None:
+def _scope(look: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]) -> Advice | None:
+    every = [pool for own in pools.values() for pool in own]
     known = [place for place in range(look.hours) if look.known[place]]
-    gpus = max(gpus_of_node(pool) for pool in pools)
-    if len(known) < max(LEAST_HOURS, LEAST_KNOWN * look.hours) or not gpus or any(pool.has_unknown for pool in pools):
+    if len(known) < max(LEAST_HOURS, LEAST_KNOWN * look.hours) or any(pool.has_unknown for pool in every):
         return None
-    there = [sum(pool.capacity[place] for pool in pools) / gpus for place in range(look.hours)]
-    cost = [sum(pool.cost[place] for pool in pools) for place in range(look.hours)]
-    ranked = sorted(there[place] for place in known)
-    floor = int(ranked[int((1 - STEADY) * len(ranked))] + 1e-6)
-    price = look.reserved_prices[name]
-    if floor < 1 or any(there[place] < 1 for place in known[-_DAY:]):
+    types = [one for name, own in pools.items() if (one := _type(look, name, own)) is not None]
+    worth = [sum(one.nodes[place] * one.price for one in types) for place in range(look.hours)]
+    """USD of an hour at reserved prices."""
+    is_family = scope not in pools
+    floor = sorted(worth[place] for place in known)[int((1 - STEADY) * len(known))]
+    step = 1 / _MILL if is_family else types[0].price if types else 1.0
+    hourly = int(floor / step + 1e-6) * step
+    if hourly < _LEAST_USD / _MILL or any(worth[place] < step * (1 - 1e-6) for place in known[-_DAY:]):
         return None
 
     def freed(place: int) -> tuple[float, float]:
-        """What the floor cost on demand, less what it costs whether it is there or not."""
-        covered = min(floor, there[place])
-        rate = cost[place] / there[place] if there[place] else 0.0
-        return covered * rate - floor * price, 0.0
+        """What is covered cost on demand, less what the commitment costs whether it is used or not."""
+        left, covered = hourly, 0.0
+        for one in sorted(types, key=lambda one: -one.rate(place) / one.price):
+            nodes = min(one.nodes[place], left / one.price)
+            left -= nodes * one.price
+            covered += nodes * one.rate(place)
+        return covered - hourly, 0.0
 
-    shares = [pool.cash.share() for pool in pools]
+    shares = [pool.cash.share() for pool in every]
     cash = None if None in shares else min(share for share in shares if share is not None)
-    listed = 1.0 if all(pool.cash.is_listed for pool in pools) else None
-    saving = saving_of(look, 0, freed, cash, listed)
+    saving = saving_of(look, 0, freed, cash, 1.0 if all(pool.cash.is_listed for pool in every) else None)
     if saving.usd < _LEAST_USD:
         return None
-    newest = [there[place] for place in known[-_DAY:]]
-    now = sum(newest) / len(newest)
-    about = About(look.cluster, instance_type=name, capacity_type="on-demand", gpu_model=pools[0].key.gpu_model)
-    used = sum(min(floor, there[place]) for place in known) / (floor * len(known))
+    gpus = [sum(one.nodes[place] * one.gpus for one in types) for place in range(look.hours)]
+    there = gpus if is_family else list(types[0].nodes)
+    steady = sorted(there[place] for place in known)[int((1 - STEADY) * len(known))]
+    count = int(hourly / step + 0.5)
+    now = sum(there[place] for place in known[-_DAY:]) / len(known[-_DAY:])
+    then = now - (steady if is_family else count)
+    used = sum(min(hourly, worth[place]) for place in known) / (hourly * len(known))
+    what = (
+        f"${hourly:.3f} an hour of {scope} (a Savings Plan of the family)"
+        if is_family
+        else f"{count} {scope} node{'s' if count > 1 else ''}"
+    )
     return Advice(
-        "commitment", about,
-        f"Commit to {floor} {name} node{'s' if floor > 1 else ''}: in {STEADY:.0%} of the hours at least as many were "
+        "commitment", About(look.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_model(every)),
+        f"Commit to {what}: in {STEADY:.0%} of the hours at least as {'much was' if is_family else 'many were'} "
         "there on demand",
         saving,
         Evidence(
             look.moment(0), look.moment(look.hours - 1), len(known), look.hours - len(known), None, None, None,
             {
-                "reserved price": f"${price:.3f} a node-hour, from the settings' rates",
+                "reserved price": _prices(look, sorted(pools)),
                 "floor in use": f"{used:.1%} of its hours",
-                "nodes": f"{min(ranked):.3g} to {max(ranked):.3g}",
+                "steady": f"{sorted(gpus[place] for place in known)[int((1 - STEADY) * len(known))]:.3g} GPUs",
+                "GPUs" if is_family else "nodes":
+                    f"{min(there[place] for place in known):.3g} to {max(there[place] for place in known):.3g}",
             },
         ),
-        "medium", "high", _RISK, "high", "", cents(now), cents(max(0.0, now - floor)),
-        cents(sum(cost[place] for place in known) / len(known)),
+        "medium", "high", _RISK, "high", "", cents(now), cents(max(0.0, then)),
+        cents(sum(pool.cost[place] for pool in every for place in known) / len(known)),
     )  # fmt: skip
+
+
+def _type(look: LookBack, name: str, pools: Sequence[PoolHistory]) -> _Type | None:
+    gpus = max(gpus_of_node(pool) for pool in pools)
+    if not gpus:
+        return None
+    # A node counts as far as it was there: one that joined for ten minutes had a sixth of its GPU-hours.
+    nodes = [sum(pool.capacity[place] for pool in pools) / gpus for place in range(look.hours)]
+    cost = [sum(pool.cost[place] for pool in pools) for place in range(look.hours)]
+    return _Type(look.reserved_prices[name].usd, gpus, nodes, cost)
+
+
+def _model(pools: Sequence[PoolHistory]) -> str:
+    models = {pool.key.gpu_model for pool in pools}
+    return models.pop() if len(models) == 1 else ""
+
+
+def _prices(look: LookBack, names: Sequence[str]) -> str:
+    told = ", ".join(f"{name} ${look.reserved_prices[name].usd:.3f}" for name in names[:3])
+    return f"{told}{', …' if len(names) > 3 else ''} a node-hour, from the settings' rates"  # noqa: PLR2004 - a line

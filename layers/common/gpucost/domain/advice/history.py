@@ -21,6 +21,9 @@ _MONEY_KNOWN = frozenset({"constant", "rates", "on-demand", "spot", "override"})
 """Price sources that say what an hour costs in cash; a bill's amortized amounts may hold commitments."""
 _LISTED = frozenset({"constant", "rates", "on-demand"})
 """Price sources that are lists."""
+INTERRUPTIBLE = "gpucost/interruptible"
+"""A pod label that says whether its work may be interrupted, as the settings' `cost_labels` bring it to the lines:
+`true` where it goes on from a checkpoint, `false` where it must not be."""
 _COMMITTED = frozenset({"reserved", "capacity-block"})
 
 
@@ -47,6 +50,8 @@ class LineUse(NamedTuple):
     price_source: str
     allocated_usd: float | None
     shared_from: str = ""
+    labels: Mapping[str, str] | str = ""
+    """The settings' `cost_labels` that the pod carries; "" where there are none."""
 
 
 def use_of(line: Line) -> LineUse:
@@ -57,6 +62,19 @@ def use_of(line: Line) -> LineUse:
         return float(own) if isinstance(own, Decimal) else own
 
     return LineUse._make(map(value, LineUse._fields))
+
+
+class Wait(NamedTuple):
+    """What a pod waited on a UTC day, before it was bound to a node."""
+
+    namespace: str
+    pod: str
+    uid: str
+    resource: str
+    """As Kubernetes writes it."""
+    units: int
+    hours: tuple[tuple[int, float], ...]
+    """Hours of the day, each with the part of it that the pod waited."""
 
 
 class WorkloadKey(NamedTuple):
@@ -142,6 +160,10 @@ class WorkloadHistory:
     cash: Cash = field(default_factory=Cash)
     memory_peak: float = 0.0
     """The most bytes of GPU memory that any of its pods ever used, as far as known."""
+    interruptible: float = 0.0
+    """GPU-hours of pods that say that they may be interrupted."""
+    uninterruptible: float = 0.0
+    """GPU-hours of pods that say that they must not be."""
     memory_known: float = 0.0
     """GPU-hours of pods whose memory somebody saw on that day."""
     pools: Counter[PoolKey] = field(default_factory=Counter)
@@ -159,11 +181,22 @@ class PoolHistory:
     unallocated: "array[float]"
     cost: "array[float]"
     """USD of whole nodes."""
+    busy: "array[int]"
+    """Nodes on which some pod held something, however shortly."""
     pods: list[tuple[tuple[float, int], ...]]
     """Per hour: (physical GPUs held by a pod, how many such pods)."""
     cash: Cash = field(default_factory=Cash)
     has_unknown: bool = False
     """Whether some pod's node is not among the nodes, or a node has no price."""
+
+
+class ReservedPrice(NamedTuple):
+    """What a commitment charges for an instance type."""
+
+    usd: float
+    """Per node-hour."""
+    scope: str
+    """What is committed to: the instance type, or its family as `g5.*`."""
 
 
 class LookBack:
@@ -187,27 +220,39 @@ class LookBack:
         """USD per node-hour by instance type, where a price list is known."""
         self.spot_prices: dict[str, float] = {}
         """USD per node-hour of spot by instance type, the dearest zone's newest, where fetched."""
-        self.reserved_prices: dict[str, float] = {}
-        """USD per node-hour of reserved capacity by instance type, as the settings' rates give it."""
+        self.reserved_prices: dict[str, ReservedPrice] = {}
+        """Of reserved capacity by instance type, as the settings' rates give it."""
         self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
+        self.waits: dict[datetime, Sequence[Wait]] = {}
+        """Who waited on a UTC day, of days on which somebody saw it."""
+        self.runs: dict[str, float] = {}
+        """Hours for which pods that waited held what they asked for, by uid."""
 
     def moment(self, place: int) -> datetime:
         """Start of an hour."""
         return self.start + HOUR * place
+
+    def expect(self, waits: Mapping[datetime, Sequence[Wait]]) -> None:
+        """Take in who waited; before hours are added, which then tell how long each ran."""
+        self.waits.update(waits)
+        self.runs.update((wait.uid, 0.0) for day in waits.values() for wait in day)
 
     def add(self, hour: datetime, lines: Iterable[LineUse], nodes: Iterable[NodeHour], currency: str) -> None:
         """Take an hour with figures into account."""
         place = (hour - self.start) // HOUR
         self.known[place] = 1
         self.currencies.add(currency)
-        pool_of = {}
+        lines, pool_of = list(lines), {}
         for node in nodes:
             pool_of[node.node] = self._add_node(place, node)
         uids: dict[WorkloadKey, set[str]] = {}
         memory = self.memory.get(floor_day(hour), {})
         held: dict[PoolKey, Counter[float]] = {}
+        for name in {line.node for line in lines}:
+            if name in pool_of:
+                pool_of[name].busy[place] += 1
         for line in lines:
             history = self._workload(line)
             self._add_line(place, history, line)
@@ -222,6 +267,8 @@ class LookBack:
                 if line.uid not in own:
                     held.setdefault(pool.key, Counter())[round(line.units * line.gpu_share, 6)] += 1
             own.add(line.uid)
+            if line.uid in self.runs and line.units * line.gpu_share > 0:
+                self.runs[line.uid] += line.allocated_gpu_hours / (line.units * line.gpu_share)
         for key, seen in uids.items():
             self.workloads[key].pods[place] = len(seen)
         for pool_key, sizes in held.items():
@@ -251,6 +298,10 @@ class LookBack:
                 history.busiest[place] = max(history.busiest[place], line.utilization)
         if line.capacity_type == "on-demand":
             history.on_demand[place] += held
+        if line.labels and isinstance(line.labels, Mapping):
+            said = line.labels.get(INTERRUPTIBLE, "").lower()
+            history.interruptible += held if said == "true" else 0.0
+            history.uninterruptible += held if said == "false" else 0.0
         history.share = line.gpu_share
         if line.units * history.share > history.gpus_per_pod:
             history.gpus_per_pod, history.units_per_pod = line.units * history.share, line.units
@@ -266,8 +317,9 @@ class LookBack:
         if found is None:
             n = self.hours
             found = self.pools[key] = PoolHistory(
-                key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n), [()] * n
-            )
+                key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n),
+                array("l", bytes(array("l").itemsize * n)), [()] * n,
+            )  # fmt: skip
         found.nodes[place] += 1
         found.capacity[place] += float(node.capacity.capacity_gpu_hours)
         found.unallocated[place] += float(node.capacity.unallocated_gpu_hours)

@@ -18,6 +18,8 @@ from gpucost.errors import InvalidInputError
 
 VERIFIED_AFTER = timedelta(days=7)
 """A saving is measured over a whole week: weekdays and weekends cost differently."""
+SEEN_AFTER = timedelta(days=8)
+"""A schedule is seen in the mean of a whole week."""
 WITHDRAWN_KEPT = timedelta(days=90)
 _CHANGED = 6
 """Hours that must differ from the same hours of the week before, for advice to count as applied."""
@@ -95,6 +97,11 @@ def _next(one: Recommendation, advice: Advice | None, subjects: Subjects, now: d
     if advice is None:
         if one.state in {"open", "applied"}:
             is_gone = _is_gone(one.advice, subjects.gpus(one.advice))
+            if one.state == "applied" and not is_gone:
+                # Undone. The run left out what was before it was applied; the next one counts all hours again.
+                return replace(one, state="open", since=now, applied_at=None)
+            if one.advice.kind == "off-hours" and not is_gone and now - one.last_advised <= SEEN_AFTER:
+                return one  # its hours may be empty because it is followed: a whole week will tell
             reason = "its subject is gone" if is_gone else "newer figures no longer support it"
             return replace(one, state="withdrawn", since=now, reason=reason, applied_at=None)
         return one

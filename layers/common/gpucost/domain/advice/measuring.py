@@ -1,6 +1,6 @@
 """What the look-back says of a workload in a few figures, and whether that is enough to advise anything."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -15,6 +15,11 @@ LEAST_KNOWN = 0.9
 """Part of the hours since a workload was first seen that must have figures."""
 NEWEST = 24
 """Hours that say what is held now."""
+_WEEK, _DAY = 168, 24
+_ENDED = 6
+"""Hours without anything that held something a week before: it has ended, and is not at its night or weekend."""
+_LESS = 0.8
+"""Of what the same hours of earlier weeks would have saved; below, only what the newest day says is claimed."""
 _WATCHED = 0.05
 """Hours of which less of what was held was observed say nothing about peaks."""
 
@@ -40,7 +45,8 @@ class Measured:
     pod_peak: float
     """Mean utilization of the busiest pod in its busiest hour; -1 where nobody saw any."""
     now: float
-    """Physical GPUs held in the newest hours, on average."""
+    """Physical GPUs held in the newest day on average, or in the newest week where that day is always without; 0 where
+    it has ended."""
     usd_hourly: float
     """Mean cost of an hour."""
 
@@ -87,13 +93,30 @@ def measure(look: LookBack, history: WorkloadHistory, since: int = 0) -> Measure
             busy = history.used[place] / seen
             peak = busy if peak is None else max(peak, busy)
             peak_gpus = max(peak_gpus, busy * history.held[place])
-    newest = [place for place in range(max(first, look.hours - NEWEST), look.hours) if look.known[place]]
-    now = sum(history.held[place] for place in newest) / len(newest) if newest else 0.0
+    now = 0.0
+    if not _has_ended(look, history.held, first):
+        now = _newest(look, history.held, first, NEWEST) or _newest(look, history.held, first, _WEEK)
     return Measured(
         history, first, known, len(places), min(1.0, observed / held), used / observed if observed > 0 else None,
         peak, peak_gpus, max(history.busiest[place] for place in places), now,
         sum(history.usd[place] for place in places) / known,
     )  # fmt: skip
+
+
+def _newest(look: LookBack, held: Sequence[float], first: int, hours: int) -> float:
+    newest = [place for place in range(max(first, look.hours - hours), look.hours) if look.known[place]]
+    return sum(held[place] for place in newest) / len(newest) if newest else 0.0
+
+
+def _has_ended(look: LookBack, held: Sequence[float], first: int) -> bool:
+    """Whether the newest hours are without, though the same hours of the week before (or the newest day) were not."""
+    last = max(place for place in range(first, look.hours) if held[place] > 0)
+    lost = 0
+    for place in range(last + 1, look.hours):
+        if look.known[place]:
+            before = (place - _WEEK, *range(place - _DAY, first - 1, -_DAY))
+            lost += next((held[at] > 0 for at in before if first <= at <= last and look.known[at]), False)
+    return lost >= _ENDED
 
 
 def about_workload(cluster: str, history: WorkloadHistory) -> About:
@@ -128,11 +151,16 @@ def saving_of(
         freed: USD and GPU-hours that an hour would not have cost, by its place.
         cash: the part of the money that is cash; None where it is not known.
         list_ratio: list price ÷ the rates charged; None where it is not known.
+
+    What held more until lately, and shrank or ended, has less to save than the look-back's mean: then it is the mean
+    in the proportion of the newest day to the same hours of earlier weeks.
     """
     places = [place for place in range(first, look.hours) if look.known[place]]
     hours = [freed(place) for place in places]
     if not hours:
         return Saving(cents(0), cents(0), cents(0), None, None, cents(0))
+    left = _left(dict(zip(places, (usd for usd, _ in hours), strict=True)), look.hours)
+    hours = [(usd * left, gpu * left) for usd, gpu in hours]
     monthly = sum(usd for usd, _ in hours) / len(hours) * HOURS_OF_MONTH
     gpu_hours = sum(gpu for _, gpu in hours) / len(hours) * HOURS_OF_MONTH
     error = 2 * _standard_error([usd for usd, _ in hours]) * HOURS_OF_MONTH
@@ -143,6 +171,18 @@ def saving_of(
         cents(monthly), cents(low), cents(high), None if list_ratio is None else cents(monthly * list_ratio),
         None if cash is None else cents(monthly * cash), cents(gpu_hours),
     )  # fmt: skip
+
+
+def _left(usd: Mapping[int, float], end: int) -> float:
+    """What the newest day frees over what the same hours of earlier weeks did; 1 where it is about as much or more."""
+    newest = usual = 0.0
+    for place in range(end - NEWEST, end):
+        weeks = [usd[at] for at in range(place - _WEEK, -1, -_WEEK) if at in usd]
+        if place in usd and weeks:
+            newest += usd[place]
+            usual += sum(weeks) / len(weeks)
+    left = newest / usual if usual else 1.0
+    return max(0.0, left) if left < _LESS else 1.0
 
 
 def list_ratio_of(look: LookBack, history: WorkloadHistory) -> float | None:

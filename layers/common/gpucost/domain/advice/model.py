@@ -12,7 +12,17 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 Kind = Literal[
-    "idle", "fewer-gpus", "mig-slice", "mig-geometry", "consolidate", "add-gpus", "off-hours", "spot", "commitment"
+    "idle",
+    "fewer-gpus",
+    "mig-slice",
+    "mig-geometry",
+    "sharing",
+    "consolidate",
+    "add-gpus",
+    "pending",
+    "off-hours",
+    "spot",
+    "commitment",
 ]
 State = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
 Level = Literal["low", "medium", "high"]
@@ -32,6 +42,7 @@ class About(NamedTuple):
     workload: str = ""
     node_pool: str = ""
     instance_type: str = ""
+    """Of a commitment also a family, as `g5.*`."""
     capacity_type: str = ""
     gpu_model: str = ""
     resource: str = ""
@@ -95,7 +106,7 @@ class Advice:
     patch: str
     """A manifest to apply, or "" where none can be given."""
     gpus_now: Decimal
-    """Physical GPUs held (of a pool: nodes) in the newest day of the look-back, on average."""
+    """Physical GPUs held (of a pool or instance type: nodes) in the newest day of the look-back, on average."""
     gpus_then: Decimal
     """The same with the advice applied."""
     usd_hourly: Decimal
@@ -184,3 +195,8 @@ def cents(amount: float | Decimal) -> Decimal:
 def ratio(value: float | None) -> Decimal | None:
     """An estimate of a share or a number of GPUs, as it is published."""
     return None if value is None else Decimal(str(value)).quantize(Decimal("0.0001"))
+
+
+def counted(number: float) -> str:
+    """A number of GPUs or nodes, as people read it."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"  # noqa: PLR2004 - three digits tell enough

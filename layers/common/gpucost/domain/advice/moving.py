@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from gpucost.domain.advice.history import LookBack
+from gpucost.domain.advice.history import INTERRUPTIBLE, LookBack
 from gpucost.domain.advice.measuring import Measured, about_workload, evidence_of, list_ratio_of, saving_of
 from gpucost.domain.advice.model import Advice, cents, ratio
 from gpucost.domain.advice.patches import schedule_patch, spot_patch
@@ -21,6 +21,11 @@ _SPOT_RISK = (
     "Two minutes' notice, and capacity may be missing for hours: keep a part on demand, spread replicas over zones, "
     "and set a PodDisruptionBudget."
 )
+_BATCH_RISK = (
+    "Two minutes' notice, and capacity may be missing for hours: what was done since the last checkpoint is done again."
+)
+_LABELLED = 0.999
+"""Part of the GPU-hours held whose pods must carry the label."""
 _LEAST_USD = 1.0
 _KINDS = SERVICES | {"Notebook", "Pod"}
 _REPLICAS = 3
@@ -107,15 +112,14 @@ def _moment(hour: int) -> str:
 
 
 def spot(look: LookBack, one: Measured) -> Advice | None:
-    """Services that can lose a replica, at the newest spot price of their own instance type, the dearest zone's.
+    """What can be interrupted, at the newest spot price of its own instance type, the dearest zone's.
 
-    Batch work with checkpoints could move, too; nothing in the ledger tells whether it has any.
+    That is services that can lose a replica, and whatever says so itself by the label `gpucost/interruptible`, if
+    something starts its pods again.
     """
     history, about = one.history, about_workload(look.cluster, one.history)
-    if about.workload_kind not in SERVICES or not history.pools:
-        return None
-    there = [count for count, held in zip(history.pods[one.first :], history.held[one.first :], strict=True) if held]
-    if min(there) < _REPLICAS or {pool.capacity_type for pool in history.pools} != {"on-demand"}:
+    why = _tolerates(one)
+    if not why or not history.pools or {pool.capacity_type for pool in history.pools} != {"on-demand"}:
         return None
     charged = sum(history.usd)
     cost = 0.0
@@ -139,9 +143,22 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
     types = ", ".join(f"{name} at ${look.spot_prices[name]:.3f} an hour" for name in names)
     return Advice(
         "spot", about,
-        f"Run {about.workload_kind} {about.namespace}/{about.workload} on spot capacity: it has {min(there)} replicas "
-        f"at least, and spot costs {part:.0%} less now",
+        f"Run {about.workload_kind} {about.namespace}/{about.workload} on spot capacity: {why}, and spot costs "
+        f"{part:.0%} less now",
         saving,
-        evidence_of(look, one, {"spot": f"{types}, newest price of the dearest zone"}), "medium", "high", _SPOT_RISK,
+        evidence_of(look, one, {"spot": f"{types}, newest price of the dearest zone"}), "medium", "high",
+        _SPOT_RISK if about.workload_kind in SERVICES else _BATCH_RISK,
         "medium", spot_patch(about), cents(one.now), cents(0), cents(one.usd_hourly),
     )  # fmt: skip
+
+
+def _tolerates(one: Measured) -> str:
+    """Why a workload may be interrupted, in words; "" where nothing says that it may."""
+    history, kind = one.history, one.history.key.kind
+    held = sum(history.held)
+    if history.uninterruptible or kind == "Pod":  # nobody starts a pod again that no other object owns
+        return ""
+    if history.interruptible >= _LABELLED * held:
+        return f"its pods say {INTERRUPTIBLE}"
+    there = [count for count, own in zip(history.pods[one.first :], history.held[one.first :], strict=True) if own]
+    return f"it has {min(there)} replicas at least" if kind in SERVICES and min(there) >= _REPLICAS else ""

@@ -8,9 +8,9 @@ a packing that is possible, on at most 11/9 of the fewest nodes (Dósa 2007), so
 from collections.abc import Sequence
 from typing import Final
 
-from gpucost.domain.advice.history import Cash, LookBack, PoolHistory
+from gpucost.domain.advice.history import LookBack, PoolHistory
 from gpucost.domain.advice.measuring import LEAST_HOURS, LEAST_KNOWN, NEWEST, saving_of
-from gpucost.domain.advice.model import About, Advice, Evidence, cents
+from gpucost.domain.advice.model import About, Advice, Evidence, cents, counted
 from gpucost.domain.advice.patches import consolidation_patch
 
 LEAST_NODES: Final = 0.5
@@ -36,30 +36,39 @@ def pack(pods: Sequence[tuple[float, int]], gpus: int) -> int | None:
     for size, count in pods:
         if size > gpus + _SPARE:
             return None
+        place = 0  # what had no room for a pod has none for the next of its size
         for _ in range(count):
-            place = next((at for at, left in enumerate(free) if left >= size - _SPARE), None)
-            if place is None:
-                free.append(gpus - size)
-            else:
-                free[place] -= size
+            while place < len(free) and free[place] < size - _SPARE:
+                place += 1
+            if place == len(free):
+                free.append(gpus)
+            free[place] -= size
     return len(free)
 
 
 def needed_nodes(look: LookBack, pool: PoolHistory, gpus: int) -> list[int] | None:
     """Nodes that each hour's pods need, those of the hours before and after too: nodes take minutes to come and go.
 
-    None where a pool is not one of whole GPUs: slices have geometries, and replicas share.
+    Pools of slices and shared GPUs are not packed: which geometry a GPU has is not known here. Of them, the nodes on
+    which nobody held anything are the ones that are not needed. None where a pod is larger than a node.
     """
-    packed = []
+    packed: list[int] = []
     known: dict[tuple[tuple[float, int], ...], int | None] = {}
     for pods in pool.pods:
         if pods not in known:
             known[pods] = pack(pods, gpus)
         count = known[pods]
-        if count is None or any(abs(size - round(size)) > _SPARE for size, _ in pods):
+        if count is None:
             return None
         packed.append(count)
+    if not is_whole(pool):
+        packed = list(pool.busy)
     return [max(packed[max(0, place - 1) : place + 2]) for place in range(look.hours)]
+
+
+def is_whole(pool: PoolHistory) -> bool:
+    """Whether its pods hold whole GPUs alone."""
+    return all(abs(size - round(size)) <= _SPARE for pods in set(pool.pods) for size, _ in pods)
 
 
 def gpus_of_node(pool: PoolHistory) -> int:
@@ -91,7 +100,7 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
         part = spare[place] / there if there else 0.0
         return pool.cost[place] * part, pool.capacity[place] * part
 
-    saving = saving_of(look, first, freed, pool.cash.share(), _list_ratio(look, pool, pool.cash))
+    saving = saving_of(look, first, freed, pool.cash.share(), list_ratio_of_pool(look, pool))
     if saving.usd < _LEAST_USD:
         return None
     key = pool.key
@@ -99,15 +108,19 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
         look.cluster, node_pool=key.node_pool, instance_type=key.instance_type, gpu_model=key.gpu_model,
         capacity_type=key.capacity_type,
     )  # fmt: skip
+    packs = is_whole(pool)
+    unallocated = sum(pool.unallocated[place] for place in places) / len(places)
     return Advice(
         "consolidate", about,
-        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {now:.3g}, "
-        f"{spare_now:.2g} could have been empty with the pods packed closer",
+        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {counted(now)}, "
+        f"{counted(spare_now)} {'could have been empty with the pods packed closer' if packs else 'held no pod'}",
         saving,
         Evidence(
             look.moment(first), look.moment(look.hours - 1), len(places), look.hours - first - known, None, None, None,
             {
-                "packed": "GPUs alone: CPU, memory, affinities and disruption budgets are not known here",
+                "packed": "GPUs alone: CPU, memory, affinities and disruption budgets are not known here" if packs
+                else "not at all: which slices each GPU is cut into is not known here",
+                "unallocated": f"{unallocated:.3g} of {sum(pool.capacity) / len(places):.3g} GPUs, on average",
                 "GPUs of a node": str(gpus),
                 "hours with a spare node": f"{sum(spare[place] >= 1 - _SPARE for place in places)} of {len(places)}",
             },
@@ -118,8 +131,9 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
     )  # fmt: skip
 
 
-def _list_ratio(look: LookBack, pool: PoolHistory, cash: Cash) -> float | None:
-    if cash.is_listed:
+def list_ratio_of_pool(look: LookBack, pool: PoolHistory) -> float | None:
+    """List price ÷ what was charged for a pool's nodes; None where the price of its instance type is not known."""
+    if pool.cash.is_listed:
         return 1.0
     node_hour = look.list_prices.get(pool.key.instance_type)
     cost = sum(pool.cost)

@@ -95,6 +95,17 @@ def geometry_patch(node_pool: str, layouts: Sequence[Sequence[Sequence[str]]]) -
     return "\n".join(lines) + "\n"
 
 
+def sharing_patch(node_pool: str, replicas: int) -> str:
+    """A configuration of NVIDIA's device plugin that lets so many pods take turns on each GPU of a pool's nodes."""
+    return (
+        "# a configuration of NVIDIA's device plugin (config map named in devicePlugin.config)\n"
+        "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: false\n    failRequestsGreaterThanOne: true\n"
+        f"    resources:\n      - {{name: nvidia.com/gpu, replicas: {replicas}}}\n"
+        f"# each node of pool {node_pool}: kubectl label node NAME nvidia.com/device-plugin.config=shared --overwrite\n"
+        "# which pods meet on a GPU: podAffinity within a group, podAntiAffinity between groups\n"
+    )
+
+
 def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -> str:
     """A KEDA ScaledObject that runs a workload in some hours of the week, UTC; "" for kinds without replicas.
 
@@ -123,15 +134,20 @@ def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -
 
 def spot_patch(about: About) -> str:
     """A preference for spot nodes: pods still find a place when there are none. "" for kinds without a template."""
-    version = _SCALABLE.get(about.workload_kind)
+    version = {**_SCALABLE, "CronJob": "batch/v1"}.get(about.workload_kind)
     if version is None:
         return ""
+    pods = [
+        "template:", "  spec:", "    affinity:", "      nodeAffinity:",
+        "        preferredDuringSchedulingIgnoredDuringExecution:", "          - weight: 100",
+        "            preference:", "              matchExpressions:",
+        "                - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}",
+    ]  # fmt: skip
+    if about.workload_kind == "CronJob":
+        pods = ["jobTemplate:", "  spec:", *(f"    {line}" for line in pods)]
     return (
         "# where Karpenter's node pool allows both capacity types\n"
         f"apiVersion: {version}\nkind: {about.workload_kind}\n"
         f"metadata:\n  name: {_text(about.workload)}\n  namespace: {_text(about.namespace)}\n"
-        "spec:\n  template:\n    spec:\n      affinity:\n        nodeAffinity:\n"
-        "          preferredDuringSchedulingIgnoredDuringExecution:\n            - weight: 100\n"
-        "              preference:\n                matchExpressions:\n"
-        "                  - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}\n"
+        "spec:\n" + "".join(f"  {line}\n" for line in pods)
     )

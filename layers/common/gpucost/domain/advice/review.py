@@ -6,12 +6,14 @@ from datetime import datetime
 
 from gpucost.domain.advice.committing import commit
 from gpucost.domain.advice.history import LookBack
-from gpucost.domain.advice.measuring import about_workload
+from gpucost.domain.advice.measuring import Measured, about_workload
 from gpucost.domain.advice.model import About, Advice, Review
 from gpucost.domain.advice.moving import off_hours, spot
 from gpucost.domain.advice.packing import consolidate
 from gpucost.domain.advice.rightsizing import judge
+from gpucost.domain.advice.sharing import share_gpus
 from gpucost.domain.advice.slicing import plan_slices
+from gpucost.domain.advice.waiting import add_capacity
 from gpucost.domain.hours import HOUR
 
 
@@ -29,6 +31,23 @@ def _larger(advice: Sequence[Advice]) -> list[Advice]:
     return list(best.values())
 
 
+def _divide(look: LookBack, measured: Sequence[Measured], taken: set[About]) -> tuple[list[Advice], set[About]]:
+    """Slices or sharing for each pool: slices, which keep pods apart, unless sharing saves more.
+
+    Returns:
+        Also the workloads that are to share.
+    """
+    slices, shared = plan_slices(look, measured, taken), share_gpus(look, measured, taken)
+    plans = {one.about: one for one in slices if one.kind == "mig-geometry"}
+    better = [
+        one for one in shared
+        if one.advice.about not in plans or plans[one.advice.about].saving.usd < one.advice.saving.usd
+    ]  # fmt: skip
+    worse = {plans[one.advice.about].id for one in better if one.advice.about in plans}
+    kept = [one for one in slices if one.id not in worse and one.part_of not in worse]
+    return [*kept, *(one.advice for one in better)], {about for one in better for about in one.workloads}
+
+
 def review(look: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
     """What to change, and how everything stands.
 
@@ -42,10 +61,12 @@ def review(look: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
     """
     judged, measured, advice = judge(look, since)
     advice = _larger([*advice, *_present(off_hours(look, one) for one in measured)])
-    advice += plan_slices(look, measured, {one.about for one in advice})
+    divided, sharing = _divide(look, measured, {one.about for one in advice})
+    advice += divided
     advice += consolidate(look)
     advice += commit(look)
-    taken = {one.about for one in advice}
+    advice += add_capacity(look)
+    taken = {one.about for one in advice} | sharing
     advice += _present(spot(look, one) for one in measured if about_workload(look.cluster, one.history) not in taken)
     currency = next(iter(look.currencies)) if len(look.currencies) == 1 else ""
     found = [replace(one, currency=currency) for one in advice] if currency else []

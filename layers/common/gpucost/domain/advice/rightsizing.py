@@ -7,7 +7,7 @@ The bands are the field's usual ones: under 30% is too much, 30 to 70% healthy, 
 from collections.abc import Mapping
 from math import ceil
 
-from gpucost.domain.advice.history import LookBack
+from gpucost.domain.advice.history import LookBack, WorkloadKey
 from gpucost.domain.advice.measuring import (
     Measured,
     about_workload,
@@ -16,8 +16,19 @@ from gpucost.domain.advice.measuring import (
     measure,
     saving_of,
 )
-from gpucost.domain.advice.model import Advice, Judged, Level, Standing, cents, identity, ratio
+from gpucost.domain.advice.model import (
+    Advice,
+    Judged,
+    Kind,
+    Level,
+    Standing,
+    cents,
+    counted,
+    identity,
+    ratio,
+)
 from gpucost.domain.advice.patches import fewer_gpus_patch, replicas_patch
+from gpucost.domain.devices import memory_gb
 
 IDLE = 0.02
 """No hour was busier: what drivers and health checks ask of a GPU stays below."""
@@ -30,6 +41,16 @@ SURE_HOURS, SURE_COVERAGE = 336, 0.98
 """From two weeks of nearly everything on, confidence is high."""
 _LEAST_USD = 1.0
 """Per month: what saves less is not said."""
+LEAST_MEMORY = 0.9
+"""Part of the GPU-hours whose memory must have been seen for it to be known."""
+MEMORY_SPARE = 1.10
+"""Memory over the largest ever used."""
+_USABLE = 0.9
+"""Of a GPU's nominal GB, in GiB."""
+_GIB = 2**30
+_OF_WORKLOADS: tuple[Kind, ...] = ("idle", "fewer-gpus", "add-gpus", "off-hours")
+"""Once one of these is applied, only hours after it say how a workload stands."""
+_HELD_BACK = "its other pods have another GPU model or resource, and what changes these changes those"
 
 
 def judge(look: LookBack, since: Mapping[str, int]) -> tuple[list[Judged], list[Measured], list[Advice]]:
@@ -40,19 +61,26 @@ def judge(look: LookBack, since: Mapping[str, int]) -> tuple[list[Judged], list[
         since: by id of advice, place of the first hour after it was applied.
     """
     judged, measured, advice = [], [], []
+    standings: dict[WorkloadKey, tuple[Measured, Standing, str]] = {}
     for key in sorted(look.workloads):
         history = look.workloads[key]
         about = about_workload(look.cluster, history)
-        begin = max((since.get(identity(kind, about), 0) for kind in ("idle", "fewer-gpus", "add-gpus")), default=0)
+        begin = max((since.get(identity(kind, about), 0) for kind in _OF_WORKLOADS), default=0)
         found = measure(look, history, begin)
-        if found is None:
-            if any(history.held[-24:]):
-                judged.append(Judged(about, "unknown", cents(0), None, None, "too few hours have figures"))
-            continue
-        standing, why = stand(found)
+        if found is not None:
+            standings[key] = found, *stand(found)
+        elif any(history.held[-24:]):
+            judged.append(Judged(about, "unknown", cents(0), None, None, "too few hours have figures"))
+    parts = _parts(look, standings)
+    for key, (found, standing, why) in standings.items():
+        about = about_workload(look.cluster, found.history)
+        others = [standings.get(part) for part in parts.get(key[:4], ()) if part != key]
+        # One object makes them all: what is changed for some pods changes the others.
+        is_held_back = any(other is None or not standing == other[1] == "idle" for other in others)
         if found.now > 0:
-            judged.append(Judged(about, standing, cents(found.now), ratio(found.mean), ratio(found.peak), why))
-        if standing == "unknown":
+            said = f"{why}; {_HELD_BACK}" if is_held_back else why
+            judged.append(Judged(about, standing, cents(found.now), ratio(found.mean), ratio(found.peak), said))
+        if standing == "unknown" or is_held_back:
             continue
         measured.append(found)
         own = _idle(look, found) if standing == "idle" else None
@@ -61,6 +89,17 @@ def judge(look: LookBack, since: Mapping[str, int]) -> tuple[list[Judged], list[
         if own is not None:
             advice.append(own)
     return judged, measured, advice
+
+
+def _parts(
+    look: LookBack, standings: Mapping[WorkloadKey, tuple[Measured, Standing, str]]
+) -> dict[tuple[str, ...], list[WorkloadKey]]:
+    """Workloads whose pods are of several GPU models or resources now, with what each of these is known by."""
+    found: dict[tuple[str, ...], list[WorkloadKey]] = {}
+    for key, history in look.workloads.items():
+        if standings[key][0].now > 0 if key in standings else any(history.held[-24:]):
+            found.setdefault(key[:4], []).append(key)
+    return {name: own for name, own in found.items() if len(own) > 1}
 
 
 def stand(found: Measured) -> tuple[Standing, str]:
@@ -100,8 +139,8 @@ def _idle(look: LookBack, found: Measured) -> Advice | None:
     held = sum(1 for place in range(found.first, look.hours) if history.held[place])
     return Advice(
         "idle", about,
-        f"Scale {about.workload_kind} {about.namespace}/{about.workload} to zero: it holds {found.now:.2g} GPUs, and "
-        f"no hour of {held} used more than {found.peak or 0:.1%}",
+        f"Scale {about.workload_kind} {about.namespace}/{about.workload} to zero: it holds {counted(found.now)} GPUs, "
+        f"and no hour of {held} used more than {found.peak or 0:.1%}",
         saving, evidence_of(look, found, {"peak": "mean of the busiest hour"}), confidence_of(found),
         "low" if about.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
         "Nothing ran on it; somebody may still expect it to answer.", "low",
@@ -115,11 +154,13 @@ def _fewer(look: LookBack, found: Measured) -> Advice | None:
     if sizes is None:
         return None
     pods, units = sizes
-    keeps = pods * units * history.share if pods else units * history.share
+    # Replicas are so many; where they stay as many as there are, each keeps a part of what it holds.
+    kept = units / history.units_per_pod
+    keeps = pods * units * history.share if pods else found.now * kept
 
     def freed(place: int) -> tuple[float, float]:
         held = history.held[place]
-        part = max(0.0, held - keeps) / held if held else 0.0
+        part = (max(0.0, held - keeps) / held if pods else 1 - kept) if held else 0.0
         return history.usd[place] * part, held * part
 
     saving = saving_of(look, found.first, freed, history.cash.share(), list_ratio_of(look, history))
@@ -137,14 +178,16 @@ def _fewer(look: LookBack, found: Measured) -> Advice | None:
         what = f"{units} × {about.resource} per pod"
         patch = fewer_gpus_patch(about, units)
         risk, note = "medium", "What splits its work over GPUs (tensor or data parallel) must be told the new number."
+    if units < history.units_per_pod and not _knows_memory(found):
+        risk, note = "high", f"{note} Nobody saw its GPU memory: what filled more GPUs may not fit."
     return Advice(
         "fewer-gpus", about,
-        f"Give {about.workload_kind} {about.namespace}/{about.workload} {what}: the {found.now:.2g} GPUs that it holds "
-        f"were never above {found.peak or 0:.0%} in any hour",
+        f"Give {about.workload_kind} {about.namespace}/{about.workload} {what}: the {counted(found.now)} GPUs that it "
+        f"holds were never above {found.peak or 0:.0%} in any hour",
         saving,
         evidence_of(look, found, {
             "peak": "mean of the busiest hour", "GPUs used in the busiest hour": f"{found.peak_gpus:.2f}",
-            "busiest hour with the advice": f"{found.peak_gpus / keeps:.0%}",
+            "busiest hour with the advice": f"{found.peak_gpus / keeps if pods else found.pod_peak / kept:.0%}",
         }),
         confidence_of(found), risk, note, "low" if pods else "medium", patch, cents(found.now), cents(keeps),
         cents(found.usd_hourly),
@@ -166,15 +209,28 @@ def _fewer_sizes(found: Measured) -> tuple[int, int] | None:
         pods = max(1, ceil(round(found.peak_gpus / (TARGET * pod), 9)))
         if pods > 1:
             return (pods, history.units_per_pod) if pods < most else None
-        units = max(1, ceil(round(found.peak_gpus / (TARGET * history.share), 9)))
+        units = max(_units_for_memory(found), ceil(round(found.peak_gpus / (TARGET * history.share), 9)))
         return 1, min(units, history.units_per_pod)
     if history.units_per_pod <= 1:
         return None
     # Of several pods of a job, or one pod, each pod keeps what its busiest hour needed.
-    units = max(1, ceil(round(found.pod_peak * history.units_per_pod / TARGET, 9)))
+    units = max(_units_for_memory(found), ceil(round(found.pod_peak * history.units_per_pod / TARGET, 9)))
     if units >= history.units_per_pod:
         return None
     return (most, units) if is_service else (0, units)
+
+
+def _knows_memory(found: Measured) -> bool:
+    history = found.history
+    return history.memory_known >= LEAST_MEMORY * sum(history.held) and memory_gb(history.key.gpu_model) is not None
+
+
+def _units_for_memory(found: Measured) -> int:
+    """Units that hold what a pod kept in its GPUs' memory, each taken to be as full as the fullest; 1 if not known."""
+    history, size = found.history, memory_gb(found.history.key.gpu_model)
+    if history.share != 1.0 or size is None:
+        return 1
+    return max(1, ceil(history.units_per_pod * history.memory_peak * MEMORY_SPARE / (size * _GIB * _USABLE)))
 
 
 def _more(look: LookBack, found: Measured) -> Advice | None:
@@ -188,7 +244,9 @@ def _more(look: LookBack, found: Measured) -> Advice | None:
     def freed(place: int) -> tuple[float, float]:
         return -history.usd[place] * extra, -history.held[place] * extra
 
-    saving = saving_of(look, found.first, freed, history.cash.share(), list_ratio_of(look, history))
+    # What more would cost where some of it is committed to, nobody knows: there may be room left in it.
+    cash = 1.0 if history.cash.share() == 1 else None
+    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history))
     return Advice(
         "add-gpus", about,
         f"Give {about.workload_kind} {about.namespace}/{about.workload} {wanted} replicas instead of {pods}: its GPUs "

@@ -12,13 +12,14 @@ from math import ceil
 from gpucost.domain.advice import mig
 from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey
 from gpucost.domain.advice.measuring import (
+    NEWEST,
     Measured,
     about_workload,
     evidence_of,
     list_ratio_of,
     saving_of,
 )
-from gpucost.domain.advice.model import About, Advice, Evidence, cents, identity, ratio
+from gpucost.domain.advice.model import About, Advice, Evidence, cents, counted, identity, ratio
 from gpucost.domain.advice.packing import gpus_of_node
 from gpucost.domain.advice.patches import geometry_patch, slice_patch
 from gpucost.domain.advice.rightsizing import confidence_of
@@ -88,14 +89,16 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Fitting]) -> list[Adv
     plan = mig.plan(model, wanted)
     if plan is None or not gpus or pool.has_unknown:
         return []
-    proof = mig.replay(plan, hours)
     first = min(one.measured.first for one in own)
+    known = [place for place in range(first, look.hours) if look.known[place]]
+    proof = mig.replay(plan, [hours[place] for place in known])
     whole = [sum(round(size * count) for size, count in pods) for pods in pool.pods]
 
     def nodes(place: int) -> tuple[int, int]:
         """Nodes before and after."""
         others = max(0, whole[place] - sum(hours[place].values()))
-        return ceil(whole[place] / gpus), ceil((others + plan.count) / gpus)
+        # Pods that follow each other within an hour are counted each: no more nodes can go than there are.
+        return min(ceil(whole[place] / gpus), pool.nodes[place]), ceil((others + plan.count) / gpus)
 
     def freed(place: int) -> tuple[float, float]:
         before, after = nodes(place)
@@ -106,8 +109,10 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Fitting]) -> list[Adv
     saving = saving_of(look, first, freed, pool.cash.share(), 1.0 if pool.cash.is_listed else None)
     if proof.waited or saving.usd < _LEAST_USD:
         return []
-    newest = [place for place in range(max(first, look.hours - 24), look.hours) if look.known[place]]
-    before, after = (sum(nodes(place)[which] for place in newest) / len(newest) for which in (0, 1))
+    newest = [place for place in known if place >= look.hours - NEWEST]
+    before, after = (sum(nodes(place)[which] for place in newest) / max(1, len(newest)) for which in (0, 1))
+    if before <= after:
+        return []
     about = About(
         look.cluster, node_pool=pool.key.node_pool, instance_type=pool.key.instance_type, gpu_model=model,
         capacity_type=pool.key.capacity_type,
@@ -123,9 +128,12 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Fitting]) -> list[Adv
     found = Advice(
         "mig-geometry", about,
         f"Slice {plan.count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(own)} workloads that fit MIG "
-        f"slices: {before:.3g} {pool.key.instance_type} nodes become {after:.3g}",
+        f"slices: {counted(before)} {pool.key.instance_type} nodes become {counted(after)}",
         saving,
-        Evidence(look.moment(first), look.moment(look.hours - 1), look.hours - first, 0, None, None, None, facts),
+        Evidence(
+            look.moment(first), look.moment(look.hours - 1), len(known), look.hours - first - len(known),
+            None, None, None, facts,
+        ),
         "medium", "medium", "One request has a slice's compute alone: it may take as many times longer.", "high",
         geometry_patch(pool.key.node_pool, [layouts[at : at + gpus] for at in range(0, len(layouts), gpus)]),
         cents(before), cents(after),

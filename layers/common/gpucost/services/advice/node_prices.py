@@ -1,15 +1,18 @@
 """What nodes cost at list price and on spot, as far as the price book knows; in USD, as AWS lists it."""
 
+import re
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
-from gpucost.domain.advice.history import LookBack, PoolKey
+from gpucost.domain.advice.history import LookBack, PoolKey, ReservedPrice
 from gpucost.domain.advice.packing import gpus_of_node
 from gpucost.domain.prices import Price
 from gpucost.settings import Settings
 from gpucost.settings.pricing import RateSettings
 
+_FAMILY = re.compile(r"[a-z0-9-]+\.\*")
+"""An instance type's pattern that takes all sizes of one family."""
 _EVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -45,8 +48,10 @@ def node_spot_prices(book: PriceLists) -> dict[str, float]:
     return found
 
 
-def reserved_prices(settings: Settings, look: LookBack, at: datetime) -> dict[str, float]:
-    """USD per node-hour of reserved capacity by instance type: the first of the settings' rates that is for it.
+def reserved_prices(settings: Settings, look: LookBack, at: datetime) -> dict[str, ReservedPrice]:
+    """Prices of reserved capacity by instance type: the first of the settings' rates that is for it.
+
+    A rate for a family (`instance_type: "g5.*"`) is a Savings Plan's: one commitment covers all its sizes.
 
     Rates that are for some pools, regions or zones alone are left out: a commitment is not bought for one of them.
 
@@ -55,18 +60,23 @@ def reserved_prices(settings: Settings, look: LookBack, at: datetime) -> dict[st
         look: whose instance types, with their list prices.
         at: the time.
     """
-    found: dict[str, float] = {}
+    found: dict[str, ReservedPrice] = {}
     for key in sorted(look.pools):
         gpus, listed = gpus_of_node(look.pools[key]), look.list_prices.get(key.instance_type)
         for rate in settings.pricing.rates:
             if key.instance_type in found or not _is_for(rate, look.cluster, key, at):
                 continue
+            usd = None
             if rate.node_hourly_usd is not None:
-                found[key.instance_type] = float(rate.node_hourly_usd)
+                usd = float(rate.node_hourly_usd)
             elif rate.gpu_hourly_usd is not None:
-                found[key.instance_type] = float(rate.gpu_hourly_usd) * gpus
+                usd = float(rate.gpu_hourly_usd) * gpus
             elif rate.percent_of_on_demand is not None and listed is not None:
-                found[key.instance_type] = float(rate.percent_of_on_demand) / 100 * listed
+                usd = float(rate.percent_of_on_demand) / 100 * listed
+            if usd:
+                pattern = rate.instance_type or ""
+                scope = pattern if _FAMILY.fullmatch(pattern) else key.instance_type
+                found[key.instance_type] = ReservedPrice(usd, scope)
     return found
 
 

@@ -1,10 +1,10 @@
 """Reads the look-back out of the ledger, one hour at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gpucost.advice_ports import AdvisedHours
-from gpucost.domain.advice.history import LookBack
+from gpucost.domain.advice.history import LookBack, Wait
 from gpucost.domain.hours import HOUR
 
 LOOK_BACK = timedelta(days=30)
@@ -20,6 +20,7 @@ def read_look_back(
     list_prices: Mapping[str, float],
     spot_prices: Mapping[str, float],
     memory: Mapping[datetime, Mapping[tuple[str, str], float]],
+    waits: Mapping[datetime, Sequence[Wait]],
     length: timedelta = LOOK_BACK,
 ) -> LookBack:
     """The hours before a moment, as advice looks at them.
@@ -31,6 +32,7 @@ def read_look_back(
         list_prices: USD per node-hour by instance type, where known.
         spot_prices: the same on spot.
         memory: the most bytes that pods used on UTC days, where known.
+        waits: who waited for GPUs on UTC days, where known.
         length: how far back.
 
     Raises:
@@ -39,6 +41,7 @@ def read_look_back(
     start = end - length
     look = LookBack(cluster, start, length // HOUR)
     look.memory.update(memory)
+    look.expect(waits)
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":
             nodes, _ = ledger.nodes_of(manifest)

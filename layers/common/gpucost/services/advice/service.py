@@ -18,7 +18,7 @@ from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.messages import AdviceDue
 from gpucost.ports import Clock, SettingsStore
-from gpucost.services.advice.memory import MemoryKeeper
+from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
 from gpucost.services.advice.node_prices import PriceLists, node_list_prices, node_spot_prices, reserved_prices
 from gpucost.services.advice.reading import LOOK_BACK, read_look_back
 from gpucost.settings import ClusterSettings, Settings
@@ -49,6 +49,7 @@ class AdviceService:
         store: recommendations.
         prices: the price book.
         memory: of GPUs, by pod and day.
+        waiting: pods that waited for GPUs, by day.
         clock: the time now.
     """
 
@@ -59,6 +60,7 @@ class AdviceService:
         store: AdviceStore,
         prices: PriceLists,
         memory: MemoryKeeper,
+        waiting: WaitingKeeper,
         *,
         clock: Clock,
     ) -> None:
@@ -67,6 +69,7 @@ class AdviceService:
         self._store = store
         self._prices = prices
         self._memory = memory
+        self._waiting = waiting
         self._clock = clock
 
     def advise(self, due: AdviceDue, seconds_left: Callable[[], float]) -> AdviceResult | None:
@@ -111,9 +114,10 @@ class AdviceService:
         if self._ledger.latest(cluster.name) is None:
             return
         memory = self._memory.memory(cluster, end - LOOK_BACK, end)
+        waits = self._waiting.waits(cluster, end - LOOK_BACK, end)
         look = read_look_back(
             self._ledger, cluster.name, end, list_prices=node_list_prices(self._prices),
-            spot_prices=node_spot_prices(self._prices), memory=memory,
+            spot_prices=node_spot_prices(self._prices), memory=memory, waits=waits,
         )  # fmt: skip
         if not any(look.known):
             return
@@ -164,8 +168,14 @@ class _Subjects:
         return found
 
     def usd(self, advice: Advice) -> list[float | None]:
+        """None for hours whose cost is not known: without a price, or where the look-back has several currencies."""
+        if not self.look.currencies <= {advice.currency}:
+            return [None] * self.look.hours
         usd = self._of(advice, "usd", "cost")
-        return self._known([0.0] * self.look.hours if usd is None else usd)
+        held = self._of(advice, "held", "nodes")
+        if usd is None or held is None:
+            return self._known([0.0] * self.look.hours)
+        return [None if own and not cost else cost for cost, own in zip(self._known(usd), held, strict=True)]
 
     def _of(self, advice: Advice, of_workload: str, of_pool: str) -> Sequence[float] | None:
         about = advice.about
@@ -184,4 +194,4 @@ class _Subjects:
 def _is_of(key: WorkloadKey, advice: Advice) -> bool:
     about = advice.about
     same = key[:4] == (about.business_unit, about.namespace, about.workload_kind, about.workload)
-    return same and (key.resource == about.resource or advice.kind == "mig-slice")
+    return same and (key[4:] == (about.resource, about.gpu_model) or advice.kind == "mig-slice")

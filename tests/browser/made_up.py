@@ -1,0 +1,136 @@
+"""A fleet that is made up in the browser's place of the API: as many business units and hours as are wanted.
+
+The page itself is what was built, given by the browser too: no server runs. What the API really answers, other tests
+show the page.
+"""
+
+import mimetypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from playwright.sync_api import Page, Route
+
+from local.template import REPOSITORY
+
+BUILT = REPOSITORY / "functions" / "api" / "page"
+ADDRESS = "http://gpucost.test"
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Fleet:
+    """Answers what the overview asks.
+
+    Attributes:
+        units: business units, those that waste most first.
+        start: of the period.
+        hours: its length.
+        missing: numbers of hours that nobody knows.
+        asked: paths with their queries, as they were asked.
+        refuse: answers in place of the fleet where it returns something: a status and a body.
+    """
+
+    units: Sequence[str]
+    start: datetime
+    hours: int
+    missing: frozenset[int] = frozenset()
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    refuse: Callable[[str], tuple[int, str] | None] = lambda _path: None
+
+    @property
+    def end(self) -> datetime:
+        return self.start + self.hours * HOUR
+
+    def serve(self, page: Page) -> None:
+        """Answer whatever a tab asks."""
+        page.route(f"{ADDRESS}/**", self._give)
+
+    def use(self, unit: int, hour: int) -> float:
+        """Share of what a unit held that it used."""
+        return (unit * 37 + hour * 11) % 100 / 100
+
+    def _give(self, route: Route) -> None:
+        asked = urlsplit(route.request.url)
+        if not asked.path.startswith("/v1/"):
+            self._file(route, asked.path)
+            return
+        query = {name: values[0] for name, values in parse_qs(asked.query).items()}
+        self.asked.append((asked.path, query))
+        refused = self.refuse(asked.path)
+        if refused is not None:
+            status, body = refused
+            route.fulfill(status=status, body=body, content_type="application/problem+json")
+            return
+        route.fulfill(json=self._answer(asked.path, query))
+
+    def _answer(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        grain = query.get("granularity", "hour")
+        names = query["business_unit"].split(",") if "business_unit" in query else self.units
+        if path == "/v1/costs" and query.get("group_by") == "business_unit":
+            rows = [
+                {**self._figures(unit, hours), "group": {"business_unit": self.units[unit]}}
+                for hours in self._spans(grain)
+                for unit in map(self.units.index, names)
+            ]
+        elif path == "/v1/fleet":
+            rows = [self._figures(0, hours) for hours in self._spans(grain)]
+        elif path == "/v1/hours":
+            rows = [
+                {
+                    "cluster": "demo", "hour": written(self.start + n * HOUR), "notes": [],
+                    "status": "missing" if n in self.missing else "complete",
+                }
+                for n in range(self.hours)
+            ]  # fmt: skip
+        known = self.hours - len(self.missing)
+        return {
+            "start": written(self.start), "end": written(self.end), "rows": rows, "currency": "USD",
+            "totals": self._figures(0, range(self.hours)), "active": [], "cursor": None,
+            "coverage": {"hours_expected": self.hours, "hours_complete": known},
+        }  # fmt: skip
+
+    def _spans(self, grain: str) -> list[range]:
+        if grain == "total":
+            return [range(self.hours)]
+        step = 1 if grain == "hour" else 24
+        spans = [range(first, min(self.hours, first + step)) for first in range(0, self.hours, step)]
+        return [span for span in spans if any(hour not in self.missing for hour in span)]
+
+    def _figures(self, unit: int, hours: range) -> dict[str, Any]:
+        known = [hour for hour in hours if hour not in self.missing]
+        held = len(known)
+        used = sum(self.use(unit, hour) for hour in known)
+        return {
+            "start": written(self.start + hours[0] * HOUR), "end": written(self.start + (hours[-1] + 1) * HOUR),
+            "allocated_gpu_hours": held, "effective_gpu_hours": used, "unmeasured_gpu_hours": 0,
+            "allocated_usd": 12 * held, "effective_usd": 12 * used, "waste_usd": 12 * (held - used),
+            "unmeasured_usd": 0, "node_cost_usd": 13 * held, "unallocated_usd": held, "stranded_usd": 0,
+            "unobserved_usd": 0, "host_usd": 0, "residual_usd": 0, "capacity_gpu_hours": held,
+            "unpriced_gpu_hours": 0, "unpriced_capacity_gpu_hours": 0,
+        }  # fmt: skip
+
+    @staticmethod
+    def _file(route: Route, path: str) -> None:
+        if path == "/config.json":
+            route.fulfill(json={"sign_in": None})
+            return
+        file = BUILT / (path.lstrip("/") or "index.html")
+        if file.is_file():
+            route.fulfill(path=file, content_type=mimetypes.guess_type(file.name)[0] or "text/plain")
+        else:
+            route.fulfill(status=404)
+
+
+def large(units: int = 200, days: int = 35) -> Fleet:
+    """Many units over many days, until today."""
+    end = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return Fleet([f"unit-{number:03}" for number in range(units)], end - timedelta(days=days), 24 * days)
+
+
+def written(moment: datetime) -> str:
+    """As the API writes instants."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,203 @@
+"""What the demo has none of: fleets too large for one look, the hour that is there twice, answers that do not come."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.made_up import ADDRESS, Fleet, large, written
+from tests.browser.tabs import Tabs, settled
+
+AUTUMN = datetime(2026, 11, 1, 3, tzinfo=UTC)
+"""In New York, summer time ends three hours later."""
+LONGEST_TASK = """
+() => { window.longest = 0; new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration);
+}).observe({ entryTypes: ["longtask"] }); }
+"""
+
+
+@pytest.fixture
+def tabs(chromium: Browser) -> Iterator[Tabs]:
+    opened = Tabs(chromium, {ADDRESS.removeprefix("http://")})
+    yield opened
+    opened.check()
+
+
+@pytest.fixture
+def visit(tabs: Tabs) -> Callable[..., Page]:
+    def open_view(fleet: Fleet, more: str = "", **options: Any) -> Page:
+        page = tabs.open("about:blank", **options)
+        fleet.serve(page)
+        page.goto(f"{ADDRESS}/#/overview?start={written(fleet.start)}&end={written(fleet.end)}{more}")
+        return page
+
+    return open_view
+
+
+def heat(page: Page) -> Any:
+    return page.get_by_role("application", name=re.compile("Utilization of business units by hour"))
+
+
+def test_200_units_over_35_days_are_a_map_by_hour_a_page_at_a_time(visit: Callable[..., Page]) -> None:
+    fleet = large()
+    page = visit(fleet, "&zone=utc")
+    settled(page)
+    place, readout = page.get_by_test_id("heat-page"), page.locator(".grid .readout")
+    expect(place).to_have_text("1 to 20 of 200, the most wasteful first")
+    hourly = [query for path, query in fleet.asked if path == "/v1/costs" and query["granularity"] == "hour"]
+    assert [query["business_unit"].count(",") for query in hourly] == [4] * 4, "units that the API reads one by one"
+    page.evaluate(LONGEST_TASK)
+    heat(page).focus()
+    page.keyboard.press("ArrowRight")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    for _ in range(19):
+        page.keyboard.press("ArrowDown")
+    expect(readout).to_contain_text("unit-019")
+    expect(readout).to_contain_text(f"{100 * fleet.use(19, 3):.1f}% used of 1.000 GPU-hours")
+    page.keyboard.press("ArrowDown")
+    expect(place).to_contain_text("21 to 40 of 200")
+    expect(readout).to_contain_text("unit-020")
+    expect(readout).to_contain_text(f"{100 * fleet.use(20, 3):.1f}% used")
+    page.keyboard.press("ArrowUp")
+    expect(readout).to_contain_text("unit-019")
+    page.keyboard.press("PageDown")
+    expect(readout).to_contain_text("unit-039")
+    page.keyboard.press("End")
+    expect(readout).to_contain_text(f"{100 * fleet.use(39, fleet.hours - 1):.1f}% used")
+    assert page.evaluate("window.longest") < 1000, "milliseconds in which nothing moved, on a busy machine"
+    page.goto(page.url.replace("page=2", "page=99"))
+    page.reload()
+    settled(page)
+    expect(place).to_have_text("181 to 200 of 200, the most wasteful first")
+    expect(page.get_by_role("button", name="↓ after")).to_be_disabled()
+    page.get_by_role("button", name="↑ before").click()
+    expect(place).to_contain_text("161 to 180 of 200")
+    expect(page.locator(".labels li").first).to_have_text("unit-160")
+    heat(page).click(position={"x": 2, "y": 2})
+    page.wait_for_url(re.compile("#/hour/.*unit=unit-160"))
+
+
+def test_the_hour_that_is_there_twice(visit: Callable[..., Page]) -> None:
+    page = visit(Fleet(["research"], AUTUMN, 6), timezone_id="America/New_York")
+    settled(page)
+    page.get_by_role("application", name=re.compile("Cost over time")).focus()
+    seen = []
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+        seen.append(page.get_by_test_id("readout").locator("strong").inner_text())
+    assert seen == [
+        "Sat 31 Oct, 23:00 GMT-4", "Sun 1 Nov, 00:00 GMT-4", "Sun 1 Nov, 01:00 GMT-4", "Sun 1 Nov, 01:00 GMT-5",
+        "Sun 1 Nov, 02:00 GMT-5", "Sun 1 Nov, 03:00 GMT-5",
+    ]  # fmt: skip
+    expect(page.get_by_label("Period")).to_contain_text("Sat 31 Oct, 23:00 GMT-4 to Sun 1 Nov, 04:00 GMT-5")
+
+
+def test_hours_that_begin_at_half_past(visit: Callable[..., Page]) -> None:
+    page = visit(Fleet(["research"], AUTUMN, 6), timezone_id="Asia/Kolkata")
+    settled(page)
+    heat(page).focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".grid .readout")).to_contain_text("Sun 1 Nov, 08:30 GMT+5:30")
+
+
+def test_missing_hours_are_hatched_in_the_map_and_no_zero_in_the_trend(visit: Callable[..., Page]) -> None:
+    page = visit(Fleet(["research"], AUTUMN, 24, missing=frozenset(range(6, 18))), "&zone=utc")
+    settled(page)
+    painted = heat(page).evaluate(
+        """(cells) => {
+          const canvas = cells.querySelector("canvas"), pen = canvas.getContext("2d"), wide = canvas.width / 24;
+          const part = (hour) => {
+            const { data } = pen.getImageData(hour * wide + 2, 2, wide - 4, canvas.height - 6);
+            let seen = 0;
+            for (let at = 3; at < data.length; at += 4) seen += data[at] > 0;
+            return seen / (data.length / 4);
+          };
+          return [3, 10, 20].map(part);
+        }"""
+    )
+    assert painted[0] > 0.95 < painted[2]
+    assert 0.05 < painted[1] < 0.7, "lines, and what is between them"
+    heat(page).focus()
+    page.keyboard.press("Home")
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator(".grid .readout")).to_contain_text("missing or incomplete")
+    path = page.locator("svg.spark path").get_attribute("d") or ""
+    assert path.count("M") == 2, "a gap"
+    assert path.count("L") == 10
+
+
+def test_nothing_held_and_nothing_known_are_not_the_same(visit: Callable[..., Page]) -> None:
+    page = visit(Fleet([], AUTUMN, 6))
+    settled(page)
+    expect(page.locator("main")).to_contain_text("Nobody held a GPU in this period.")
+    page = visit(Fleet([], AUTUMN, 6, missing=frozenset(range(6))))
+    settled(page)
+    expect(page.locator(".empty")).to_have_text(re.compile("6 cluster-hours are expected, none has figures"))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (500, '{"detail": "broken", "status": 500}', "broken (500)"),
+        (429, '{"message": "Too Many Requests"}', "Too Many Requests (429)"),
+        (403, '{"detail": "needs the role viewer"}', "needs the role viewer (403)"),
+        (504, "<html>", "Gateway Timeout (504)"),
+    ],
+)
+def test_what_the_api_refuses_is_said(
+    tabs: Tabs, visit: Callable[..., Page], status: int, body: str, said: str
+) -> None:
+    tabs.expected = ("/v1/",)
+    page = visit(Fleet(["research"], AUTUMN, 6, refuse=lambda _path: (status, body)))
+    expect(page.get_by_role("alert")).to_contain_text(said)
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+
+
+def test_who_is_throttled_for_a_moment_does_not_notice(tabs: Tabs, visit: Callable[..., Page]) -> None:
+    tabs.expected = ("/v1/",)
+    left = {"/v1/alerts": 2, "/v1/fleet": 1}
+
+    def refuse(path: str) -> tuple[int, str] | None:
+        left[path] = left.get(path, 0) - 1
+        return (429, '{"message": "Too Many Requests"}') if left[path] >= 0 else None
+
+    page = visit(Fleet(["research"], AUTUMN, 6, refuse=refuse))
+    settled(page)
+    expect(page.get_by_test_id("waste")).to_be_visible()
+    assert page.get_by_role("alert").count() == 0
+
+
+def test_what_a_view_can_do_without_fails_in_its_own_place(tabs: Tabs, visit: Callable[..., Page]) -> None:
+    tabs.expected = ("/v1/alerts",)
+    page = visit(
+        Fleet(["research"], AUTUMN, 6, refuse=lambda path: (500, '{"detail": "no"}') if path == "/v1/alerts" else None)
+    )
+    settled(page)
+    expect(page.get_by_test_id("waste")).to_be_visible()
+    expect(page.get_by_role("region", name="Active alerts").get_by_role("alert")).to_have_text("no (500)")
+
+
+def test_an_answer_that_does_not_come_is_given_up(tabs: Tabs) -> None:
+    tabs.expected = ("/v1/",)
+    page = tabs.open("about:blank")
+    Fleet(["research"], AUTUMN, 6).serve(page)
+    page.route(f"{ADDRESS}/v1/costs*", lambda _route: None)
+    page.clock.install()
+    page.goto(f"{ADDRESS}/#/overview")
+    expect(page.locator("main .loading")).to_be_visible()
+    page.clock.run_for(59_000)
+    expect(page.locator("main .loading")).to_be_visible()
+    page.clock.run_for(2_000)
+    expect(page.get_by_role("alert")).to_contain_text("did not answer within a minute")
+
+
+def test_an_answer_that_is_no_answer_is_said_and_does_not_leave_an_empty_page(visit: Callable[..., Page]) -> None:
+    page = visit(Fleet(["research"], AUTUMN, 6, refuse=lambda path: (200, "{}") if path == "/v1/fleet" else None))
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("link", name="Nodes")).to_be_visible()

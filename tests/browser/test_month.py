@@ -1,0 +1,291 @@
+"""A month with a budget, recommendations and two clusters, for which the demo's three days are too short."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import requests
+import simplejson
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from gpucost.adapters.dynamodb.advice import DynamoAdvice
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.advice.model import About, Advice, Evidence, Kind, Recommendation, Saving
+from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.model import HourRecord, Line
+from local.aws import create_stack, credentials, local_client, running_aws
+from local.dynamodb_local import create_table, running_dynamodb
+from local.functions import LocalFunction
+from local.http import serving
+from local.prometheus import free_port
+from local.stack import LAYER
+from local.template import REPOSITORY
+from tests.browser.tabs import Tabs, settled, violations
+from tests.records import line, record
+
+SETTINGS = """
+clusters:
+  - {name: west, prometheus: {url: "http://127.0.0.1:9"}}
+  - {name: east, prometheus: {url: "http://127.0.0.1:9"}}
+pricing: {source: constant, gpu_hourly_usd: 12}
+business_units: [{name: research, namespaces: ["bu-a"]}, {name: nightly, namespaces: ["bu-n"]}]
+alerts:
+  rules:
+    - {rule: budget, monthly_usd: 900, overrides: [{business_unit: research, monthly_usd: 1500}]}
+"""
+END = floor_hour(datetime.now(UTC))
+DAYS_OF_A_FORECAST = 352 * HOUR
+"""A forecast wants two weeks: publishing as many hours takes a while."""
+MISSING = {END - HOUR * number for number in range(30, 36)}
+"""Hours of which the west told nothing."""
+UNPRICED = END - 20 * HOUR
+PATCH = "kind: Deployment\nmetadata: {name: '<b>app</b>'}"
+EAST = 10 * HOUR
+"""How long the east has been there: it has one unit, on a pool named as the west's."""
+
+
+@dataclass(frozen=True)
+class Site:
+    address: str
+    client: Any
+    table: str
+
+    def ask(self, path: str) -> Any:
+        answer = requests.get(f"{self.address}/v1/{path}", timeout=30)
+        assert answer.status_code == 200, answer.text
+        return simplejson.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with deployment(40 * HOUR) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def long_site() -> Iterator[Site]:
+    with deployment(DAYS_OF_A_FORECAST) as made:
+        yield made
+
+
+@contextmanager
+def deployment(length: timedelta) -> Iterator[Site]:
+    """Table and API with that much of a past."""
+    with ExitStack() as running:
+        endpoint, dynamodb = running.enter_context(running_aws()), running.enter_context(running_dynamodb())
+        port = free_port()
+        address = f"http://127.0.0.1:{port}"
+        deployed = create_stack(endpoint, address, {})
+        client, table = local_client("dynamodb", dynamodb), deployed.outputs["TableName"]
+        create_table(client, table)
+        DynamoSettingsStore(client, table, clock=lambda: datetime.now(UTC)).push(
+            SETTINGS, author="test", now=datetime.now(UTC)
+        )
+        ledger = DynamoLedger(client, table)
+        for made in records(length):
+            ledger.publish(made, replacing=None, settings_version=1, now=datetime.now(UTC))
+        advice = DynamoAdvice(client, table)
+        for one in recommendations():
+            advice.put(one)
+        variables = {**deployed.environments["ApiFunction"], **credentials(endpoint, dynamodb)}
+        function = LocalFunction("api", "app.handler", [REPOSITORY / "functions" / "api", LAYER], variables)
+        running.callback(function.stop)
+        routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
+        running.enter_context(serving(function.invoke, routes, port))
+        yield Site(address, client, table)
+
+
+def records(length: timedelta) -> Iterator[HourRecord]:
+    """The nightly unit holds GPUs on even days alone."""
+    for number in range(length // HOUR):
+        hour = END - length + number * HOUR
+        lines = [line(), *([line("nightly", "bu-n", "n", "3.5")] if hour.day % 2 == 0 else [])]
+        if hour == UNPRICED:
+            lines = [unpriced(one) for one in lines]
+        if hour not in MISSING:
+            yield record(lines, hour=hour, cluster="west")
+        if hour >= END - EAST:
+            yield record([replace(line(pod="e"), node="e1")], hour=hour, cluster="east")
+
+
+def unpriced(one: Line) -> Line:
+    return replace(
+        one, gpu_hourly_usd=None, price_source="", allocated_usd=None, effective_usd=None, waste_usd=None,
+        unmeasured_usd=None,
+    )  # fmt: skip
+
+
+def recommendations() -> list[Recommendation]:
+    about = About("west", "research", "bu-a", "Deployment", "app")
+    seen = Evidence(END - 40 * HOUR, END, 40, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
+    found: list[Recommendation] = []
+    advised: tuple[tuple[Kind, int, str, str], ...] = (
+        ("mig-slice", 512, "Take a 1g.5gb slice for <img src=x onerror=alert(1)>", PATCH),
+        ("off-hours", 1024, "Scale app to none from 20:00 to 06:00", ""),
+    )
+    for kind, usd, summary, patch in advised:
+        saving = Saving(Decimal(usd), Decimal(usd - 100), Decimal(usd + 100), None, None, Decimal(43))
+        one = Advice(
+            kind, about, summary, saving, seen, "high", "low", "starts take a minute", "medium", patch, Decimal(1),
+            Decimal(0), Decimal("1.71"),
+        )  # fmt: skip
+        found.append(Recommendation(one, "open", END, END, END))
+    other = replace(
+        found[0].advice, about=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
+    )
+    return [*found, Recommendation(other, "open", END, END, END)]
+
+
+@pytest.fixture
+def tabs(chromium: Browser) -> Iterator[Tabs]:
+    opened = Tabs(chromium, set())
+    yield opened
+    opened.check()
+
+
+@pytest.fixture
+def visit(tabs: Tabs) -> Callable[..., Page]:
+    def open_view(site: Site, view: str, **options: Any) -> Page:
+        tabs.hosts.add(site.address.removeprefix("http://"))
+        page = tabs.open(f"{site.address}/#/{view}", **options)
+        settled(page)
+        return page
+
+    return open_view
+
+
+@pytest.mark.heavy
+def test_the_month_burns_down_beside_its_budget_and_projection(visit: Callable[..., Page], long_site: Site) -> None:
+    page = visit(long_site, "unit/research?window=48h&zone=utc")
+    told = long_site.ask("forecasts?business_unit=research")
+    assert told["projected_usd"] > 0
+    is_burning_down(page, told)
+
+
+def test_the_month_burns_down_beside_its_budget(tabs: Tabs, visit: Callable[..., Page], site: Site) -> None:
+    """Two days are too few for a projection: one is put into the API's answer."""
+    told = site.ask("forecasts?business_unit=research")
+    assert told["projected_usd"] is None
+    page = visit(site, "unit/research?window=48h&zone=utc")
+    expect(page.get_by_test_id("month-projected")).to_have_text("–")
+    projected = {"projected_usd": 1300.5, "low_usd": 1200.25, "high_usd": 1400.75}
+    page.route("**/v1/forecasts*", lambda route: route.fulfill(json={**route.fetch().json(), **projected}))
+    page.reload()
+    settled(page)
+    is_burning_down(page, {**told, **{name: Decimal(str(value)) for name, value in projected.items()}})
+
+
+def is_burning_down(page: Page, told: dict[str, Any]) -> None:
+    assert told["budget_usd"] == 1500
+    shown = {name: page.get_by_test_id(f"month-{name}").inner_text() for name in ("spent", "projected", "budget")}
+    assert shown == {
+        "spent": usd(told["spent_usd"]), "projected": usd(told["projected_usd"]), "budget": "$1,500.00",
+    }  # fmt: skip
+    section = page.get_by_role("region", name="This month, all clusters")
+    expect(section).to_contain_text(f"80% of the time between {usd(told['low_usd'])} and {usd(told['high_usd'])}")
+    expect(section).to_contain_text(f"{100 * told['spent_usd'] / 1500:.1f}% spent")
+    chart = section.get_by_role("img", name=re.compile("Spending as it adds up"))
+    said = chart.get_attribute("aria-label") or ""
+    assert f"{usd(told['spent_usd'])} spent by" in said, "the line ends at what is said to be spent"
+    assert f"{usd(told['projected_usd'])} projected for the month, a budget of $1,500.00" in said
+    assert {(0, 114, 178), (213, 94, 0)} <= colours(chart)
+    expect(section.locator(".legend")).to_contain_text("projected")
+
+
+def colours(chart: Locator) -> set[tuple[int, ...]]:
+    """What a chart is painted with."""
+    found: list[str] = chart.locator("canvas").evaluate(
+        """(canvas) => {
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          const seen = new Set();
+          for (let at = 0; at < data.length; at += 4) if (data[at + 3] === 255) seen.add(data.slice(at, at + 3).join());
+          return [...seen];
+        }"""
+    )
+    return {tuple(map(int, one.split(","))) for one in found}
+
+
+def test_recommendations_are_those_of_the_api_and_say_how(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "unit/research?window=48h")
+    rows = site.ask("recommendations?business_unit=research")["rows"]
+    assert len(rows) == 2
+    table = page.get_by_test_id("recommendations").locator("tbody tr")
+    expect(table).to_have_count(2)
+    for at, row in enumerate(sorted(rows, key=lambda row: -row["saving"]["usd"])):
+        one, saving = table.nth(at), row["saving"]
+        for told in (
+            row["summary"], row["kind"], usd(saving["usd"]), f"{usd(saving['low_usd'])} and {usd(saving['high_usd'])}",
+            row["confidence"], row["risk"], row["effort"],
+        ):  # fmt: skip
+            expect(one).to_contain_text(told)
+    page.get_by_text("How", exact=True).click()
+    expect(table.locator("pre")).to_have_text(PATCH)
+    assert page.locator("main img, main b").count() == 0
+    assert violations(page) == []
+
+
+def test_what_has_no_price_is_hatched_and_said(visit: Callable[..., Page], site: Site) -> None:
+    """An hour without a price, between hours that have one."""
+    start, end = UNPRICED - HOUR, UNPRICED + 2 * HOUR
+    page = visit(site, f"overview?start={at(start)}&end={at(end)}&zone=utc&cluster=west")
+    totals = site.ask(f"fleet?start={at(start)}&end={at(end)}&cluster=west")["totals"]
+    share = totals["unpriced_gpu_hours"] / totals["allocated_gpu_hours"]
+    expect(page.locator(".unpriced")).to_have_text(
+        f"{100 * share:.1f}% of these GPU-hours have no price yet: amounts leave them out."
+    )
+    chart = page.get_by_role("application", name=re.compile("Cost over time"))
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    readout = page.get_by_test_id("readout")
+    expect(readout).not_to_contain_text("no price")
+    page.keyboard.press("ArrowRight")
+    expect(readout).to_contain_text("100.0% of its GPU-hours have no price")
+    painted = chart.locator("canvas").evaluate(
+        """(canvas) => {
+          const pen = canvas.getContext("2d");
+          const { data } = pen.getImageData(canvas.width * 0.45, canvas.height * 0.2, 60, 40);
+          return data.filter((_, at) => at % 4 === 3 && data[at] > 0).length / 2400;
+        }"""
+    )
+    assert 0.05 < painted < 0.7, "hatched"
+
+
+@pytest.mark.heavy
+def test_two_weeks_are_a_map_by_hour(visit: Callable[..., Page], long_site: Site) -> None:
+    begin = END - DAYS_OF_A_FORECAST
+    page = visit(long_site, f"overview?start={at(begin)}&end={at(END)}&zone=utc")
+    heat = page.get_by_role("application", name=re.compile("Utilization of business units by hour"))
+    heat.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".grid .readout")).to_contain_text("25.0% used of")
+    chart = page.get_by_role("application", name=re.compile("Cost over time"))
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_test_id("readout")).to_contain_text("UTC day")
+
+
+def test_clusters_are_told_apart(visit: Callable[..., Page], site: Site) -> None:
+    hour = END - 2 * HOUR
+    page = visit(site, f"hour/{at(hour)}")
+    table = page.get_by_test_id("lines")
+    expect(table.get_by_role("columnheader", name="Cluster")).to_be_visible()
+    lines = site.ask(f"lines?start={at(hour)}&end={at(hour + HOUR)}")["rows"]
+    assert {line["cluster"] for line in lines} == {"west", "east"}
+    expect(table.locator("tbody tr")).to_have_count(len(lines))
+    page.get_by_label("Cluster").select_option("east")
+    expect(table.locator("tbody tr")).to_have_count(1)
+    expect(table.get_by_role("columnheader", name="Cluster")).to_have_count(0)
+
+
+def at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:00:00Z}"
+
+
+def usd(value: Decimal) -> str:
+    return f"${value:,.2f}"

@@ -1,0 +1,40 @@
+"""The api function over prepared hours."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from gpucost import bootstrap
+from tests.functions.asking import ask_as
+from tests.functions.prepared_hours import NASTY, NOW, SOMEBODY, Ask, Prepared, at, usd
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
+    known = Prepared()
+    monkeypatch.setattr(bootstrap, "ledger", lambda: known)
+    monkeypatch.setattr(bootstrap, "rollups", lambda: known)
+    monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
+    monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
+    for made in (bootstrap.report_service, bootstrap.access_policy):
+        made.cache_clear()
+    yield known
+    for made in (bootstrap.report_service, bootstrap.access_policy):
+        made.cache_clear()
+
+
+@pytest.fixture
+def ask(prepared: Prepared) -> Ask:
+    return partial(ask_as, SOMEBODY)
+
+
+@pytest.fixture
+def day(prepared: Prepared) -> Prepared:
+    """Two hours of two clusters, one incomplete hour, and twenty missing in each."""
+    prepared.put("east", at(0), {("research", "r1"): usd("10"), ("research", "r2"): usd("0.000000000001")})
+    prepared.put("east", at(1), {("research", "r1"): usd("5"), (NASTY, NASTY): usd("3.333333333333")})
+    prepared.put("east", at(2), {}, status="incomplete")
+    prepared.put("west", at(0), {("research", "r1"): usd("7")})
+    prepared.put("west", at(1), {}, status="complete")
+    return prepared

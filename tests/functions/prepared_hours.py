@@ -1,0 +1,148 @@
+"""Hours and settings as a test of the api function prepares them, in place of the table."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from gpucost.domain.hours import HOUR, floor_day
+from gpucost.domain.ledger import HourSummary, Manifest, Restatement
+from gpucost.domain.model import Capacity, ClusterCharge, Costs, Coverage, Line, NodeHour, Status, Totals
+from gpucost.domain.money import quantize, split
+from gpucost.domain.rollups import DaySummary, FactKey, days_of, sum_day
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
+from tests.functions.asking import Answer, by_iam
+
+NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
+NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
+DAY = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-20T00:00:00Z"}
+DOCUMENT = """
+clusters:
+  - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
+pricing: {source: constant, gpu_hourly_usd: 12}
+business_units: [{name: research, namespaces: ["r*"]}, {name: idle, namespaces: ["idle"]}]
+"""
+CAPACITY = Capacity(node_cost_usd=quantize(96))
+SOMEBODY = by_iam("arn:aws:iam::123456789012:user/finance")
+NASTY = '=cmd|"<script>"\n,<!here>'
+
+
+Ask = Callable[..., Answer]
+
+
+class Prepared:
+    """Settings and hours as a test prepares them; raises what a test wants."""
+
+    def __init__(self) -> None:
+        self.summaries_of: dict[tuple[str, datetime], HourSummary] = {}
+        self.failure: Exception | None = None
+
+    def current(self) -> StoredSettings:
+        if self.failure is not None:
+            raise self.failure
+        return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
+
+    def put(
+        self,
+        cluster: str,
+        hour: datetime,
+        groups: dict[tuple[str, str], Costs],
+        status: Status = "complete",
+        capacity: Capacity | None = CAPACITY,
+    ) -> None:
+        totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), capacity)
+        coverage = Coverage(Decimal("0.25") if totals is None else Decimal(1), None)
+        self.summaries_of[cluster, hour] = HourSummary(cluster, hour, status, 1, coverage, totals, groups)
+
+    def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
+        found = sorted(self.summaries_of.items())
+        return [summary for (name, hour), summary in found if name == cluster and start <= hour < end]
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        return [
+            Manifest(cluster, summary.hour, summary.status, 1, "run", 1, summary.coverage, 0, None, NOW)
+            for summary in self.summaries(cluster, start, end)
+        ]
+
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
+        """Each from its hours, as the table's own do (tests/adapters/test_rollups.py)."""
+        manifests = self.manifests(cluster, start, end)
+        return [
+            sum_day(
+                cluster,
+                day,
+                [one for one in manifests if floor_day(one.hour) == day],
+                self.summaries(cluster, day, day + 24 * HOUR),
+            )
+            for day in days_of(manifest.hour for manifest in manifests)
+        ]
+
+    def facts(
+        self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """Each hour's groups, as workloads that have no other facts."""
+        assert business_unit is None
+        return [
+            (
+                floor_day(one.hour),
+                {
+                    FactKey(unit, namespace, "", "", "", "", "", "", "", "", ()): costs
+                    for (unit, namespace), costs in one.groups.items()
+                },
+            )
+            for one in self.summaries(cluster, start, end)
+        ]  # fmt: skip
+
+    def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
+        """Nobody holds anything on the nodes below."""
+        return []
+
+    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """One with a price and one without, beside a commitment that nobody used."""
+        two = quantize(Decimal(2))
+        known = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)
+        unknown = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, unpriced_capacity_gpu_hours=two)
+        facts = ("pool", "g5.xlarge", "spot", "a", "A10G")
+        nodes = (
+            NodeHour("n1", "aws:///a/i-1", *facts, "spot", "scad", None, quantize(Decimal(0)), known),
+            NodeHour("n2", "aws:///a/i-2", *facts, "", "", None, quantize(Decimal(0)), unknown),
+        )
+        return nodes, (ClusterCharge("unused-savings-plan", "sp-1", Decimal(3)),)
+
+    def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
+        """The first hour of every cluster cost twice as much before."""
+        found = self.summaries(cluster, start, end)[:1]
+        return [
+            Restatement(
+                cluster, one.hour, 2, NOW, 3, "a deal", doubled(one.totals), one.totals,
+                {unit: (doubled(Totals(costs, None)).costs, costs) for (unit, _), costs in one.groups.items()},
+            )
+            for one in found
+            if one.totals is not None
+        ]  # fmt: skip
+
+    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
+        return {summary.hour: ("a note",) for summary in self.summaries(cluster, start, end)}
+
+
+def doubled(totals: Totals) -> Totals:
+    return replace(totals, costs=Costs.total([totals.costs, totals.costs]))
+
+
+def usd(amount: str) -> Costs:
+    """Costs with an uneven split, so that sums must be exact to be right."""
+    allocated = quantize(Decimal(amount))
+    effective, waste, unmeasured = split(allocated, [1, 4, 2])
+    return Costs(
+        allocated_gpu_hours=quantize(allocated / 12),
+        allocated_usd=allocated,
+        effective_usd=effective,
+        waste_usd=waste,
+        unmeasured_usd=unmeasured,
+    )
+
+
+def at(hour: int, day: int = 19) -> datetime:
+    return datetime(2026, 11, day, hour, tzinfo=UTC)

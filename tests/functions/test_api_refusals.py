@@ -1,0 +1,124 @@
+"""What the api function refuses, in problem documents, and what does not fit one answer."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+
+from gpucost.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
+from gpucost.services.reports import reading, service
+from tests.functions.prepared_hours import (
+    DAY,
+    Ask,
+    Prepared,
+    at,
+    usd,
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter", "says"),
+    [
+        ({"start": DAY["start"]}, "end", "is needed and missing"),
+        ({**DAY, "start": "yesterday"}, "start", "'yesterday' is not a UTC time like"),
+        ({**DAY, "start": "2026-11-19T00:00:00"}, "start", "is not a UTC time like"),
+        ({**DAY, "start": "0001-01-01T00:00:00+23:00"}, "start", "of 1971 to 9998"),
+        ({**DAY, "end": "9999-12-31T23:00:00Z"}, "end", "of 1971 to 9998"),
+        ({**DAY, "start": "2026-11-19T00:30:00Z"}, "start", "2026-11-19T00:30:00Z is not on a full UTC hour"),
+        ({**DAY, "end": DAY["start"]}, "end", "must be after start"),
+        ({**DAY, "granularity": "year"}, "granularity", "must be 'hour', 'day', 'week', 'month' or 'total'"),
+        ({**DAY, "group_by": "team"}, "group_by", "'team' is not a dimension; allowed: business_unit, cluster, "),
+        ({**DAY, "group_by": "namespace,namespace"}, "group_by", "named twice"),
+        ({**DAY, "cluster": "north"}, "cluster", "'north' is not in the settings; allowed: east, west"),
+        ({**DAY, "format": "xml"}, "format", "must be 'json', 'csv' or 'jsonl'"),
+        (
+            {**DAY, "groupby": "namespace"},
+            "groupby",
+            "is not a parameter; allowed: start, end, window, granularity, group_by",
+        ),
+        ({**DAY, "start": "2026-01-01T00:00:00Z"}, "end", "at most 35 days of this kind; granularity=day takes 100"),
+        (urlencode(DAY) + "&start=2026-11-18T00:00:00Z", "start", "is given more than once"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_what_is_allowed(
+    ask: Ask, query: dict[str, str] | str, parameter: str, says: str
+) -> None:
+    answer = ask("/v1/costs", query)
+
+    assert answer.status == 400
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem = json.loads(answer.body)
+    assert {key: problem[key] for key in ("type", "title", "status", "instance")} == {
+        "type": "about:blank", "title": "Bad Request", "status": 400, "instance": "/v1/costs",
+    }  # fmt: skip
+    (error,) = problem["errors"]
+    assert error["parameter"] == parameter
+    assert says in error["detail"]
+    assert says in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "detail"),
+    [
+        (SettingsMissingError("no settings have been pushed yet"), 503, "no settings have been pushed yet"),
+        (NotFoundError("there is no version 7"), 404, "there is no version 7"),
+        (ConflictError("somebody else wrote first"), 409, "somebody else wrote first"),
+        (SourceError("the table did not answer"), 502, "the table did not answer"),
+        (GpuCostError("secret"), 500, "something went wrong that should not; the function's log says what"),
+        (KeyError("secret"), 500, "something went wrong that should not; the function's log says what"),
+    ],
+)
+def test_every_failure_is_a_problem_document_that_leaks_nothing(
+    ask: Ask, prepared: Prepared, failure: Exception, status: int, detail: str
+) -> None:
+    prepared.failure = failure
+    answer = ask("/v1/costs", DAY)
+
+    assert (answer.status, json.loads(answer.body)["detail"]) == (status, detail)
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert "secret" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "says"),
+    [
+        ("GET", "/v2/costs", "there is no GET /v2/costs; /openapi.json lists what there is"),
+        ("GET", "/v1/costs/", "no slash at the end"),
+        ("POST", "/v1/costs", "there is no POST /v1/costs"),
+    ],
+)
+def test_what_is_not_there_is_a_problem_document(ask: Ask, method: str, path: str, says: str) -> None:
+    answer = ask(path, method=method)
+
+    assert answer.status == 404
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert says in json.loads(answer.body)["detail"]
+
+
+def test_an_answer_too_long_to_send_says_how_to_narrow_it(
+    ask: Ask, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for hour in range(4):
+        prepared.put("east", at(hour), {(f"unit-{unit}", "n"): usd("1") for unit in range(5)})
+    monkeypatch.setattr(reading, "MOST_CELLS", 19)
+    monkeypatch.setattr(service, "MOST_ROWS", 47)
+
+    assert ask("/v1/costs", {**DAY, "granularity": "day", "group_by": "business_unit"}).status == 200
+    for path, says in (("/v1/costs", "more than 19 rows; shorten the period, ask for"), ("/v1/hours", "than 47 rows")):
+        answer = ask(path, {**DAY, "group_by": "business_unit"} if path == "/v1/costs" else DAY)
+        assert answer.status == 400
+        assert says in json.loads(answer.body)["detail"]
+
+
+def test_long_names_do_not_break_lambdas_limit(ask: Ask, prepared: Prepared) -> None:
+    groups = {(f"{unit:05}" + "研" * 195, "n"): usd("1") for unit in range(4_900)}
+    prepared.put("east", at(0), groups)
+    query = {**DAY, "group_by": "business_unit"}
+    first = ask("/v1/costs", query)
+
+    assert len(first.body.encode()) < 6_000_000
+    rest = ask("/v1/costs", {**query, "cursor": first.json["cursor"]}).json
+    names = [row["group"]["business_unit"] for row in first.json["rows"] + rest["rows"]]
+    assert names == sorted(name for name, _ in groups)
+    assert rest["cursor"] is None
+    assert rest["totals"] == first.json["totals"]

@@ -1,0 +1,143 @@
+"""The nightly run over weeks: what becomes of advice when its workload changes, loses prices or comes back."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpucost.domain.advice.history import LineUse, use_of
+from gpucost.domain.advice.model import Recommendation
+from gpucost.domain.hours import HOUR
+from gpucost.domain.ledger import Manifest
+from gpucost.domain.model import HourRecord, Line
+from gpucost.messages import AdviceDue
+from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
+from gpucost.services.advice.service import AdviceService
+from tests import advice_fleet as sim
+from tests.services.test_advice_service import Book, Kept, Memory, NoDays, Reviews, Store, Waits
+
+DAYS = 24
+
+
+class Ledger:
+    """Hours of a simulated fleet."""
+
+    def __init__(self, records: Sequence[HourRecord]) -> None:
+        self._records = {one.hour: one for one in records}
+
+    def latest(self, cluster: str) -> Manifest | None:
+        return self._manifest(cluster, max(self._records))
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        return [self._manifest(cluster, hour) for hour in sorted(self._records) if start <= hour < end]
+
+    def uses_of(self, manifest: Manifest) -> list[LineUse]:
+        return [use_of(line) for line in self._records[manifest.hour].lines]
+
+    def nodes_of(self, manifest: Manifest) -> tuple[Any, Any]:
+        return self._records[manifest.hour].nodes, ()
+
+    def _manifest(self, cluster: str, hour: datetime) -> Manifest:
+        currency = self._records[hour].currency
+        return Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, hour + HOUR, currency=currency)
+
+
+class Rows(Reviews):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[str, Recommendation] = {}
+
+    def recommendations(self, _cluster: str) -> list[Recommendation]:
+        return list(self.rows.values())
+
+    def put(self, recommendation: Recommendation) -> Recommendation:
+        self.rows[recommendation.id] = recommendation
+        return recommendation
+
+
+def nightly(records: Sequence[HourRecord], days: Sequence[int]) -> list[dict[str, Recommendation]]:
+    """What is stored after the run at the end of each day."""
+    store, found = Rows(), []
+    for day in days:
+        now = sim.START + timedelta(days=day)
+        memory = MemoryKeeper(Memory(now), Kept(), clock=lambda now=now: now)
+        waiting = WaitingKeeper(Waits(), NoDays(), clock=lambda now=now: now)  # type: ignore[arg-type]
+        stored: Any = Store()
+        service = AdviceService(stored, Ledger(records), store, Book([]), memory, waiting, clock=lambda now=now: now)
+        service.advise(AdviceDue(scheduled_time=now, cluster="a"), lambda: 900)
+        found.append(dict(store.rows))
+    return found
+
+
+def states(runs: Sequence[dict[str, Recommendation]], kind: str) -> list[str]:
+    return [next((one.state for key, one in rows.items() if key.startswith(kind)), "") for rows in runs]
+
+
+def test_a_schedule_is_applied_verified_and_not_advised_again() -> None:
+    """Idle on Saturdays and Sundays and at night; from day 15 on it is stopped then."""
+
+    def busy(hour: int) -> bool:
+        return hour // 24 % 7 < 5 and 8 <= hour % 24 < 20
+
+    load = sim.Load("chat", lambda h: 1.2 if busy(h) else 0.0, lambda h: 2 if busy(h) or h < 24 * 15 else 0)
+    found = states(nightly(list(sim.simulate([load], 24 * 32)), range(14, 32)), "off-hours")
+    told = [one for place, one in enumerate(found) if not place or one != found[place - 1]]
+    assert told == ["open", "applied", "verified"], found
+
+
+def test_a_saving_is_not_verified_by_hours_without_a_price() -> None:
+
+    def unpriced(line: Line) -> Line:
+        return replace(line, allocated_usd=None, gpu_hourly_usd=None, price_source="", waste_usd=None)
+
+    busy = sim.Load("big", lambda _: 1.0, lambda hour: 8 if hour < 24 * 14 else 2)
+    records = [
+        replace(one, lines=tuple(map(unpriced, one.lines))) if place >= 24 * 15 else one
+        for place, one in enumerate(sim.simulate([busy], 24 * DAYS))
+    ]
+    (first, *_, last) = nightly(records, range(13, DAYS))
+    assert [one.state for one in first.values()] == ["open"]
+    (one,) = last.values()
+    assert (one.state, one.verified_usd) == ("applied", None), "an unknown cost is not 0"
+
+
+def test_a_saving_is_not_verified_in_another_currency() -> None:
+    busy = sim.Load("big", lambda _: 1.0, lambda hour: 8 if hour < 24 * 14 else 2)
+    records = [
+        replace(one, currency="JPY") if place >= 24 * 14 else one
+        for place, one in enumerate(sim.simulate([busy], 24 * DAYS))
+    ]
+    (*_, last) = nightly(records, range(13, DAYS))
+    assert [one.verified_usd for one in last.values()] == [None]
+
+
+def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
+    """Idle on A10G, which goes on day 10; on day 9 the same object got pods on L4, which are at work."""
+    old = sim.Load("chat", lambda _: 0.0, lambda hour: 2 if hour < 240 else 0)
+    pool = sim.Pool("l4", "g6.xlarge", 1, Decimal(5), model="NVIDIA-L4")
+    new = replace(old, work=lambda _: 0.5, pods=lambda hour: 1 if hour >= 216 else 0, pool=pool)
+    pairs = zip(sim.simulate([old], 24 * 18), sim.simulate([new], 24 * 18), strict=True)
+    records = [replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
+    (*_, last) = nightly(records, [8, 11, 18])
+    (one,) = last.values()
+    assert one.advice.kind == "idle"
+    assert (one.state, one.verified_usd) == ("verified", Decimal(2) * Decimal("1.5") * 730)
+
+
+def test_what_was_applied_and_undone_is_open_again_the_same_night() -> None:
+    idle = sim.Load("old", lambda _: 0.0, lambda hour: 0 if 24 * 14 <= hour < 24 * 17 else 4)
+    found = states(nightly(list(sim.simulate([idle], 24 * DAYS)), range(13, DAYS)), "idle")
+    assert "withdrawn" not in found, found
+    assert found[0] == "open"
+    assert "applied" in found
+    assert found[-1] == "open"
+
+
+@pytest.mark.parametrize("day", [19, 20, 21, 22])
+def test_a_weekend_withdraws_nothing(day: int) -> None:
+    """Idle on working days, scaled to zero at weekends."""
+    idle = sim.Load("old", lambda _: 0.0, lambda hour: 4 if hour // 24 % 7 < 5 else 0)
+    assert states(nightly(list(sim.simulate([idle], 24 * DAYS)), [18, day]), "idle") == ["open", "open"]

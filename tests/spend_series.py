@@ -1,0 +1,144 @@
+"""Series of what a unit spends by hour: simulated kinds of noise, and the shapes of public GPU traces.
+
+Shapes are not the traces, and not fitted to them: medians, tails and cycles are the published ones as far as named
+below; arrivals are drawn. The traces themselves are too large to carry, and their licences differ.
+
+- `pai`: Alibaba PAI (Weng et al., MLaaS in the Wild, NSDI 2022): two months, over 6,500 GPUs; run times have a median
+  of 23 minutes and a 90th percentile of 4.5 hours; submissions follow the day; most tasks have one GPU or a part of it.
+- `philly`: Microsoft Philly (Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads,
+  ATC 2019): training from minutes to weeks, 0.5% of jobs longer than a week, gangs of up to 16 GPUs and more.
+- `azure`: Azure LLM inference (Stojkovic et al., DynamoLLM, HPCA 2025): demand that follows the working day and the
+  week, with bursts of minutes; replicas are scaled to it.
+- `launch`, `growth`, `campaign`: what such clusters do besides: a service that comes to stay, 1% more every day, and
+  training that runs for some weeks and ends. Nobody can foresee the first and the last.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+START = datetime(2026, 9, 1, tzinfo=UTC)
+DAY, WEEK = 24, 168
+Series = list[float | None]
+
+
+def weekly(hour: int) -> float:
+    """Busy on weekdays by day; 1 September 2026 is a Tuesday."""
+    day, clock = (hour // DAY + 1) % 7, hour % DAY
+    return 160.0 if day < 5 and 8 <= clock < 20 else 100.0
+
+
+def independent(chance: random.Random, hours: int) -> Series:
+    """Every hour for itself."""
+    return [weekly(hour) * (1 + chance.gauss(0, 0.1)) for hour in range(hours)]
+
+
+def correlated(chance: random.Random, hours: int) -> Series:
+    """Good days follow good days, as jobs and releases make them."""
+    found: Series = []
+    day = 0.0
+    for hour in range(hours):
+        day = 0.7 * day + chance.gauss(0, 0.08) if hour % DAY == 0 else day
+        found.append(max(0.0, weekly(hour) * (1 + day + chance.gauss(0, 0.05))))
+    return found
+
+
+def wandering(chance: random.Random, hours: int) -> Series:
+    """The level is a random walk of 3% a day."""
+    level, found = 1.0, Series()
+    for hour in range(hours):
+        level *= math.exp(chance.gauss(0, 0.03)) if hour % DAY == 0 else 1.0
+        found.append(level * weekly(hour))
+    return found
+
+
+def bursts(chance: random.Random, hours: int) -> Series:
+    """Spot batches: now and then an hour costs four times as much (heavy tails, as public GPU cluster traces show)."""
+    return [weekly(hour) * (4 if chance.random() < 0.02 else 1) for hour in range(hours)]
+
+
+KINDS: list[Callable[[random.Random, int], Series]] = [independent, correlated, wandering, bursts]
+
+
+# Shapes of public traces
+
+
+def _cycle(hour: int, night: float, weekend: float) -> float:
+    """Part of the busiest hour's demand; 1 September 2026, the series' first day, is a Tuesday."""
+    clock, weekday = hour % DAY, (hour // DAY + 1) % 7
+    by_day = night + (1 - night) * max(0.0, math.sin(math.pi * (clock - 6) / 16)) if 6 <= clock <= 22 else night
+    return by_day * (weekend if weekday >= 5 else 1.0)
+
+
+def _jobs(
+    chance: random.Random, hours: int, hourly: float, median: float, sigma: float, gpus: dict[float, float],
+    night: float, weekend: float,
+) -> Series:  # fmt: skip
+    """GPU-hours of jobs that come as the day has it and run lognormally long; a month of jobs runs before the start."""
+    found = [0.0] * hours
+    before = 4 * WEEK
+    sizes, weights = list(gpus), list(gpus.values())
+    for hour in range(-before, hours):
+        mean = hourly * _cycle(hour % WEEK, night, weekend)
+        for _ in range(_poisson(chance, mean)):
+            begin = hour + chance.random()
+            end = begin + min(median * math.exp(sigma * chance.gauss(0, 1)), 4.0 * WEEK)
+            size = chance.choices(sizes, weights)[0]
+            for place in range(max(0, math.floor(begin)), min(hours, math.ceil(end))):
+                found[place] += size * (min(end, place + 1) - max(begin, place))
+    return list(found)
+
+
+def _poisson(chance: random.Random, mean: float) -> int:
+    limit, product, count = math.exp(-mean), chance.random(), 0
+    while product > limit:
+        product *= chance.random()
+        count += 1
+    return count
+
+
+def pai(chance: random.Random, hours: int) -> Series:
+    """ln(4.5 h ÷ 23 min) ÷ 1.2816 = 1.92."""
+    return _jobs(chance, hours, 20, 23 / 60, 1.92, {0.25: 2, 0.5: 3, 1: 4, 2: 1}, 0.4, 0.7)
+
+
+def philly(chance: random.Random, hours: int) -> Series:
+    """A median of 15 minutes and a week at 99.5%: ln(672) ÷ 2.576 = 2.53."""
+    return _jobs(chance, hours, 8, 0.25, 2.53, {1: 75, 2: 9, 4: 9, 8: 5, 16: 2}, 0.6, 0.8)
+
+
+def azure(chance: random.Random, hours: int) -> Series:
+    """Each replica serves so much; bursts last a part of an hour."""
+    found: Series = []
+    for hour in range(hours):
+        demand = 40 * _cycle(hour, 0.3, 0.5) * (1 + chance.gauss(0, 0.05))
+        burst = 40 * chance.uniform(0.1, 0.5) * chance.random() if chance.random() < 0.03 else 0.0
+        found.append(max(2.0, math.ceil(demand) + burst))
+    return found
+
+
+def launch(chance: random.Random, hours: int) -> Series:
+    """A service of half the size comes at some time of the series, to stay."""
+    at = chance.randint(2 * WEEK, hours)
+    return [(value or 0) + (20.0 if hour >= at else 0.0) for hour, value in enumerate(azure(chance, hours))]
+
+
+def growth(chance: random.Random, hours: int) -> Series:
+    """1% more every day."""
+    return [(value or 0) * 1.01 ** (hour / DAY) for hour, value in enumerate(azure(chance, hours))]
+
+
+def campaign(chance: random.Random, hours: int) -> Series:
+    """64 GPUs for one to three weeks, now and then."""
+    found = philly(chance, hours)
+    at = chance.randint(0, 3 * WEEK)
+    while at < hours:
+        length = chance.randint(WEEK, 3 * WEEK)
+        for hour in range(at, min(hours, at + length)):
+            found[hour] = (found[hour] or 0) + 64
+        at += length + chance.randint(2 * WEEK, 6 * WEEK)
+    return found
+
+
+SHAPES: list[Callable[[random.Random, int], Series]] = [pai, philly, azure, launch, growth, campaign]

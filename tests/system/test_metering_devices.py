@@ -1,0 +1,184 @@
+"""Use and devices through a real Prometheus, each case with figures computed by hand."""
+
+from decimal import Decimal
+
+import pytest
+
+from tests.system.metered_hours import Attribute, fleet, hours, line
+from tests.system.timeline import Timeline
+
+
+def test_use_is_measured_per_pod_over_its_devices(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p", units=2)
+    timeline.device(0.5, gpu=10, exported_pod="p", exported_namespace="team")
+    timeline.device(0.1, gpu=11, exported_pod="p", exported_namespace="team")
+    (record,) = attribute(timeline)
+    found = line(record, "p")
+    assert (found.utilization, found.utilization_source) == (Decimal("0.3"), "pod")
+    assert found.effective_gpu_hours == Decimal("0.6")
+    assert found.effective_usd == 6
+
+
+def test_use_that_nobody_saw_is_unmeasured_not_wasted(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("seen")
+    timeline.pod("unseen")
+    timeline.pod("half")
+    timeline.device(0.25, gpu=10, exported_pod="seen", exported_namespace="team")
+    timeline.device(0.5, -65, 30, gpu=11, exported_pod="half", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert line(record, "seen").effective_gpu_hours == Decimal("0.25")
+    unseen = line(record, "unseen")
+    assert unseen.effective_usd is None
+    assert unseen.waste_usd is None
+    assert unseen.unmeasured_usd == 10
+    assert unseen.utilization_source == "none"
+    half = line(record, "half")
+    assert float(half.unmeasured_usd) == pytest.approx(5, abs=0.2)
+    assert half.effective_usd is not None
+    assert float(half.effective_usd) == pytest.approx(2.5, abs=0.2)
+
+
+def test_values_above_one_are_capped_and_nan_is_not_a_measurement(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("busy")
+    timeline.pod("broken")
+    timeline.device(1.7, gpu=10, exported_pod="busy", exported_namespace="team")
+    timeline.device("NaN", gpu=11, exported_pod="broken", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert line(record, "busy").effective_gpu_hours == 1
+    assert line(record, "broken").effective_gpu_hours is None
+    assert any("broken" in note for note in record.notes)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"exported_pod": "p", "exported_namespace": "team", "pod": "dcgm-exporter-x", "namespace": "gpu-operator"},
+        {"pod": "p", "namespace": "team"},
+        {"pod": "p", "namespace": "team", "pod_uid": "uid-p"},
+    ],
+)
+def test_a_workload_is_known_however_it_was_scraped(attribute: Attribute, labels: dict[str, str]) -> None:
+    timeline = fleet()
+    timeline.pod("p")
+    timeline.device(0.4, gpu=10, **labels)
+    timeline.device(0.9, gpu=11, pod="dcgm-exporter-x", namespace="gpu-operator")
+    (record,) = attribute(timeline)
+    assert line(record, "p").effective_gpu_hours == Decimal("0.4")
+
+
+def test_sharers_split_what_their_device_did(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 4}, labels={"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_count": "1"})
+    for name in ("a", "b"):
+        timeline.pod(name)
+        timeline.device(0.3, exported_pod=name, exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert hours(record) == {"a": 0.25, "b": 0.25}
+    assert [line(record, name).effective_gpu_hours for name in "ab"] == [Decimal("0.15"), Decimal("0.15")]
+    assert line(record, "a").utilization_source == "shared"
+
+
+def test_one_after_the_other_on_a_gpu_is_not_sharing(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("first", -65, 30)
+    timeline.pod("then", 30, 125)
+    timeline.device(0.2, -65, 30, gpu=10, exported_pod="first", exported_namespace="team")
+    timeline.device(0.8, 30, 125, gpu=10, exported_pod="then", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert {line.utilization_source for line in record.lines} == {"pod"}
+    assert float(line(record, "then").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.02)
+
+
+def test_gpus_that_the_exporter_leaves_out_do_not_make_the_others_dearer_or_cheaper(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 8})
+    for i in range(4):
+        timeline.pod(f"p{i}")
+        timeline.device(0.5, gpu=i, exported_pod=f"p{i}", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert set(hours(record).values()) == {1.0}
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert record.totals.capacity.unallocated_gpu_hours == 4
+
+
+def test_a_device_swapped_within_the_hour_is_one_device(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 1})
+    timeline.pod("p")
+    timeline.device(0.4, -65, 30, gpu=0, exported_pod="p", exported_namespace="team")
+    timeline.device(0.4, 30, 125, gpu=1, exported_pod="p", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.01)
+    assert line(record, "p").unmeasured_gpu_hours == 0
+
+
+def test_a_device_scraped_by_two_jobs_was_seen_once(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("p")
+    for job in ("a", "b"):
+        labels = {"UUID": "GPU-x", "Hostname": "n1", "job": job, "instance": "n1:9400", "gpu": "9"}
+        workload = {"exported_pod": "p", "exported_namespace": "team"}
+        timeline.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", -65, 30, 0.8, **labels, **workload)
+    (record,) = attribute(timeline)
+    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.02)
+    assert float(line(record, "p").unmeasured_gpu_hours) == pytest.approx(0.5, abs=0.02)
+
+
+def test_equal_prometheus_servers_are_not_taken_for_a_shorter_interval(attribute: Attribute) -> None:
+    timeline = Timeline()
+    for replica, phase in (("r0", 0.0), ("r1", 20.0)):
+        timeline.phase = phase
+        ksm = {"prometheus_replica": replica}
+        timeline.add("up", job="kube-state-metrics", instance="10.0.0.1:8080", **ksm)
+        timeline.pod("p", -65, 30, **ksm)
+        timeline.device(0.5, -65, 30, exported_pod="p", exported_namespace="team", **ksm)
+        timeline.add("up", job="dcgm-exporter", instance="n1:9400", **ksm)
+    (record,) = attribute(timeline)
+    assert record.coverage is not None
+    assert record.coverage.allocation == 1
+    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.25, abs=0.02)
+
+
+def test_names_that_the_scrape_took_are_read_under_exported(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    scrape = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080", "namespace": "monitoring", "pod": "ksm-0"}
+    own = {"container": "ksm", "node": "ksm-node", "resource": "nvidia_com_gpu", "unit": "integer", **scrape}
+    for pod, start, end in (("x", -65, 30), ("y", 30, 125)):
+        workload = {"exported_namespace": "team", "exported_pod": pod, "exported_node": "n1"}
+        timeline.add("kube_pod_container_resource_requests", start, end, 1, **own, **workload)
+    waiting = {"exported_namespace": "team", "exported_pod": "waiting"}
+    timeline.add("kube_pod_container_resource_requests", -65, 125, 1, **own, **waiting)
+    (record,) = attribute(timeline)
+    assert hours(record) == {"x": pytest.approx(0.5, abs=0.02), "y": pytest.approx(0.5, abs=0.02)}
+    assert {line.node for line in record.lines} == {"n1"}
+
+
+def test_a_profile_that_no_table_knows_is_charged_by_its_compute_slices_and_says_so(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_mig_2g_99gb": 3}, labels={"nvidia_com_gpu_product": "NVIDIA-X900"})
+    timeline.pod("p", resource="nvidia_com_mig_2g_99gb")
+    (record,) = attribute(timeline)
+    assert hours(record)["p"] == pytest.approx(2 / 7, rel=1e-9)
+    assert line(record, "p").gpu_share_source == "mig-compute-slices"
+    assert any("estimated" in note for note in record.notes)
+
+
+def test_a_sharer_seen_for_half_an_hour_is_never_credited_with_more_than_it_held_then(attribute: Attribute) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 4}, labels={"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_count": "1"})
+    timeline.pod("greedy")
+    timeline.device(1.0, -65, 30, exported_pod="greedy", exported_namespace="team")
+    (record,) = attribute(timeline)
+    found = line(record, "greedy")
+    assert float(found.effective_gpu_hours or 0) == pytest.approx(0.125, abs=0.01)
+    assert float(found.unmeasured_gpu_hours) == pytest.approx(0.125, abs=0.01)

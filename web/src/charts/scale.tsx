@@ -1,0 +1,19 @@
+// What colours and hatching mean.
+
+import type { ComponentChildren } from "preact";
+import { useColour } from "./colours";
+
+export function Scale({ children }: { children?: ComponentChildren }) {
+  const steps = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1];
+  return (
+    <p class="scale">
+      0%
+      <svg viewBox={`0 0 ${steps.length} 1`} preserveAspectRatio="none" aria-hidden="true">
+        {steps.map((step, place) => (
+          <rect key={step} x={place} width="1.02" height="1" fill={useColour(step)} />
+        ))}
+      </svg>
+      100% used; <span class="swatch missing" /> missing or unmeasured {children}
+    </p>
+  );
+}

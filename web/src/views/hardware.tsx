@@ -1,0 +1,31 @@
+// On which GPU models and node pools a business unit's pods sat.
+
+import type { CostRow } from "../api";
+import { gpuHoursColumn, groupColumn, moneyColumn, useColumn } from "../columns";
+import { useRoute } from "../hooks";
+import { Table } from "../parts";
+import { linkTo } from "../route";
+
+export function Hardware({ rows, currency }: { rows: readonly CostRow[]; currency: string }) {
+  const route = useRoute();
+  return (
+    <Table
+      name="hardware"
+      caption="GPU models and node pools that it held"
+      sort="-allocated_usd"
+      rows={rows}
+      rowKey={(row) => Object.values(row.group).join("\n")}
+      columns={[
+        groupColumn("gpu_model", "GPU model"),
+        groupColumn("node_pool", "Node pool", (row) =>
+          linkTo(route, "nodes", "", { pool: row.group["node_pool"] ?? "" }),
+        ),
+        groupColumn("capacity_type", "Capacity"),
+        moneyColumn("allocated_usd", "Allocated", currency),
+        useColumn(),
+        moneyColumn("waste_usd", "Waste", currency),
+        gpuHoursColumn(),
+      ]}
+    />
+  );
+}

@@ -1,0 +1,76 @@
+// Business units by what they waste, against the period before.
+
+import type { CostRow, CostsAnswer, HoursAnswer } from "../api";
+import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn } from "../columns";
+import { change, type Figure, percent, ratio } from "../format";
+import { useRoute } from "../hooks";
+import { Empty, Spark, Table } from "../parts";
+import { linkTo } from "../route";
+import { align, bucketsOf, type Grain, isWhole, knownShare } from "../series";
+
+interface Props {
+  units: CostsAnswer;
+  before: CostsAnswer;
+  byTime: CostsAnswer;
+  timeGrain: Grain;
+  hours: HoursAnswer | null;
+}
+
+export function Units({ units, before, byTime, timeGrain, hours }: Props) {
+  const route = useRoute();
+  const wasted = new Map(before.rows.map((row) => [unitOf(row), row.waste_usd]));
+  const buckets = bucketsOf(units.start, units.end, timeGrain);
+  const series = byUnit(byTime.rows);
+  const { currency } = units;
+  const areWhole = isWhole(units.coverage) && isWhole(before.coverage);
+  const against = (row: CostRow): Figure => {
+    if (!areWhole) return null;
+    const old = wasted.get(unitOf(row));
+    return ratio(row.waste_usd === null || old == null ? null : row.waste_usd - old, old);
+  };
+  const known = knownShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
+  // Of a period that is known, no row says that the unit held nothing: that is a zero, and no gap.
+  const trend = (row: CostRow) =>
+    align(buckets, series.get(unitOf(row)) ?? []).map((one, place) =>
+      one === undefined ? (known[place] === 1 ? 0 : null) : one.waste_usd,
+    );
+  if (units.rows.length === 0) return <Empty>Nobody held a GPU in this period.</Empty>;
+  return (
+    <Table
+      name="units"
+      caption="Business units and what they cost"
+      sort="-waste_usd"
+      rows={units.rows}
+      rowKey={unitOf}
+      columns={[
+        groupColumn("business_unit", "Business unit", (row: CostRow) => linkTo(route, "unit", unitOf(row))),
+        moneyColumn("waste_usd", "Waste", currency),
+        figureColumn("share", "of its cost", (row: CostRow) => ratio(row.waste_usd, row.allocated_usd), percent),
+        figureColumn("change", "since before", against, change),
+        {
+          key: "trend",
+          title: "Trend of waste",
+          cell: (row) => <Spark label={`Waste of ${unitOf(row)} over time`} values={trend(row)} />,
+        },
+        moneyColumn("allocated_usd", "Allocated", currency),
+        moneyColumn("effective_usd", "Effective", currency),
+        moneyColumn("unmeasured_usd", "Unmeasured", currency),
+        gpuHoursColumn(),
+      ]}
+    />
+  );
+}
+
+export function unitOf(row: CostRow): string {
+  return row.group["business_unit"] ?? "";
+}
+
+export function byUnit(rows: readonly CostRow[]): Map<string, CostRow[]> {
+  const found = new Map<string, CostRow[]>();
+  for (const row of rows) {
+    const known = found.get(unitOf(row));
+    if (known === undefined) found.set(unitOf(row), [row]);
+    else known.push(row);
+  }
+  return found;
+}

@@ -1,0 +1,52 @@
+import { expect, test } from "vitest";
+import { burnOf, type Month } from "../src/views/budget";
+
+const HOURS = 24 * 4;
+const at = (hour: number) => new Date(Date.UTC(2026, 10, 1, hour)).toISOString().replace(".000Z", "Z");
+const day = (number: number, usd: number | null, unpriced = 0) => ({
+  start: at(24 * number),
+  end: at(24 * (number + 1)),
+  allocated_gpu_hours: 24,
+  unpriced_gpu_hours: unpriced,
+  allocated_usd: usd,
+});
+
+function month(rows: ReturnType<typeof day>[], unknown: number, missing: number[] | null): Month {
+  const hours = Array.from({ length: HOURS }, (_, hour) => ({
+    hour: at(hour),
+    status: missing?.includes(hour) ? "missing" : "complete",
+  }));
+  return {
+    costs: { start: at(0), end: at(HOURS), rows },
+    forecast: { start: at(0), end: at(30 * 24), known_until: at(HOURS), hours_unknown: unknown },
+    hours: missing === null ? null : { rows: hours },
+  } as unknown as Month;
+}
+
+test("a day without a row is a zero where every hour is known", () => {
+  const { points, gaps } = burnOf(month([day(0, 5), day(2, 7)], 0, null));
+  expect(points.map(({ spent }) => spent)).toEqual([5, 5, 12, 12]);
+  expect(gaps).toEqual([]);
+});
+
+test("a day without a row is a gap where nobody knows it, and half a gap where half of it is known", () => {
+  const first = Array.from({ length: 24 }, (_, hour) => hour);
+  const half = Array.from({ length: 12 }, (_, hour) => 48 + hour);
+  const { points, gaps } = burnOf(month([day(2, 7)], 36, [...first, ...half]));
+  expect(points.map(({ spent }) => spent)).toEqual([0, 7, 7]);
+  expect(gaps.map(({ from, known }) => [new Date(from).getUTCDate(), known])).toEqual([
+    [1, 0],
+    [3, 0.5],
+  ]);
+});
+
+test("hours that may not be told are known where there are rows", () => {
+  const { gaps } = burnOf(month([day(0, 5), day(1, 5)], 48, null));
+  expect(gaps.map(({ from }) => new Date(from).getUTCDate())).toEqual([3, 4]);
+});
+
+test("what has no price is no zero", () => {
+  const { points, gaps } = burnOf(month([day(0, null, 24), day(1, 6, 12), day(2, 7), day(3, 1)], 0, null));
+  expect(gaps.map(({ known }) => known)).toEqual([0, 0.5]);
+  expect(points.map(({ spent }) => spent)).toEqual([6, 13, 14]);
+});
