@@ -16,7 +16,7 @@ from benchmarks.figures import exponent
 from benchmarks.hour import attribute, cluster, raw_samples, recorded_queries, samples_processed
 
 PODS, UNITS = 200, 20
-INSTRUCTIONS = {(3, 11): 8_540, (3, 13): 7_130}
+INSTRUCTIONS = {(3, 11): 8_440, (3, 13): 7_040}
 """Of the pure core for each of 100 pods, by Python; of another one it may be the larger."""
 MARGIN = 1.02
 QUERIES = 7
@@ -46,8 +46,8 @@ def test_the_core_executes_no_more_instructions_than_it_did() -> None:
     assert instructions(run) <= MARGIN * 100 * bound
 
 
-def test_instructions_grow_with_pods_and_not_faster_and_little_with_business_units() -> None:
+def test_instructions_grow_with_pods_and_not_faster_and_hardly_with_business_units() -> None:
     by_pods = exponent((pods, instructions(hour_of(pods, UNITS))) for pods in (50, 200))
     assert by_pods <= 1.02
     by_units = exponent((units, instructions(hour_of(100, units))) for units in (20, 200))
-    assert by_units <= 0.3
+    assert by_units <= 0.02

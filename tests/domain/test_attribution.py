@@ -1,7 +1,9 @@
 """Who answers for what, and when an hour's figures are no figures."""
 
+import random
 from datetime import UTC, datetime
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from fractions import Fraction
 
 import pytest
@@ -75,6 +77,18 @@ def test_a_unit_by_labels_that_stands_first_wins_over_one_by_name() -> None:
     owners = Owners(units)
     assert owners.of(pod(labels={"label_a": "b"})) == "labels"
     assert owners.of(pod()) == "name"
+
+
+def test_names_and_patterns_are_tried_in_the_settings_order() -> None:
+    """As asking every unit for every namespace would have it."""
+    names = ["a", "b", "ab", "a-b", "a-*", "?", "[ab]", "[!a]*", "*"]
+    chance = random.Random(5)
+    for _ in range(300):
+        units = [BusinessUnit(f"u{i}", tuple(chance.sample(names, chance.randrange(3)))) for i in range(5)]
+        owners = Owners(units)
+        for namespace in ("a", "b", "ab", "a-b", "a-c", "c", "[ab]"):
+            first = (unit.name for unit in units if any(fnmatchcase(namespace, name) for name in unit.namespaces))
+            assert owners.of(pod(namespace)) == next(first, namespace)
 
 
 def test_a_line_says_all_that_is_known() -> None:

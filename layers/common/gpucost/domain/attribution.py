@@ -17,6 +17,8 @@ from gpucost.domain.rating import RatedPod, rate_usage
 from gpucost.domain.shares import kubernetes_resource
 from gpucost.domain.usage import Usage
 
+_WILDCARDS = frozenset("*?[")
+
 
 @dataclass(frozen=True, slots=True)
 class BusinessUnit:
@@ -33,10 +35,6 @@ class BusinessUnit:
     distribute: Policy | None = None
     """How its cost is passed on to the other units; None where it pays itself."""
 
-    def owns_namespace(self, namespace: str) -> bool:
-        """Whether a whole namespace is this unit's by name."""
-        return any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
-
     def owns_labels(self, pod: PodObservation) -> bool:
         """Whether a pod is this unit's by its own labels or its namespace's."""
         return _has_all(pod.namespace_labels, self.namespace_labels) or _has_all(pod.labels, self.pod_labels)
@@ -51,6 +49,15 @@ class Owners:
             (place, unit) for place, unit in enumerate(units) if unit.namespace_labels or unit.pod_labels
         ]
         self._by_name: dict[str, int] = {}
+        """Namespaces named in full, and the place of the first unit that names them: most are."""
+        self._patterns: list[tuple[int, str]] = []
+        for place, unit in enumerate(units):
+            for name in unit.namespaces:
+                if _WILDCARDS.isdisjoint(name):
+                    self._by_name.setdefault(name, place)
+                else:
+                    self._patterns.append((place, name))
+        self._asked: dict[str, int] = {}
 
     def of(self, pod: PodObservation) -> str:
         """The unit's name."""
@@ -59,10 +66,11 @@ class Owners:
         return self._units[place].name if place < len(self._units) else pod.namespace
 
     def _named(self, namespace: str) -> int:
-        if namespace not in self._by_name:
-            owners = (place for place, unit in enumerate(self._units) if unit.owns_namespace(namespace))
-            self._by_name[namespace] = next(owners, len(self._units))
-        return self._by_name[namespace]
+        if namespace not in self._asked:
+            named = self._by_name.get(namespace, len(self._units))
+            matching = (place for place, pattern in self._patterns if fnmatchcase(namespace, pattern))
+            self._asked[namespace] = min(named, next(matching, named))
+        return self._asked[namespace]
 
 
 def units_in_force(units: Sequence[BusinessUnit], hour: datetime) -> list[BusinessUnit]:

@@ -1,0 +1,82 @@
+"""How time and memory grow with pods, business units and hours: exponents of the power laws nearest to it.
+
+An exponent of 1 is linear. Processor time of this product's own process alone: Prometheus is not in it. Memory is what
+the work adds to a process that has imported everything.
+"""
+
+import resource
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from benchmarks.core import hour_of
+from benchmarks.figures import Figure, called, exponent, stand_alone
+from benchmarks.hour import attribute, cluster
+
+AIM = 1.1
+TRIES = 3
+LEAST_MIB = 2
+"""Less is lost in what importing took at most."""
+Measured = tuple[float, float]
+"""Processor seconds, MiB added."""
+
+
+def own(url: str, hour: str, hours: str, units: str) -> None:
+    """In a process of its own: attribute, and say what that took."""
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    attribute(url, datetime.fromisoformat(hour), int(hours), int(units))
+    print(time.process_time() - began, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def measure(url: str, hour: datetime, *, hours: int = 1, units: int = 200) -> Measured:
+    """The least of several tries: what else the machine does only ever adds."""
+    tries = [
+        called("benchmarks.growth:own", url, hour.isoformat(), str(hours), str(units)).output.split()
+        for _ in range(TRIES)
+    ]
+    seconds, mib = (min(float(one[place]) for one in tries) for place in (0, 1))
+    return seconds, mib
+
+
+def core(pods: int) -> float:
+    """Processor seconds of metering, splits and lines."""
+    run, tries = hour_of(pods, 200), []
+    for _ in range(TRIES):
+        began = time.process_time()
+        run()
+        tries.append(time.process_time() - began)
+    return min(tries)
+
+
+def fitted(of: str, points: Sequence[tuple[int, Measured]]) -> list[Figure]:
+    """Single figures, and both exponents."""
+    found = [Figure(f"{of} {size:,}: processor time", seconds, "s") for size, (seconds, _) in points]
+    found += [Figure(f"{of} {size:,}: memory added", mib, "MiB") for size, (_, mib) in points]
+    found.append(Figure(f"{of}: exponent of time", exponent((size, one[0]) for size, one in points), aim=AIM))
+    seen = [(size, mib) for size, (_, mib) in points if mib >= LEAST_MIB]
+    if len(seen) > 1:
+        found.append(Figure(f"{of}: exponent of memory", exponent(seen), aim=AIM))
+    return found
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Of pods (the core alone, and the whole hour), business units and hours of one message."""
+    pods = (100, 1_000, 4_000) if quick else (100, 1_000, 10_000, 40_000)
+    alone = [(size, core(size)) for size in pods]
+    found = [Figure(f"the core alone, pods {size:,}: processor time", seconds, "s") for size, seconds in alone]
+    found.append(Figure("the core alone, pods: exponent of time", exponent(alone), aim=AIM))
+    by_pods = []
+    for size in pods[:-1] if quick else pods:
+        with cluster(size) as (url, hour):
+            by_pods.append((size, measure(url, hour)))
+    found += fitted("whole hour, pods", by_pods)
+    with cluster(500 if quick else 1_000, units=500) as (url, hour):
+        found += fitted("business units", [(units, measure(url, hour, units=units)) for units in (20, 200, 500)])
+    spans = (1, 4) if quick else (1, 4, 16)
+    with cluster(200 if quick else 1_000, spans[-1]) as (url, hour):
+        found += fitted("hours of a message", [(hours, measure(url, hour, hours=hours)) for hours in spans])
+    return found
+
+
+if __name__ == "__main__":
+    stand_alone(figures, __doc__)

@@ -1,0 +1,114 @@
+"""Peak memory and processor time of each function's main work at 10,000 pods, beside the size that the template gives.
+
+Lambda gives a function processors by its memory: one at 1,769 MB, and in proportion below (AWS's developer guide,
+"Configure Lambda function memory"). Work of one thread therefore costs the same at every size up to there: half the
+memory takes twice the time. Waiting costs by size, and above 1,769 MB one thread gets no faster. So the least size that
+holds the peak with a fifth to spare costs least; a larger one up to 1,769 MB buys time, and is right where people wait.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from benchmarks import large_ledger
+from benchmarks.end_to_end import Ledger, metrics
+from benchmarks.figures import Figure, Spent, called, stand_alone
+from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.rollups import DAY
+from local.aws import local_client
+from local.dynamodb_local import create_table, running_dynamodb
+from local.template import transform
+
+ONE_PROCESSOR = 1_769
+STEP, SPARE = 128, 1.25
+
+
+def attribute(dynamodb: str, prometheus: str, hour: str) -> None:
+    """An hour from Prometheus into the ledger."""
+    start = datetime.fromisoformat(hour)
+    Ledger(local_client("dynamodb", dynamodb), prometheus).attribute(start, start + HOUR)
+
+
+def report(dynamodb: str, start: str, days: str) -> None:
+    """The largest report, from a cold start."""
+    from benchmarks import reports
+    from functions.api.app import handler
+    from gpucost.adapters import aws
+
+    client = local_client("dynamodb", dynamodb)
+    aws.client = lambda _service: client  # type: ignore[assignment]  # what the function would make by itself
+    asked = reports.reports(datetime.fromisoformat(start), int(days))[0]
+    answer = handler(reports._event(asked), reports._Context())  # type: ignore[arg-type]
+    if answer["statusCode"] != 200:
+        sys.exit(f"{asked.path} answered {answer['statusCode']}")
+
+
+def alert() -> None:
+    """Ticks and hours of 500 business units; filling the table is in it, so that it takes less."""
+    from benchmarks import alerts
+
+    alerts.measure()
+
+
+def export(pods: str) -> None:
+    """A day of FOCUS rows."""
+    from benchmarks import export as exporting
+
+    exporting.measure(int(pods))
+
+
+def advise(workloads: str) -> None:
+    """A review of 30 days, two pods each."""
+    from benchmarks import advice
+
+    advice.measure(int(workloads), 2)
+
+
+def measured(pods: int) -> Iterator[tuple[str, str, Spent]]:
+    """Function, what it did, what that took."""
+    start = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - HOUR
+    days = 35
+    with running_dynamodb() as dynamodb:
+        with metrics(pods, start, start + HOUR) as url:
+            did = f"an hour of {pods:,} pods"
+            yield "AttributeFunction", did, called("benchmarks.sizes:attribute", dynamodb, url, start.isoformat())
+        client: Any = local_client("dynamodb", dynamodb)
+        os.environ |= {"GPUCOST_TABLE": "ledger", "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+        create_table(client, "ledger")
+        from benchmarks.reports import push_settings
+
+        push_settings(client, 3)
+        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (days + 1) * DAY
+        for number in range(3):
+            large_ledger.fill(client, "ledger", f"cluster-{number}", midnight, days, seed=number)
+        given = (dynamodb, midnight.isoformat(), str(days))
+        yield "ApiFunction", "35 days of 200 units in 3 clusters", called("benchmarks.sizes:report", *given)
+    yield "AlertFunction", "ticks and hours of 500 units", called("benchmarks.sizes:alert")
+    yield "ExportFunction", f"a day of {pods:,} pods", called("benchmarks.sizes:export", str(pods))
+    workloads = pods // 10
+    yield "AdviseFunction", f"{workloads:,} workloads", called("benchmarks.sizes:advise", str(workloads))
+
+
+def least(peak_mib: float) -> int:
+    """The size that costs least: MB."""
+    return max(STEP, -(-int(peak_mib * SPARE) // STEP) * STEP)
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Of each function with work that grows."""
+    resources, found = transform()["Resources"], []
+    for name, did, spent in measured(1_000 if quick else 10_000):
+        size = resources[name]["Properties"]["MemorySize"]
+        of = f"{name}, {did}"
+        found.append(Figure(f"{of}: peak memory, ÷ its size", spent.peak_mib, "MiB", size, 1 / SPARE))
+        found.append(Figure(f"{of}: size that costs least", least(spent.peak_mib), "MB"))
+        slowed = max(1.0, ONE_PROCESSOR / size)
+        most = resources[name]["Properties"]["Timeout"] / 2
+        found.append(Figure(f"{of}: processor time at its size", spent.processor_seconds * slowed, "s", aim=most))
+    return found
+
+
+if __name__ == "__main__":
+    stand_alone(figures, __doc__)
