@@ -91,6 +91,26 @@ def test_the_schedule_runs_when_it_is_needed_and_stops_when_not(
     assert "Mon 07:00 to Mon 19:00" in one.evidence.facts["needed (UTC)"]
 
 
+def test_a_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
+    """In one hour each of three pods is replaced half way: six were seen, three at once."""
+    own = [sim.Load("office", lambda hour: 1.5 if is_office(hour) else 0.0, lambda _: 3)]
+    records = list(sim.simulate(own, HOURS))
+    rollout = records[200]
+    half = [
+        replace(
+            one, uid=f"{one.uid}{which}", allocated_gpu_hours=one.allocated_gpu_hours / 2,
+            effective_gpu_hours=None if one.effective_gpu_hours is None else one.effective_gpu_hours / 2,
+            allocated_usd=None if one.allocated_usd is None else one.allocated_usd / 2,
+        )
+        for one in rollout.lines for which in "ab"
+    ]  # fmt: skip
+    records[200] = replace(rollout, lines=tuple(half))
+    (one,) = review(look_at(records), sim.START + timedelta(hours=HOURS), {}).advice
+    assert one.kind == "off-hours"
+    triggers = yaml.safe_load(one.patch)["spec"]["triggers"]
+    assert {trigger["metadata"]["desiredReplicas"] for trigger in triggers} == {"3"}
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(6, 16))
 def test_recall_precision_and_savings_on_many_fleets(seed: int) -> None:

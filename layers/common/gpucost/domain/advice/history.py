@@ -171,6 +171,12 @@ class WorkloadHistory:
     last: int = 0
     """Place of the newest hour in which it held something."""
 
+    def pods_at_once(self) -> int:
+        """The most pods that were there together; an hour in which each was replaced counts them twice in `pods`."""
+        if not self.gpus_per_pod:
+            return max(self.pods)
+        return max(1, min(max(self.pods), max(round(held / self.gpus_per_pod) for held in self.held)))
+
 
 @dataclass(slots=True)
 class PoolHistory:

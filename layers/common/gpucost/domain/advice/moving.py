@@ -65,7 +65,7 @@ def off_hours(look: LookBack, one: Measured) -> Advice | None:
         evidence_of(look, one, {"needed (UTC)": words, "peak": "mean of the busiest hour"}), confidence_of(one),
         "medium",
         "Whoever comes at another hour waits for a start.", "medium",
-        schedule_patch(about, on, round(max(history.pods))), cents(one.now), ratio(now) or cents(0),
+        schedule_patch(about, on, history.pods_at_once()), cents(one.now), ratio(now) or cents(0),
         cents(one.usd_hourly),
     )  # fmt: skip
 

@@ -142,7 +142,7 @@ def _pods(look: LookBack, own: Sequence[Measured]) -> list[Sharer]:
     found: list[Sharer] = []
     for number, one in enumerate(own):
         history = one.history
-        for place in range(max(history.pods)):
+        for place in range(history.pods_at_once()):
             is_there = [count > place for count in history.pods]
             use = [
                 (1.0 if busy < 0 else busy) if there else 0.0
