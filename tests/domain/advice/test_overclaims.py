@@ -130,8 +130,10 @@ def test_gpus_of_a_node_that_others_hold_are_said_to_be_no_cash_yet() -> None:
     idle = sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet", pool=A100)
     (one,) = review_of(list(sim.simulate([busy, idle], 192))).advice
     assert one.evidence.facts["cash"] == "once a node goes: 1 of 8 GPUs are given back, others may hold the rest"
+    assert one.saving.cash_usd is None
     (alone,) = review_of(list(sim.simulate([replace(idle, pool=L4)], 192))).advice
     assert "cash" not in alone.evidence.facts
+    assert alone.saving.cash_usd == alone.saving.usd
 
 
 def test_numbers_of_gpus_are_read_without_exponents() -> None:

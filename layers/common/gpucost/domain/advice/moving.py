@@ -8,7 +8,7 @@ from gpucost.domain.advice.history import INTERRUPTIBLE, LookBack
 from gpucost.domain.advice.measuring import Measured, about_workload, evidence_of, list_ratio_of, saving_of
 from gpucost.domain.advice.model import Advice, cents, ratio
 from gpucost.domain.advice.patches import schedule_patch, spot_patch
-from gpucost.domain.advice.rightsizing import IDLE, SERVICES, confidence_of
+from gpucost.domain.advice.rightsizing import IDLE, SERVICES, cash_share, confidence_of
 
 WEEK: Final = 168
 LEAST_WEEKS: Final = 2
@@ -51,7 +51,7 @@ def off_hours(look: LookBack, one: Measured) -> Advice | None:
         is_off = quiet[(begin + place) % WEEK]
         return (history.usd[place], history.held[place]) if is_off else (0.0, 0.0)
 
-    saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history))
+    saving = saving_of(look, one.first, freed, cash_share(look, one, one.now), list_ratio_of(look, history))
     if saving.usd < _LEAST_USD:
         return None
     on = list(_runs([not hour for hour in quiet]))

@@ -134,7 +134,8 @@ def _idle(look: LookBack, found: Measured) -> Advice | None:
     def freed(place: int) -> tuple[float, float]:
         return history.usd[place], history.held[place]
 
-    saving = saving_of(look, found.first, freed, history.cash.share(), list_ratio_of(look, history))
+    cash = cash_share(look, found, found.now)
+    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history))
     if saving.usd < _LEAST_USD:
         return None
     held = sum(1 for place in range(found.first, look.hours) if history.held[place])
@@ -164,7 +165,8 @@ def _fewer(look: LookBack, found: Measured) -> Advice | None:
         part = (max(0.0, held - keeps) / held if pods else 1 - kept) if held else 0.0
         return history.usd[place] * part, held * part
 
-    saving = saving_of(look, found.first, freed, history.cash.share(), list_ratio_of(look, history))
+    cash = cash_share(look, found, found.now - keeps)
+    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history))
     if saving.usd < _LEAST_USD or found.now <= keeps * 1.001:
         return None
     if pods:
@@ -196,9 +198,23 @@ def _fewer(look: LookBack, found: Measured) -> Advice | None:
     )  # fmt: skip
 
 
+def cash_share(look: LookBack, found: Measured, freed: float) -> float | None:
+    """The part of a saving that leaves the bill; None where it is not known.
+
+    GPUs given back are cash once their node goes, which nobody knows of fewer than a node has.
+    """
+    share = found.history.cash.share()
+    return None if share and freed < _gpus_of_nodes(look, found) else share
+
+
+def _gpus_of_nodes(look: LookBack, found: Measured) -> int:
+    """Of the largest nodes that it is on."""
+    return max((gpus_of_node(look.pools[pool]) for pool in found.history.pools), default=0)
+
+
 def _nodes_of(look: LookBack, found: Measured, freed: float) -> dict[str, str]:
     """That GPUs given back are no cash yet, where they are less than a node's."""
-    most = max((gpus_of_node(look.pools[pool]) for pool in found.history.pools), default=0)
+    most = _gpus_of_nodes(look, found)
     if freed >= most:
         return {}
     return {"cash": f"once a node goes: {counted(freed)} of {most} GPUs are given back, others may hold the rest"}
