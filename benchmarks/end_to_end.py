@@ -9,8 +9,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +24,7 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from benchmarks import large_cluster
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, called
 from benchmarks.hour import settings_for
 from benchmarks.ledger import Metered
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
@@ -246,14 +244,7 @@ def _days(path: Path, pods: int, start: datetime, end: datetime, step: int) -> I
 
 def peak_memory_mib(dynamodb: str, url: str, hour: datetime) -> float:
     """Peak resident memory of a process of its own that takes the hour end to end."""
-    code = (
-        "import resource,sys;from datetime import datetime,timedelta;from local.aws import local_client;"
-        "from benchmarks.end_to_end import Ledger;h=datetime.fromisoformat(sys.argv[3]);"
-        "Ledger(local_client('dynamodb',sys.argv[1]),sys.argv[2]).attribute(h,h+timedelta(hours=1));"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    command = [sys.executable, "-c", code, dynamodb, url, hour.isoformat()]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / 1024
+    return called("benchmarks.sizes:attribute", dynamodb, url, hour.isoformat()).peak_mib
 
 
 def hours(client: Any, dynamodb: str, sizes: Sequence[int]) -> list[dict[str, Any]]:

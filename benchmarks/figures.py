@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import log
 from pathlib import Path
 from statistics import median
@@ -70,8 +70,9 @@ class Spent:
 
     seconds: float
     processor_seconds: float
-    peak_mib: float
     output: str
+    peak_mib: float = 0.0
+    """Of resident memory; known of what `called` runs."""
 
 
 def own_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Spent:
@@ -88,14 +89,26 @@ def own_process(command: Sequence[str], environment: Mapping[str, str] | None = 
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, list(command), output)
-    return Spent(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, output)
+    return Spent(seconds, used.ru_utime + used.ru_stime, output)
+
+
+def peak_mib() -> float:
+    """The most resident memory that this process had.
+
+    Not `ru_maxrss`, in which a process begins with the peak of the one that started it.
+    """
+    told = Path("/proc/self/status").read_text()
+    return int(told.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def called(function: str, *arguments: str) -> Spent:
     """Call `module:function` with texts in a process of its own."""
     module, _, name = function.partition(":")
     code = f"import sys; from {module} import {name}; {name}(*sys.argv[1:])"
-    return own_process([sys.executable, "-c", code, *arguments])
+    code += "; from benchmarks.figures import peak_mib; print(); print(peak_mib())"
+    spent = own_process([sys.executable, "-c", code, *arguments])
+    output, _, peak = spent.output.rstrip("\n").rpartition("\n")
+    return replace(spent, output=output, peak_mib=float(peak))
 
 
 def exponent(points: Iterable[tuple[float, float]]) -> float:

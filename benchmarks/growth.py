@@ -4,13 +4,12 @@ An exponent of 1 is linear. Processor time of this product's own process alone: 
 the work adds to a process that has imported everything.
 """
 
-import resource
 import time
 from collections.abc import Sequence
 from datetime import datetime
 
 from benchmarks.core import hour_of
-from benchmarks.figures import Figure, called, exponent, stand_alone
+from benchmarks.figures import Figure, called, exponent, peak_mib, stand_alone
 from benchmarks.hour import attribute, cluster
 
 AIM = 1.1
@@ -23,9 +22,9 @@ Measured = tuple[float, float]
 
 def own(url: str, hour: str, hours: str, units: str) -> None:
     """In a process of its own: attribute, and say what that took."""
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before, began = peak_mib(), time.process_time()
     attribute(url, datetime.fromisoformat(hour), int(hours), int(units))
-    print(time.process_time() - began, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(time.process_time() - began, peak_mib() - before)
 
 
 def measure(url: str, hour: datetime, *, hours: int = 1, units: int = 200) -> Measured:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.figures import Figure, against, exponent, own_process
+from benchmarks.figures import Figure, against, called, exponent, own_process
 
 
 def test_an_aim_is_for_the_ratio_where_there_is_a_floor() -> None:
@@ -31,8 +31,19 @@ def test_exponents_are_those_of_the_power_law() -> None:
 def test_a_process_is_charged_what_it_worked_and_not_what_it_waited() -> None:
     asleep = own_process([sys.executable, "-S", "-c", "import time; time.sleep(0.5)"])
     assert asleep.seconds > 0.5 > asleep.processor_seconds
-    large = own_process([sys.executable, "-S", "-c", "x = bytearray(80 * 2**20); print(len(x))"])
-    assert (large.output, large.peak_mib > 80) == ("83886080\n", True)
+
+
+def large() -> None:
+    """For a process of its own."""
+    sys.stdout.write(f"{len(bytes(range(256)) * 4096 * 80)}\n")
+
+
+def test_memory_is_the_process_own_and_not_that_of_the_one_that_started_it() -> None:
+    ours = b"x" * (200 * 2**20)
+    spent = called("tests.benchmarks.test_figures:large")
+    assert len(ours) == 200 * 2**20
+    assert spent.output.strip() == str(80 * 2**20)
+    assert 80 < spent.peak_mib < 160
 
 
 def test_the_report_runs_a_part_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
