@@ -105,7 +105,7 @@ def figures(quick: bool) -> list[Figure]:
     """Cold starts and sizes."""
     with tempfile.TemporaryDirectory() as folder:
         built = build(Path(folder))
-        found = measure(built, 3 if quick else 9)
+        found = measure(built, 3 if quick else 5)
         for layer in (*LAYERS, "DuckDbLayer"):
             found.append(Figure(f"{layer}, unzipped", size(built / layer, zipped=False), "MB"))
             found.append(Figure(f"{layer}, zipped", size(built / layer, zipped=True), "MB"))

@@ -221,7 +221,7 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
         "secretsmanager:GetSecretValue",
     }  # fmt: skip
     assert actions(template, "AttributeFunctionRole") == read | {
-        "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
+        "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:PutItem",
         "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue", "aps:QueryMetrics", "sts:AssumeRole",
     }  # fmt: skip
 

@@ -316,9 +316,9 @@ class DynamoLedger:
         usages = {manifest.usage_id, base.usage_id if manifest.beside and base else ""}
         gone = {one.run_id: one for one in (replacing, base) if one is not None and one.run_id not in kept}
         for one in gone.values():
-            self._table.expire(self._keys_of(one, usages), int((now + SUPERSEDED_KEPT).timestamp()))
+            self._table.expire(self._items_of(one, usages), int((now + SUPERSEDED_KEPT).timestamp()))
 
-    def _keys_of(self, manifest: Manifest, usages_kept: Set[str]) -> list[Item]:
+    def _items_of(self, manifest: Manifest, usages_kept: Set[str]) -> list[Item]:
         """The items of a superseded version; its usage only where no other version goes on using it."""
         cluster, hour, run = manifest.cluster, keys.hour(manifest.hour), manifest.run_id
         items = [
@@ -330,7 +330,7 @@ class DynamoLedger:
         if manifest.usage_id and manifest.usage_id not in usages_kept:
             start = f"{hour}#{manifest.usage_id}#"
             items += self._table.query(keys.partition(cluster, "usage"), "begins_with(sk, :start)", start=start)
-        return [key_of(item) for item in items]
+        return items
 
     def _with_notes(self, manifest: Manifest) -> Manifest:
         item = self._table.get(
