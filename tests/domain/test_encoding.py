@@ -5,6 +5,7 @@ import io
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.domain.model import Costs
-from gpucost.encoding import csv_cell, csv_text, dumps, dumps_row
+from gpucost.domain.money import from_quanta
+from gpucost.encoding import csv_cell, csv_text, decimal_text, dumps, dumps_row, quanta_text
 
 AMOUNTS = st.decimals(allow_nan=False, allow_infinity=False, places=12, min_value=-(10**20), max_value=10**20)
 
@@ -31,6 +33,26 @@ def test_numbers_keep_every_digit_and_have_no_exponent(amounts: list[Decimal]) -
 )
 def test_one_way_to_write_a_number(value: str, text: str) -> None:
     assert dumps(Decimal(value)) == csv_cell(Decimal(value)) == text
+
+
+@given(st.integers(-(10**32), 10**32) | st.integers(-(10**13), 10**13) | st.integers(-99, 99).map((10**11).__mul__))
+def test_whole_numbers_are_written_as_the_amounts_they_are(quanta: int) -> None:
+    text = quanta_text(quanta)
+
+    assert Fraction(text) == Fraction(quanta, 10**12)
+    assert text == decimal_text(from_quanta(quanta))
+
+
+@pytest.mark.parametrize(
+    ("quanta", "text"),
+    [
+        (None, "null"), (0, "0"), (1, "0.000000000001"), (-1, "-0.000000000001"), (10**11, "0.1"), (10**12, "1"),
+        (-(10**12), "-1"), (999_999_999_999, "0.999999999999"), (15 * 10**14, "1500"),
+        (1_500_000_000_001, "1.500000000001"),
+    ],
+)  # fmt: skip
+def test_one_way_to_write_a_whole_number(quanta: int | None, text: str) -> None:
+    assert quanta_text(quanta) == text
 
 
 def test_a_float_is_refused_for_it_has_lost_digits_already() -> None:

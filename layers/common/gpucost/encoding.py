@@ -15,6 +15,8 @@ from gpucost.domain.hours import format_instant
 
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """What makes a spreadsheet read a cell as a formula (OWASP, CSV injection)."""
+_PLACES = 12
+"""Digits behind the point of amounts."""
 
 
 def dumps(document: Any, *, indent: int | None = None) -> str:
@@ -76,6 +78,19 @@ def decimal_text(value: Decimal) -> str:
     elif not text[-1].isdigit():
         raise ValueError(f"{value} is not a number that can be published")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def quanta_text(quanta: int | None) -> str:
+    """As `decimal_text`, of an amount in whole numbers of 1e-12; `null` where it is not known."""
+    if not quanta:
+        return "null" if quanta is None else "0"
+    if quanta < 0:
+        return "-" + quanta_text(-quanta)
+    digits = str(quanta)
+    if len(digits) <= _PLACES:
+        digits = digits.zfill(_PLACES + 1)
+    text = f"{digits[:-_PLACES]}.{digits[-_PLACES:]}"
+    return text if text[-1] != "0" else text.rstrip("0").rstrip(".")
 
 
 def csv_cell(value: object) -> str:

@@ -7,9 +7,11 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from gpucost.api import cost_schemas as schemas
 from gpucost.api import report_parameters as given
 from gpucost.api.access import open_to, scope_of_caller
+from gpucost.api.cost_rows import cost_rows
 from gpucost.api.pages import cursor_of, cut, paged_csv, paged_json, paged_lines
 from gpucost.api.routes import answers, json_answer
 from gpucost.domain.reporting.question import LARGEST_PAGE
+from gpucost.encoding import dumps_row
 from gpucost.services.reports import Asked, ReportService
 from gpucost.services.reports.waste import DEFAULT_OFFENDERS
 
@@ -69,7 +71,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         report = service().costs(asked, scope=scope_of_caller(app))
         if format == "csv":
             return paged_csv(*schemas.costs_table(report), cursor_of(report), "costs.csv")
-        page = cut((schemas.cost_row(row, report.question) for row in report.rows), cursor_of(report))
+        page = cut(cost_rows(report), cursor_of(report))
         shape = paged_json if format == "json" else paged_lines
         return shape(schemas.costs_head(report), page, schemas.costs_tail(report))
 
@@ -127,7 +129,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         """What each workload of a business unit cost over the whole period, the dearest first."""
         asked = Asked(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
         report = service().workloads(name, asked, scope=scope_of_caller(app))
-        page = cut(({**row.group, **row.costs.figures()} for row in report.rows), cursor_of(report))
+        page = cut((dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_of(report))
         return paged_json(schemas.unit_head(name, report), page, schemas.unit_tail(report))
 
     @app.get(
@@ -171,5 +173,5 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         filters = {"business_unit": business_unit, "namespace": namespace}
         asked = Asked(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
         found = service().waste(asked, scope=scope_of_caller(app))
-        page = cut(map(schemas.offender_row, found.offenders), cursor_of(found.report))
+        page = cut(map(dumps_row, map(schemas.offender_row, found.offenders)), cursor_of(found.report))
         return paged_json(schemas.waste_head(found.report), page, schemas.waste_tail(found.report))

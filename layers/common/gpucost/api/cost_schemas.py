@@ -232,12 +232,6 @@ def costs_tail(report: CostReport) -> dict[str, Any]:
     }
 
 
-def cost_row(row: Row, question: Question) -> dict[str, Any]:
-    """As `CostRow`."""
-    kind = {} if question.idle == "hidden" else {"kind": row.kind}
-    return {"start": row.start, "end": row.end, "group": row.group, **kind, **_figures(row, question)}
-
-
 def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
     """The rows as a table with a header, for CSV."""
     question = report.question

@@ -15,6 +15,7 @@ from gpucost.api.schemas import Amount, Coverage, FleetTotals, Instant, Shape, c
 from gpucost.domain.model import Line
 from gpucost.domain.reporting.paging import write_cursor
 from gpucost.domain.reporting.periods import Granularity
+from gpucost.encoding import dumps_row
 from gpucost.services.reports import Asked, ReportService
 from gpucost.services.reports.lines import DEFAULT_LINES, LineRow
 from gpucost.services.reports.records import FleetRow
@@ -161,7 +162,7 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             return None if place is None else write_cursor(place, found.seal)
 
         period = found.question.period
-        page = cut(map(_line, found.rows), cursor_after)
+        page = cut(map(dumps_row, map(_line, found.rows)), cursor_after)
         return paged_json({"start": period.start, "end": period.end}, page, {})
 
 

@@ -1,6 +1,6 @@
 """Answers cut where Lambda could not send more of them; a cursor goes on."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler import Response
 
 from gpucost.api.problems import SECURITY_HEADERS
 from gpucost.domain.reporting.paging import write_cursor
-from gpucost.encoding import csv_text, dumps, dumps_row
+from gpucost.encoding import csv_text, dumps
 from gpucost.services.reports import CostReport
 
 LARGEST_PAGE_BODY = 4_500_000
@@ -25,17 +25,16 @@ class Page:
     cursor: str | None
 
 
-def cut(rows: Iterable[Mapping[str, Any]], cursor_after: Callable[[int], str | None]) -> Page:
+def cut(rows: Iterable[str], cursor_after: Callable[[int], str | None]) -> Page:
     """As many rows as one answer can hold, at least one.
 
     Args:
-        rows: as they are published.
+        rows: as they are published, in JSON.
         cursor_after: the cursor to go on after so many of the rows; None after the last.
     """
     written: list[str] = []
     size = 0
-    for row in rows:
-        text = dumps_row(row)
+    for text in rows:
         size += len(text) + 2  # dumps writes ASCII
         if written and size > LARGEST_PAGE_BODY:
             break

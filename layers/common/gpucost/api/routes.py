@@ -12,7 +12,7 @@ from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.pages import cut, paged_json
 from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS
 from gpucost.domain.reporting.paging import write_cursor
-from gpucost.encoding import dumps
+from gpucost.encoding import dumps, dumps_row
 from gpucost.errors import InvalidInputError
 from gpucost.services.reports import Asked, ReportService
 from gpucost.services.reports.nodes import DEFAULT_NODES
@@ -62,7 +62,7 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
                 return write_cursor(found.rows[count].place, found.seal)
             return None if found.is_last else write_cursor(found.next_place, found.seal)
 
-        page = cut(map(price_schemas.node_row, found.rows), cursor_after)
+        page = cut(map(dumps_row, map(price_schemas.node_row, found.rows)), cursor_after)
         return paged_json({"start": found.period.start, "end": found.period.end}, page, {})
 
     @app.get(

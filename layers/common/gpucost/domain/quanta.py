@@ -4,17 +4,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
 from functools import reduce
 from itertools import repeat
-from operator import add
+from operator import add, attrgetter
 from typing import TypeVar
 
 from gpucost.domain.model import Costs
-from gpucost.domain.money import QUANTUM, to_quanta
+from gpucost.domain.money import QUANTUM
 
 Quanta = tuple[int, ...]
 """The amounts of one `Costs`, in the order of its names."""
 K = TypeVar("K")
+NOTHING: Quanta = (0,) * len(Costs.names())
 _EXPONENT = QUANTUM.adjusted()
 _scaled = Context(prec=60).scaleb
+_values = attrgetter(*Costs.names())
+_MONEY = tuple(name.endswith("_usd") for name in Costs.names())
+_ALLOCATED, _UNPRICED = map(Costs.names().index, ("allocated_gpu_hours", "unpriced_gpu_hours"))
 
 
 class CostTable(Mapping[K, Costs]):
@@ -45,19 +49,47 @@ class CostTable(Mapping[K, Costs]):
 
 
 def quanta_of(table: Mapping[K, Costs]) -> Mapping[K, Quanta]:
-    """A table's rows as whole numbers, exact."""
-    if isinstance(table, CostTable):
-        return table.quanta
-    return {key: tuple(to_quanta(getattr(costs, name)) for name in Costs.names()) for key, costs in table.items()}
+    """A table's rows as whole numbers, exact.
+
+    Raises:
+        ValueError: an amount has more digits than the ledger keeps.
+    """
+    return table.quanta if isinstance(table, CostTable) else dict(zip(table, wholes(table.values()), strict=True))
 
 
-def _plus(one: Quanta, other: Quanta) -> Quanta:
+def wholes(rows: Iterable[Costs]) -> list[Quanta]:
+    """Rows as whole numbers, exact: back from `costs_of`.
+
+    Raises:
+        ValueError: an amount has more digits than the ledger keeps.
+    """
+    return [*zip(*map(_whole, zip(*map(_values, rows), strict=True)), strict=True)]
+
+
+def _whole(column: Sequence[Decimal]) -> list[int]:
+    scaled = [*map(_scaled, column, repeat(-_EXPONENT))]
+    found = [*map(int, scaled)]
+    if found != scaled:
+        raise ValueError(f"an amount is not a whole number of {QUANTUM}")
+    return found
+
+
+def plus(one: Quanta, other: Quanta) -> Quanta:
+    """The sum of two rows of one length."""
     return tuple(map(add, one, other))
 
 
 def total(rows: Iterable[Quanta]) -> Quanta:
-    """The sum of many rows, at least one, all of one length."""
-    return reduce(_plus, rows)
+    """The sum of many rows; nothing of none."""
+    left = iter(rows)
+    return reduce(plus, left, next(left, NOTHING))
+
+
+def published(row: Quanta) -> Sequence[int | None]:
+    """A row as `Costs.figures` has it: money is None where nothing of what was allocated has a price."""
+    if 0 < row[_UNPRICED] == row[_ALLOCATED]:
+        return [None if is_money else whole for whole, is_money in zip(row, _MONEY, strict=True)]
+    return row
 
 
 def costs_of(rows: Sequence[Quanta]) -> list[Costs]:

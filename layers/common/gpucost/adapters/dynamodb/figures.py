@@ -43,17 +43,24 @@ def pack_table(rows: Sequence[Row]) -> bytes:
 
 def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
     """Back from `pack_table`; an amount that is newer than the table is 0."""
-    rows = unpack_quanta(data)
-    return [(key, costs) for (key, _), costs in zip(rows, costs_of([own for _, own in rows]), strict=True)]
+    texts, rows = _unpacked(data)
+    keys = zip(*texts, strict=True) if texts else [()] * len(rows)
+    return [*zip(keys, costs_of(rows), strict=True)]
 
 
-def unpack_quanta(data: bytes) -> list[tuple[tuple[str, ...], Quanta]]:
-    """As `unpack_table`, in whole numbers of 1e-12: for who sums rows and shows few of them."""
+def unpack_quanta(data: bytes) -> dict[str, Quanta]:
+    """A table with one text per row, each another, in whole numbers of 1e-12: for who sums rows and shows few."""
+    texts, rows = _unpacked(data)
+    return dict(zip(*texts, rows, strict=True))
+
+
+def _unpacked(data: bytes) -> tuple[list[list[str]], list[Quanta]]:
+    """Columns of texts, and rows of amounts."""
     content = zlib.decompress(data)
     size = int.from_bytes(content[:4], "big")
     head = json.loads(content[4 : 4 + size])
     if not head["rows"]:
-        return []
+        return [[] for _ in head["texts"]], []
     columns = _columns(content[4 + size :], head["rows"])
     texts = []
     for dictionary in head["texts"]:
@@ -61,8 +68,7 @@ def unpack_quanta(data: bytes) -> list[tuple[tuple[str, ...], Quanta]]:
         texts.append([dictionary[place] for place in places])
     names = Costs.names()[: head["amounts"]]  # further ones are only ever added at the end
     amounts = _amounts({name: next(columns) for name in names}, head["rows"])
-    keys = zip(*texts, strict=True) if texts else iter([()] * head["rows"])
-    return [*zip(keys, zip(*amounts, strict=True), strict=True)]
+    return texts, [*zip(*amounts, strict=True)]
 
 
 def _told(costs: Costs) -> list[int]:

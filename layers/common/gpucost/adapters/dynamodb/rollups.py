@@ -291,8 +291,7 @@ def _day_item(summary: DaySummary, retention: Retention) -> Item:
 
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
     totals = blobs.read_totals_text(text(item, "t")) if "t" in item else None
-    units = {unit: quanta for (unit,), quanta in unpack_quanta(item["b"]["B"])}
-    return DaySummary(cluster, day, tuple(manifests), totals, CostTable(units))
+    return DaySummary(cluster, day, tuple(manifests), totals, CostTable(unpack_quanta(item["b"]["B"])))
 
 
 def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:

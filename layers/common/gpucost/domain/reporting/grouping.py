@@ -10,6 +10,8 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from gpucost.domain.model import Capacity, Costs
+from gpucost.domain.money import from_quanta
+from gpucost.domain.quanta import NOTHING, Quanta, costs_of, published, total
 from gpucost.domain.reporting.dimensions import Key
 from gpucost.domain.reporting.filters import matching
 from gpucost.domain.reporting.idle import Idle, idle_of, share
@@ -31,34 +33,40 @@ class Cell(NamedTuple):
 class Read:
     """What was read for a question."""
 
-    cells: dict[Cell, Costs] = field(default_factory=dict)
+    cells: dict[Cell, Quanta] = field(default_factory=dict)
     capacities: dict[tuple[datetime, str], Capacity | None] = field(default_factory=dict)
     """By period and cluster; None where one hour's is not known."""
-    beside: Costs = field(default_factory=Costs)
+    beside: Quanta = NOTHING
     """Of the fleet, what the filters leave out for certain and was therefore not read in detail."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One group's figures in one period."""
+class Row(NamedTuple):
+    """One group's figures in one period; whole numbers, for most rows are written and never reckoned with."""
 
     start: datetime
     end: datetime
-    group: dict[str, str]
-    costs: Costs
+    group: Mapping[str, str]
+    quanta: Quanta
     kind: Kind = "held"
     idle: Idle | None = None
     """Its part of what nobody held; None where that is not asked for, or not known."""
 
+    @property
+    def costs(self) -> Costs:
+        """What it cost, in amounts."""
+        (costs,) = costs_of([self.quanta])
+        return costs
+
     def figure(self, name: str) -> Decimal | None:
         """A figure as published: None where it is not known."""
-        if name in Costs.names():
-            return self.costs.figures()[name]
-        return self.idle_figures()[name]
+        if name not in Costs.names():
+            return self.idle_figures()[name]
+        whole = published(self.quanta)[Costs.names().index(name)]
+        return None if whole is None else from_quanta(whole)
 
     def idle_figures(self) -> dict[str, Decimal | None]:
         """Idle as published, with the row's whole cost."""
-        allocated = self.costs.figures()["allocated_usd"]
+        allocated = self.figure("allocated_usd")
         if self.idle is None:
             return {"idle_gpu_hours": None, "idle_usd": None, "cost_usd": None}
         cost = None if allocated is None else allocated + self.idle.idle_usd
@@ -84,8 +92,8 @@ class _Bin(NamedTuple):
 def group(question: Question, read: Read) -> Grouped:
     """Make the rows of an answer."""
     dimensions, count = question.dimensions(), len(question.group_by)
-    costs: dict[_Bin, list[Costs]] = {}
-    holders: dict[tuple[datetime, str], dict[_Bin, list[Costs]]] = {}
+    costs: dict[_Bin, list[Quanta]] = {}
+    holders: dict[tuple[datetime, str], dict[_Bin, list[Quanta]]] = {}
     for cell, figures in read.cells.items():
         is_kept = not question.filters or matching(question.filters, dimensions, cell.key)
         own = _Bin(cell.begin, "held", cell.key[:count], is_kept)
@@ -94,16 +102,16 @@ def group(question: Question, read: Read) -> Grouped:
             holders.setdefault((cell.begin, cell.cluster), {}).setdefault(own, []).append(figures)
     idles = {} if question.idle == "hidden" else _idle(question, read, holders)
     rows, left = [], _Left()
-    begins = {one.begin for one in (*costs, *idles)}
-    ends = {begin: end_of(begin, question.granularity, question.period) for begin in begins}
-    for own in [*costs, *(one for one in idles if one not in costs)]:
-        total = _total(costs.get(own, []))
+    bins = {**dict.fromkeys(idles, ()), **costs}
+    ends = {begin: end_of(begin, question.granularity, question.period) for begin in {own.begin for own in bins}}
+    named = {names: dict(zip(question.group_by, names, strict=True)) for names in {own.group for own in bins}}
+    for own, parts in bins.items():
+        held = parts[0] if len(parts) == 1 else total(parts)
         idle = None if question.idle == "hidden" else _total_idle(idles.get(own, []))
         if own.is_kept:
-            named = dict(zip(question.group_by, own.group, strict=True))
-            rows.append(Row(own.begin, ends[own.begin], named, total, own.kind, idle))
+            rows.append(Row(own.begin, ends[own.begin], named[own.group], held, own.kind, idle))
         else:
-            left.costs.append(total)
+            left.costs.append(held)
             left.idles.append(idle)
     left.costs.append(read.beside)
     rows.sort(key=lambda row: (row.start, row.kind, tuple(row.group.values())))
@@ -112,23 +120,24 @@ def group(question: Question, read: Read) -> Grouped:
 
 @dataclass(slots=True)
 class _Left:
-    costs: list[Costs] = field(default_factory=list)
+    costs: list[Quanta] = field(default_factory=list)
     idles: list[Idle | None] = field(default_factory=list)
 
     def row(self, question: Question) -> Row:
         idle = None if question.idle == "hidden" else _total_idle(self.idles)
-        return Row(question.period.start, question.period.end, {}, Costs.total(self.costs), "held", idle)
+        return Row(question.period.start, question.period.end, {}, total(self.costs), "held", idle)
 
 
 def _idle(
-    question: Question, read: Read, holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[Costs]]]
+    question: Question, read: Read, holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[Quanta]]]
 ) -> dict[_Bin, list[Idle | None]]:
     """What each row bears; a row of its own for what nobody does. What is unknown makes a row's unknown."""
     found: dict[_Bin, list[Idle | None]] = {}
     nameless = tuple("" for _ in question.dimensions())
     is_kept = matching(question.filters, question.dimensions(), nameless)
     for (begin, cluster), capacity in read.capacities.items():
-        own = {one: _total(parts) for one, parts in holders.get((begin, cluster), {}).items()}
+        held = holders.get((begin, cluster), {})
+        own = dict(zip(held, costs_of([total(parts) for parts in held.values()]), strict=True))
         names = tuple(cluster if name == "cluster" else "" for name in question.group_by)
         idle_row = _Bin(begin, "idle", names, is_kept)
         if capacity is None:
@@ -159,10 +168,6 @@ def _sorted(rows: list[Row], order: Sequence[tuple[str, bool]]) -> list[Row]:
     return rows
 
 
-def _total(parts: Sequence[Costs]) -> Costs:
-    return parts[0] if len(parts) == 1 else Costs.total(parts)
-
-
 def _total_idle(parts: Iterable[Idle | None]) -> Idle | None:
     parts = list(parts)
     known = [part for part in parts if part is not None]
@@ -171,4 +176,4 @@ def _total_idle(parts: Iterable[Idle | None]) -> Idle | None:
 
 def fold(parts: Mapping[Cell, Sequence[Costs]]) -> dict[Cell, Costs]:
     """Sums, so that memory follows the answer's size and not the hours'."""
-    return {cell: _total(own) for cell, own in parts.items()}
+    return {cell: own[0] if len(own) == 1 else Costs.total(own) for cell, own in parts.items()}

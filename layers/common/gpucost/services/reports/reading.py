@@ -8,13 +8,14 @@ whose rows do not add up to its sums, because an hour was replaced between two r
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import sub
 from typing import Literal
 
 from gpucost.domain.access import EVERYTHING, Scope
 from gpucost.domain.hours import hours_between
 from gpucost.domain.ledger import HourSummary
 from gpucost.domain.model import Capacity, Costs
-from gpucost.domain.quanta import Quanta, costs_of, quanta_of, total
+from gpucost.domain.quanta import NOTHING, Quanta, costs_of, plus, quanta_of, total, wholes
 from gpucost.domain.reporting.dimensions import FROM_DAYS, FROM_LINES, FROM_SUMMARIES, Key, key_of_fact, key_of_line
 from gpucost.domain.reporting.grouping import Cell, Read, fold
 from gpucost.domain.reporting.periods import Period, begin_of
@@ -187,8 +188,8 @@ class _Reading:
         self._seen = seen
         self._dimensions = question.dimensions()
         self._cells: dict[Cell, list[Costs]] = {}
-        self._days: dict[Cell, list[Quanta]] = {}
-        """Days' sums, which are many and become amounts once they are added up."""
+        self._days: dict[tuple[datetime, str], dict[Key, Quanta]] = {}
+        """Days' sums, which are many, by what else a cell has."""
         self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
         self._begins: dict[datetime, datetime] = {}
         self._keys: dict[tuple[str, str, str], Key] = {}
@@ -229,7 +230,7 @@ class _Reading:
         """What `read_rows` read."""
         cells = self._sums()
         if self.known.capacities:
-            self.known.costs.append(Costs.total(cells.values()))
+            self.known.costs += costs_of([total(cells.values())])
         return Read(cells), self.known
 
     def _edges(self) -> tuple[Period, ...]:
@@ -241,10 +242,11 @@ class _Reading:
         cells, planned = self._sums(), self._plan
         if (planned.of_days, planned.of_hours, planned.units) == ("sums", "sums", None):
             return Read(cells, self._known_capacities()), self.known  # one source: there is nothing to compare
-        detailed = Costs.total(cells.values())
-        if detailed != self.known.of_units():
+        detailed = total(cells.values())
+        of_units, of_all = wholes([self.known.of_units(), Costs.total(self.known.costs)])
+        if detailed != of_units:
             return None
-        beside = Costs() if self._plan.units is None else _less(Costs.total(self.known.costs), detailed)
+        beside = NOTHING if planned.units is None else tuple(map(sub, of_all, detailed))
         return Read(cells, self._known_capacities(), beside), self.known
 
     def _known_capacities(self) -> dict[tuple[datetime, str], Capacity | None]:
@@ -307,17 +309,15 @@ class _Reading:
             return
         wanted = self._plan.units
         begin, owner = self._begin(day.day), self._owner(cluster)
-        rows = {unit: quanta for unit, quanta in quanta_of(day.units).items() if wanted is None or unit in wanted}
-        self._parts += len(rows)
+        rows = quanta_of(day.units)
+        if wanted is not None:
+            rows = {unit: rows[unit] for unit in wanted if unit in rows}
+        sums = self._days.setdefault((begin, owner), {})
         for unit, quanta in rows.items():
-            cell = Cell(begin, owner, self._key(cluster, unit, ""))
-            parts = self._days.get(cell)
-            if parts is None:
-                self._days[cell] = [quanta]
-            else:
-                parts.append(quanta)
+            key = self._key(cluster, unit, "")
+            sums[key] = plus(sums[key], quanta) if key in sums else quanta
             if self._seen is not None:
-                self._seen(day.day, cell, day.units[unit])
+                self._seen(day.day, Cell(begin, owner, key), day.units[unit])
 
     def _add_namespaces(self, cluster: str, summary: HourSummary) -> None:
         if not self._dimensions:
@@ -360,7 +360,7 @@ class _Reading:
         self._capacities.setdefault((self._begin(moment), cluster), []).append(capacity)
 
     def _fold(self) -> None:
-        cells = len(self._cells.keys() | self._days.keys())
+        cells = len({*self._cells, *self._of_days()}) if self._cells else sum(map(len, self._days.values()))
         if cells > MOST_CELLS:
             raise InvalidInputError(
                 f"the answer would have more than {MOST_CELLS:,} rows; shorten the period, ask for granularity=day or "
@@ -368,15 +368,16 @@ class _Reading:
             )
         if self._parts > 2 * cells + _PARTS:
             self._cells = {cell: [costs] for cell, costs in fold(self._cells).items()}
-            self._days = {cell: [total(rows)] for cell, rows in self._days.items()}
-            self._parts = len(self._cells) + len(self._days)
+            self._parts = len(self._cells)
 
-    def _sums(self) -> dict[Cell, Costs]:
-        days = dict(zip(self._days, costs_of([total(rows) for rows in self._days.values()]), strict=True))
-        self._days = {}
-        for cell, costs in days.items() if self._cells else ():
-            self._cells.setdefault(cell, []).append(costs)
-        return fold(self._cells) if self._cells else days
+    def _sums(self) -> dict[Cell, Quanta]:
+        sums = self._of_days()
+        for cell, quanta in quanta_of(fold(self._cells)).items():
+            sums[cell] = plus(sums[cell], quanta) if cell in sums else quanta
+        return sums
+
+    def _of_days(self) -> dict[Cell, Quanta]:
+        return {Cell(*where, key): quanta for where, rows in self._days.items() for key, quanta in rows.items()}
 
 
 def _chunks(span: Period, length: timedelta) -> Iterator[Period]:
@@ -385,7 +386,3 @@ def _chunks(span: Period, length: timedelta) -> Iterator[Period]:
         until = min(start + length, span.end)
         yield Period(start, until)
         start = until
-
-
-def _less(whole: Costs, part: Costs) -> Costs:
-    return Costs(*(getattr(whole, name) - getattr(part, name) for name in Costs.names()))

@@ -8,6 +8,7 @@ from gpucost.domain.access import Scope
 from gpucost.domain.hours import floor_hour, hours_between
 from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Capacity, Costs, Totals
+from gpucost.domain.quanta import NOTHING
 from gpucost.domain.reporting.grouping import Read, Row, group
 from gpucost.domain.reporting.paging import check_cursor, fingerprint, read_cursor
 from gpucost.domain.reporting.periods import Period, check_length, end_of, parse_period, period_before
@@ -74,7 +75,7 @@ class ReportService:
         period = report.period
         units = self._settings_store.current().settings.business_units
         missing = {unit.name for unit in units if scope.covers(unit.name)} - named
-        none = [Row(period.start, period.end, {"business_unit": unit}, Costs()) for unit in missing if report.totals]
+        none = [Row(period.start, period.end, {"business_unit": unit}, NOTHING) for unit in missing if report.totals]
         rows = sorted([*report.rows, *none], key=lambda row: row.group["business_unit"])
         return replace(report, rows=rows, row_count=len(rows))
 

@@ -1,0 +1,31 @@
+"""Rows of `/v1/costs` as JSON text, straight from whole numbers: an answer has thousands."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from gpucost.domain.model import Costs
+from gpucost.domain.quanta import published
+from gpucost.encoding import dumps_row, quanta_text
+from gpucost.services.reports import CostReport
+
+_FIGURES = "".join(f', "{name}": %s' for name in Costs.names())
+
+
+def cost_rows(report: CostReport) -> Iterator[str]:
+    """Each row as `cost_schemas.CostRow`."""
+    periods: dict[datetime, str] = {}
+    groups: dict[tuple[str, ...], str] = {}
+    has_idle = report.question.idle != "hidden"
+    for row in report.rows:
+        period = periods.get(row.start)
+        if period is None:
+            period = periods[row.start] = dumps_row({"start": row.start, "end": row.end})[:-1]
+        names = tuple(row.group.values())
+        group = groups.get(names)
+        if group is None:
+            group = groups[names] = dumps_row(row.group)
+        figures = _FIGURES % tuple([quanta_text(whole) for whole in published(row.quanta)])
+        if has_idle:
+            yield f'{period}, "group": {group}, "kind": "{row.kind}"{figures}, {dumps_row(row.idle_figures())[1:]}'
+        else:
+            yield f'{period}, "group": {group}{figures}}}'

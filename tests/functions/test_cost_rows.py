@@ -1,0 +1,66 @@
+"""Rows of /v1/costs are written straight from whole numbers: the same as from amounts, one by one."""
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.api.cost_rows import cost_rows
+from gpucost.api.cost_schemas import CostRow
+from gpucost.domain.model import Costs
+from gpucost.domain.quanta import wholes
+from gpucost.domain.reporting.grouping import Row
+from gpucost.domain.reporting.idle import Idle
+from gpucost.domain.rollups import DAY
+from gpucost.encoding import dumps
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+AMOUNTS = st.decimals(-(10**15), 10**15, places=12) | st.sampled_from([Decimal(0), Decimal(1)])
+GROUPS = st.fixed_dictionaries({"business_unit": st.text(max_size=3), "label:%s": st.sampled_from(["", "100%", '"\\'])})
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 3), GROUPS, st.builds(Costs, *(AMOUNTS for _ in Costs.names())),
+        st.sampled_from(["held", "idle"]), st.none() | st.builds(Idle, AMOUNTS, AMOUNTS),
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+def written(rows: list[Row], idle: str) -> list[str]:
+    report: Any = SimpleNamespace(rows=rows, question=SimpleNamespace(idle=idle))
+    return list(cost_rows(report))
+
+
+@pytest.mark.parametrize("idle", ["hidden", "separate"])
+@given(given_rows=ROWS)
+def test_rows_say_what_was_found(idle: str, given_rows: list[Any]) -> None:
+    made = [
+        Row(START + day * DAY, START + (day + 1) * DAY, group, wholes([costs])[0], kind, own)
+        for day, group, costs, kind, own in given_rows
+    ]
+
+    for text, (day, group, costs, kind, own) in zip(written(made, idle), given_rows, strict=True):
+        nobody_knows = 0 < costs.unpriced_gpu_hours == costs.allocated_gpu_hours
+        truth: dict[str, Any] = {
+            "start": START + day * DAY, "end": START + (day + 1) * DAY, "group": group,
+            **({} if idle == "hidden" else {"kind": kind}),
+            **{
+                name: None if nobody_knows and name.endswith("_usd") else getattr(costs, name)
+                for name in Costs.names()
+            },
+        }  # fmt: skip
+        if idle != "hidden":
+            held, borne = truth["allocated_usd"], own or SimpleNamespace(idle_gpu_hours=None, idle_usd=None)
+            truth |= {"idle_gpu_hours": borne.idle_gpu_hours, "idle_usd": borne.idle_usd}
+            truth["cost_usd"] = None if held is None or borne.idle_usd is None else held + borne.idle_usd
+        assert text == dumps(truth)
+        says = json.loads(text, parse_float=Fraction, parse_int=Fraction)
+        amounts = {name: value for name, value in truth.items() if isinstance(value, Decimal)}
+        assert {name: says[name] for name in amounts} == {name: Fraction(value) for name, value in amounts.items()}
+        CostRow.model_validate_json(text)
