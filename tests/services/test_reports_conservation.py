@@ -115,6 +115,22 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
+@st.composite
+def cases_of_days(draw: st.DrawFn) -> Case:
+    """What whole days' sums alone answer: nothing else is read that they could be compared with."""
+    first = draw(st.integers(0, DAYS - 1))
+    return Case(
+        FIRST + first * DAY,
+        FIRST + draw(st.integers(first + 1, DAYS)) * DAY,
+        draw(st.sampled_from(["day", "week", "month", "total"])),
+        draw(st.sampled_from([("business_unit",), ("business_unit", "cluster"), ("cluster",)])),
+        (),
+        draw(st.sampled_from(["hidden", "separate", "shared-by-allocation"])),
+        draw(st.sampled_from([CLUSTERS, CLUSTERS, CLUSTERS[:1]])),
+        10_000,
+    )
+
+
 @pytest.fixture(scope="module")
 def fleets(dynamodb_url: str) -> Iterator[list[SmallFleet]]:
     client = local_client("dynamodb", dynamodb_url)
@@ -183,7 +199,16 @@ def assert_equal(costs: Costs, lines: list[Line]) -> None:
 @settings(max_examples=CASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases(), number=st.integers(0, 1))
 def test_rows_are_what_lines_say_and_add_up_to_the_fleet(fleets: list[SmallFleet], case: Case, number: int) -> None:
-    fleet = fleets[number]
+    check(fleets[number], case)
+
+
+@settings(max_examples=CASES // 2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(case=cases_of_days(), number=st.integers(0, 1))
+def test_so_do_sums_of_whole_days(fleets: list[SmallFleet], case: Case, number: int) -> None:
+    check(fleets[number], case)
+
+
+def check(fleet: SmallFleet, case: Case) -> None:
     try:
         rows, report = whole(fleet, case)
     except InvalidInputError as error:
