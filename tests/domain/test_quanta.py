@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.domain.model import Costs
-from gpucost.domain.quanta import NOTHING, CostTable, costs_of, published, quanta_of, total, wholes
+from gpucost.domain.quanta import NOTHING, CostTable, costs_of, published, total, wholes
 
 AMOUNTS = st.decimals(-(10**15), 10**15, places=12, allow_nan=False, allow_infinity=False)
 COSTS = st.builds(Costs, *(AMOUNTS for _ in Costs.names()))
@@ -17,17 +17,34 @@ COSTS = st.builds(Costs, *(AMOUNTS for _ in Costs.names()))
 
 @given(st.dictionaries(st.text(max_size=3), COSTS, max_size=6))
 def test_a_table_is_what_it_was_made_of(rows: Mapping[str, Costs]) -> None:
-    table = CostTable(quanta_of(rows))
+    table = CostTable.of(rows)
     assert table == rows
-    assert quanta_of(table) is table.quanta
+    assert len(table) == len(rows)
+    assert CostTable.of(table) is table
     assert [list(map(str, _values(table[key]))) for key in rows] == [list(map(str, _values(rows[key]))) for key in rows]
 
 
 @given(st.lists(COSTS, min_size=1, max_size=30))
 def test_sums_are_those_of_fractions(rows: list[Costs]) -> None:
-    (found,) = costs_of([total(quanta_of(dict(enumerate(rows))).values())])
+    (found,) = costs_of([total(wholes(rows))])
+    assert found == CostTable.of(dict(enumerate(rows))).as_one(-1)[-1]
     for name in Costs.names():
         assert Fraction(getattr(found, name)) == sum(Fraction(getattr(one, name)) for one in rows)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), COSTS, max_size=3), min_size=1, max_size=4))
+def test_tables_add_up_row_by_row(tables: list[dict[str, Costs]]) -> None:
+    found = sum(map(CostTable.of, tables[1:]), CostTable.of(tables[0]))
+    assert set(found) == {key for table in tables for key in table}
+    for key, costs in found.items():
+        for name in Costs.names():
+            own = [Fraction(getattr(table[key], name)) for table in tables if key in table]
+            assert Fraction(getattr(costs, name)) == sum(own)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), COSTS, max_size=3), st.sets(st.sampled_from("abcd")))
+def test_some_rows_of_a_table(rows: dict[str, Costs], names: set[str]) -> None:
+    assert CostTable.of(rows).only(names) == {key: costs for key, costs in rows.items() if key in names}
 
 
 def _values(costs: Costs) -> list[Decimal]:
@@ -37,6 +54,8 @@ def _values(costs: Costs) -> list[Decimal]:
 def test_nothing_has_no_rows() -> None:
     assert costs_of([]) == []
     assert wholes([]) == []
+    empty: dict[str, Costs] = {}
+    assert CostTable.of(empty) == CostTable.of(empty).as_one("all") == empty
     assert costs_of([total([])]) == costs_of([NOTHING]) == [Costs()]
 
 

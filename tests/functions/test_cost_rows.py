@@ -22,7 +22,10 @@ from gpucost.encoding import dumps
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 AMOUNTS = st.decimals(-(10**15), 10**15, places=12) | st.sampled_from([Decimal(0), Decimal(1)])
-GROUPS = st.fixed_dictionaries({"business_unit": st.text(max_size=3), "label:%s": st.sampled_from(["", "100%", '"\\'])})
+GROUPS = st.tuples(st.text(max_size=3), st.sampled_from(["", "100%", '"\\'])).map(
+    lambda names: dict(zip(("business_unit", "label:%s"), names, strict=True))
+)
+"""Of one answer: all of the same dimensions, in their order."""
 ROWS = st.lists(
     st.tuples(
         st.integers(0, 3), GROUPS, st.builds(Costs, *(AMOUNTS for _ in Costs.names())),

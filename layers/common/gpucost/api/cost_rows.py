@@ -12,7 +12,7 @@ _FIGURES = "".join(f', "{name}": %s' for name in Costs.names())
 
 
 def cost_rows(report: CostReport) -> Iterator[str]:
-    """Each row as `cost_schemas.CostRow`."""
+    """Each row as `cost_schemas.CostRow`; all rows of an answer have the same dimensions, in the same order."""
     periods: dict[datetime, str] = {}
     groups: dict[tuple[str, ...], str] = {}
     has_idle = report.question.idle != "hidden"

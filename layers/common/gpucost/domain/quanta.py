@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import repeat
 from operator import add, attrgetter
 from typing import TypeVar
@@ -22,24 +22,58 @@ _ALLOCATED, _UNPRICED = map(Costs.names().index, ("allocated_gpu_hours", "unpric
 
 
 class CostTable(Mapping[K, Costs]):
-    """Costs by key, kept as whole numbers; a row becomes amounts when somebody looks at it.
+    """Costs by key, kept as columns of whole numbers; a row becomes amounts when somebody looks at it.
 
     Args:
-        quanta: the rows.
+        names: the keys, each once.
+        columns: for each amount of `Costs`, the rows' in the order of their keys.
     """
 
-    def __init__(self, quanta: Mapping[K, Quanta]) -> None:
-        self.quanta = quanta
+    def __init__(self, names: Iterable[K], columns: Sequence[Sequence[int]]) -> None:
+        self._names = tuple(names)
+        self._columns = columns
+
+    @classmethod
+    def of(cls, table: Mapping[K, Costs]) -> "CostTable[K]":
+        """Any table's rows, exact.
+
+        Raises:
+            ValueError: an amount has more digits than the ledger keeps.
+        """
+        return table if isinstance(table, CostTable) else _table(dict(zip(table, wholes(table.values()), strict=True)))
+
+    @cached_property
+    def quanta(self) -> Mapping[K, Quanta]:
+        """The rows."""
+        return dict(zip(self._names, zip(*self._columns, strict=True), strict=True))
+
+    def only(self, names: Iterable[K]) -> "CostTable[K]":
+        """The rows of some keys."""
+        return _table({name: self.quanta[name] for name in names if name in self.quanta})
+
+    def as_one(self, name: K) -> "CostTable[K]":
+        """One row for all of them, if there are any."""
+        return CostTable([name], [[sum(column)] for column in self._columns]) if self._names else self
+
+    def __add__(self, other: "CostTable[K]") -> "CostTable[K]":
+        """Row by row; column by column where both have the same keys, as a unit's days mostly do."""
+        if self._names == other._names:
+            columns = zip(self._columns, other._columns, strict=True)
+            return CostTable(self._names, [[*map(add, one, more)] for one, more in columns])
+        sums = {**self.quanta}
+        for name, row in other.quanta.items():
+            sums[name] = plus(sums[name], row) if name in sums else row
+        return _table(sums)
 
     def __getitem__(self, key: K) -> Costs:
         (costs,) = costs_of([self.quanta[key]])
         return costs
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self.quanta)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self.quanta)
+        return len(self._names)
 
     def __contains__(self, key: object) -> bool:
         return key in self.quanta
@@ -48,13 +82,8 @@ class CostTable(Mapping[K, Costs]):
         return repr(dict(self))
 
 
-def quanta_of(table: Mapping[K, Costs]) -> Mapping[K, Quanta]:
-    """A table's rows as whole numbers, exact.
-
-    Raises:
-        ValueError: an amount has more digits than the ledger keeps.
-    """
-    return table.quanta if isinstance(table, CostTable) else dict(zip(table, wholes(table.values()), strict=True))
+def _table(rows: Mapping[K, Quanta]) -> CostTable[K]:
+    return CostTable(rows, [*zip(*rows.values(), strict=True)] or [()] * len(NOTHING))
 
 
 def wholes(rows: Iterable[Costs]) -> list[Quanta]:

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from gpucost.domain.model import Costs
 from gpucost.domain.money import to_quanta
-from gpucost.domain.quanta import Quanta, costs_of
+from gpucost.domain.quanta import CostTable, costs_of
 
 _WORD = 8
 _SIGNS = bytes([0] * 128 + [255] * 128)
@@ -43,32 +43,32 @@ def pack_table(rows: Sequence[Row]) -> bytes:
 
 def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
     """Back from `pack_table`; an amount that is newer than the table is 0."""
-    texts, rows = _unpacked(data)
+    texts, amounts = _unpacked(data)
+    rows = [*zip(*amounts, strict=True)]
     keys = zip(*texts, strict=True) if texts else [()] * len(rows)
     return [*zip(keys, costs_of(rows), strict=True)]
 
 
-def unpack_quanta(data: bytes) -> dict[str, Quanta]:
-    """A table with one text per row, each another, in whole numbers of 1e-12: for who sums rows and shows few."""
-    texts, rows = _unpacked(data)
-    return dict(zip(*texts, rows, strict=True))
+def unpack_sums(data: bytes) -> CostTable[str]:
+    """A table of rows that one text tells apart: for who adds them up and shows few."""
+    (names,), amounts = _unpacked(data)
+    return CostTable(names, amounts)
 
 
-def _unpacked(data: bytes) -> tuple[list[list[str]], list[Quanta]]:
-    """Columns of texts, and rows of amounts."""
+def _unpacked(data: bytes) -> tuple[list[list[str]], list[Sequence[int]]]:
+    """Columns of texts, and columns of amounts."""
     content = zlib.decompress(data)
     size = int.from_bytes(content[:4], "big")
     head = json.loads(content[4 : 4 + size])
     if not head["rows"]:
-        return [[] for _ in head["texts"]], []
+        return [[]], [()] * len(Costs.names())
     columns = _columns(content[4 + size :], head["rows"])
     texts = []
     for dictionary in head["texts"]:
         places = accumulate(next(columns))
         texts.append([dictionary[place] for place in places])
     names = Costs.names()[: head["amounts"]]  # further ones are only ever added at the end
-    amounts = _amounts({name: next(columns) for name in names}, head["rows"])
-    return texts, [*zip(*amounts, strict=True)]
+    return texts, _amounts({name: next(columns) for name in names}, head["rows"])
 
 
 def _told(costs: Costs) -> list[int]:

@@ -21,13 +21,12 @@ from typing import Any
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.blobs import PIECE
-from gpucost.adapters.dynamodb.figures import pack_table, unpack_quanta, unpack_table
+from gpucost.adapters.dynamodb.figures import pack_table, unpack_sums, unpack_table
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.domain.hours import HOUR, floor_day, hours_between
 from gpucost.domain.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
 from gpucost.domain.model import Costs
-from gpucost.domain.quanta import CostTable
 from gpucost.domain.rollups import (
     DAY,
     DaySummary,
@@ -291,7 +290,7 @@ def _day_item(summary: DaySummary, retention: Retention) -> Item:
 
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
     totals = blobs.read_totals_text(text(item, "t")) if "t" in item else None
-    return DaySummary(cluster, day, tuple(manifests), totals, CostTable(unpack_quanta(item["b"]["B"])))
+    return DaySummary(cluster, day, tuple(manifests), totals, unpack_sums(item["b"]["B"]))
 
 
 def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:

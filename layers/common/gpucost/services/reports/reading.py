@@ -15,7 +15,7 @@ from gpucost.domain.access import EVERYTHING, Scope
 from gpucost.domain.hours import hours_between
 from gpucost.domain.ledger import HourSummary
 from gpucost.domain.model import Capacity, Costs
-from gpucost.domain.quanta import NOTHING, Quanta, costs_of, plus, quanta_of, total, wholes
+from gpucost.domain.quanta import NOTHING, CostTable, Quanta, costs_of, plus, total, wholes
 from gpucost.domain.reporting.dimensions import FROM_DAYS, FROM_LINES, FROM_SUMMARIES, Key, key_of_fact, key_of_line
 from gpucost.domain.reporting.grouping import Cell, Read, fold
 from gpucost.domain.reporting.periods import Period, begin_of
@@ -188,8 +188,8 @@ class _Reading:
         self._seen = seen
         self._dimensions = question.dimensions()
         self._cells: dict[Cell, list[Costs]] = {}
-        self._days: dict[tuple[datetime, str], dict[Key, Quanta]] = {}
-        """Days' sums, which are many, by what else a cell has."""
+        self._days: dict[tuple[datetime, str], CostTable[str]] = {}
+        """By row's period and cluster, days' sums by unit."""
         self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
         self._begins: dict[datetime, datetime] = {}
         self._keys: dict[tuple[str, str, str], Key] = {}
@@ -307,17 +307,16 @@ class _Reading:
             if day.totals is not None:
                 self._add(day.day, cluster, (), day.totals.costs)
             return
-        wanted = self._plan.units
-        begin, owner = self._begin(day.day), self._owner(cluster)
-        rows = quanta_of(day.units)
-        if wanted is not None:
-            rows = {unit: rows[unit] for unit in wanted if unit in rows}
-        sums = self._days.setdefault((begin, owner), {})
-        for unit, quanta in rows.items():
-            key = self._key(cluster, unit, "")
-            sums[key] = plus(sums[key], quanta) if key in sums else quanta
-            if self._seen is not None:
-                self._seen(day.day, Cell(begin, owner, key), day.units[unit])
+        units = CostTable.of(day.units)
+        if self._plan.units is not None:
+            units = units.only(self._plan.units)
+        if "business_unit" not in self._dimensions:
+            units = units.as_one("")
+        where = self._begin(day.day), cluster if "cluster" in self._dimensions else self._owner(cluster)
+        self._days[where] = self._days[where] + units if where in self._days else units
+        if self._seen is not None:
+            for unit, costs in units.items():
+                self._seen(day.day, self._cell(day.day, cluster, self._key(cluster, unit, "")), costs)
 
     def _add_namespaces(self, cluster: str, summary: HourSummary) -> None:
         if not self._dimensions:
@@ -360,24 +359,28 @@ class _Reading:
         self._capacities.setdefault((self._begin(moment), cluster), []).append(capacity)
 
     def _fold(self) -> None:
-        cells = len({*self._cells, *self._of_days()}) if self._cells else sum(map(len, self._days.values()))
-        if cells > MOST_CELLS:
+        most = len(self._cells) + sum(map(len, self._days.values()))
+        if most > MOST_CELLS and len(self._cells.keys() | self._of_days().keys()) > MOST_CELLS:
             raise InvalidInputError(
                 f"the answer would have more than {MOST_CELLS:,} rows; shorten the period, ask for granularity=day or "
                 "total, group by less, or name one cluster"
             )
-        if self._parts > 2 * cells + _PARTS:
+        if self._parts > 2 * len(self._cells) + _PARTS:
             self._cells = {cell: [costs] for cell, costs in fold(self._cells).items()}
             self._parts = len(self._cells)
 
     def _sums(self) -> dict[Cell, Quanta]:
         sums = self._of_days()
-        for cell, quanta in quanta_of(fold(self._cells)).items():
+        for cell, quanta in CostTable.of(fold(self._cells)).quanta.items():
             sums[cell] = plus(sums[cell], quanta) if cell in sums else quanta
         return sums
 
     def _of_days(self) -> dict[Cell, Quanta]:
-        return {Cell(*where, key): quanta for where, rows in self._days.items() for key, quanta in rows.items()}
+        return {
+            Cell(begin, self._owner(cluster), self._key(cluster, unit, "")): quanta
+            for (begin, cluster), units in self._days.items()
+            for unit, quanta in units.quanta.items()
+        }
 
 
 def _chunks(span: Period, length: timedelta) -> Iterator[Period]:
