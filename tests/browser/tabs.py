@@ -83,7 +83,10 @@ class Tabs:
 
 
 def settled(page: Page) -> None:
-    """Wait until everything that is asked for is there."""
+    """Wait until everything that is asked for is there.
+
+    By a function: an expression would be evaluated at every look, which the page's policy refuses after the first.
+    """
     page.wait_for_function(
         """() => {
           const view = location.hash.split(/[/?]/)[1];

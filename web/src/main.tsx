@@ -23,10 +23,10 @@ const WINDOWS: Record<string, string> = {
   "90d": "Last 90 days",
   today: "Today (UTC)",
   yesterday: "Yesterday (UTC)",
-  week: "This week",
-  lastweek: "Last week",
-  month: "This month",
-  lastmonth: "Last month",
+  week: "This week (UTC)",
+  lastweek: "Last week (UTC)",
+  month: "This month (UTC)",
+  lastmonth: "Last month (UTC)",
 };
 
 function App() {
