@@ -96,8 +96,10 @@ def settled(page: Page) -> None:
     )
 
 
-def violations(page: Page) -> list[str]:
-    """What axe-core finds against WCAG 2.2 AA and good practice."""
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+def violations(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds against WCAG 2.2 AA and good practice, or against some of its rules alone."""
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(AXE.read_text())
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = page.evaluate("(options) => axe.run(document, options)", options)
     return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]
