@@ -24,8 +24,9 @@ _WATCH_FOCUS = """
 """
 _REACHABLE = """
 () => {
-  window.reachable = [...(document.querySelector("dialog[open]") ?? document).querySelectorAll(
-    "a[href], button:not(:disabled), select, summary, [tabindex='0']")].filter((one) => one.checkVisibility());
+  const pressed = "a[href], button:not(:disabled), select, summary, [tabindex='0'], [role=application]";
+  const all = (document.querySelector("dialog[open]") ?? document).querySelectorAll(pressed);
+  window.reachable = [...all].filter((one) => one.checkVisibility());
   return window.reachable.length;
 }
 """
