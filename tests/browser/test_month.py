@@ -20,7 +20,7 @@ from gpucost.domain.advice.model import About, Advice, Evidence, Kind, Recommend
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.domain.model import HourRecord, Line
 from local.aws import create_stack, credentials, local_client, running_aws
-from local.dynamodb_local import create_table, running_dynamodb
+from local.dynamodb_local import create_table
 from local.functions import LocalFunction
 from local.http import serving
 from local.prometheus import free_port
@@ -64,22 +64,22 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with deployment(40 * HOUR) as made:
+def site(dynamodb_url: str) -> Iterator[Site]:
+    with deployment(40 * HOUR, dynamodb_url) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def long_site() -> Iterator[Site]:
-    with deployment(DAYS_OF_A_FORECAST) as made:
+def long_site(dynamodb_url: str) -> Iterator[Site]:
+    with deployment(DAYS_OF_A_FORECAST, dynamodb_url) as made:
         yield made
 
 
 @contextmanager
-def deployment(length: timedelta) -> Iterator[Site]:
+def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
     """Table and API with that much of a past."""
     with ExitStack() as running:
-        endpoint, dynamodb = running.enter_context(running_aws()), running.enter_context(running_dynamodb())
+        endpoint = running.enter_context(running_aws())
         port = free_port()
         address = f"http://127.0.0.1:{port}"
         deployed = create_stack(endpoint, address, {})

@@ -220,6 +220,15 @@ export function Swatch({ colour }: { colour: string }) {
   );
 }
 
+/** What is missing, in a legend: lines, since printers leave a gradient as small as this out. */
+export function Hatched() {
+  return (
+    <svg class="swatch hatched" viewBox="0 0 10 10" aria-hidden="true">
+      <path d="M0 3L3 0M0 8L8 0M2 10L10 2M7 10L10 7" />
+    </svg>
+  );
+}
+
 /** A small line; gaps stay gaps. */
 export function Spark({ values, label }: { values: readonly (number | null)[]; label: string }) {
   const highest = Math.max(...values.map((value) => value ?? 0), 1e-12);

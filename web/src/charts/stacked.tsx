@@ -6,7 +6,7 @@ import "uplot/dist/uPlot.min.css";
 import { axisTime, type Figure, HOUR, money, moment, percent, utcDay, type Zone } from "../format";
 import { useLook, usePaper, useWidth } from "../hooks";
 import type { Part, PartFigures } from "../identity";
-import { Swatch } from "../parts";
+import { Hatched, Swatch } from "../parts";
 import { type Buckets, endOf, type Priced, pricedShare, stack } from "../series";
 import { axisOf, sizeOf } from "./axes";
 import { hatch, OUTLINE, PART_COLOURS, styleColour } from "./colours";
@@ -126,7 +126,7 @@ export function StackedChart(props: Props) {
         ))}
         <li>together {money(props.whole, props.currency)}</li>
         <li>
-          <span class="swatch missing" />
+          <Hatched />
           missing
         </li>
       </ul>
