@@ -270,8 +270,8 @@ def test_what_is_missing_is_hatched_and_never_zero(tabs: Tabs, demo: Demo) -> No
     assert not gap & DATA_COLOURS
     assert 0.05 < painted[0] < 0.6, "lines, and what is between them"
     begin = demo.end - timedelta(hours=144)
-    gap = f"{begin:%a} {begin.day} {begin:%b}, {begin:%H}:00 UTC to {demo.hours[0]:%a} {demo.hours[0].day}"
-    expect(page.get_by_test_id("gaps")).to_have_text(re.compile(f"^demo: {gap} .* UTC, 72 hours missing$"))
+    said = f"{begin:%a} {begin.day} {begin:%b}, {begin:%H}:00 UTC to {demo.hours[0]:%a} {demo.hours[0].day}"
+    expect(page.get_by_test_id("gaps")).to_have_text(re.compile(f"^demo: {said} .* UTC, 72 hours missing$"))
     page.get_by_text("As a table").click()
     rows = cells(page, "cost-over-time")
     assert [row["waste"] == "–" for row in rows] == [True] * 50, "of the 144, the first fifty are shown"
