@@ -236,7 +236,10 @@ def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_
     monkeypatch.setattr(bootstrap, "utc_now", lambda: END + 2 * HOUR)
     bootstrap.forecasts.cache_clear()
     answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
+    unknown = ask_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
     bootstrap.forecasts.cache_clear()
+    assert (unknown.status, unknown.json["title"]) == (404, "Not Found")
+    assert "no such business unit" in unknown.json["detail"]
     assert answer.status == 200, answer.body
     found = answer.json
     assert found["spent_usd"] == HOURS * 7 * Decimal("1.5"), "six replicas and a notebook"

@@ -198,5 +198,7 @@ def ratio(value: float | None) -> Decimal | None:
 
 
 def counted(number: float) -> str:
-    """A number of GPUs or nodes, as people read it."""
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"  # noqa: PLR2004 - three digits tell enough
+    """A number of GPUs or nodes, as people read it: three digits tell enough, and never an exponent."""
+    if abs(number) >= 99.95:  # noqa: PLR2004 - what three digits would round to 100
+        return f"{number:,.0f}"
+    return f"{float(f'{number:.3g}'):.6f}".rstrip("0").rstrip(".")

@@ -51,7 +51,9 @@ def off_hours(look: LookBack, one: Measured) -> Advice | None:
         is_off = quiet[(begin + place) % WEEK]
         return (history.usd[place], history.held[place]) if is_off else (0.0, 0.0)
 
-    saving = saving_of(look, one.first, freed, cash_share(look, one, one.now), list_ratio_of(look, history))
+    saving = saving_of(
+        look, one.first, freed, cash_share(look, one, one.now), list_ratio_of(look, history), history.unpriced
+    )
     if saving.usd < _LEAST_USD:
         return None
     on = list(_runs([not hour for hour in quiet]))
@@ -129,6 +131,7 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
         if price is None or not capacity:
             return None
         cost += gpu_hours / 1000 * price * sum(own.nodes) / capacity
+    cost *= 1 - history.unpriced_gpu_hours / sum(history.held)
     part = 1 - cost / charged if charged else 0.0
     if part <= 0:
         return None
@@ -136,7 +139,7 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
     def freed(place: int) -> tuple[float, float]:
         return history.usd[place] * part, 0.0
 
-    saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history))
+    saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history), history.unpriced)
     if saving.usd < _LEAST_USD:
         return None
     names = sorted({pool.instance_type for pool in history.pools})
