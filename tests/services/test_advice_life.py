@@ -89,6 +89,41 @@ def test_a_schedule_is_applied_verified_and_not_advised_again() -> None:
     assert told == ["open", "applied", "verified"], found
 
 
+def test_what_a_lower_price_saves_is_not_credited_to_the_advice() -> None:
+    """Eight GPUs become two on day 14, when the price falls by a third: against the fleet that kept eight at it."""
+    before, after = sim.Pool(price=Decimal("1.5")), sim.Pool(price=Decimal(1))
+
+    def records(pods: int, pool: sim.Pool) -> list[HourRecord]:
+        return list(sim.simulate([sim.Load("big", lambda _: 1.0, lambda _: pods, pool=pool)], 24 * DAYS))
+
+    days = 24 * 14
+    kept, changed = records(8, after)[days:], records(2, after)[days:]
+    (first, *_, last) = nightly(records(8, before)[:days] + changed, range(13, DAYS))
+    (one,) = last.values()
+    assert [own.state for own in first.values()] == ["open"]
+    saved = sim.costs(kept)[0] - sim.costs(changed)[0]
+    assert one.state == "verified"
+    assert float(one.verified_usd or 0) == pytest.approx(saved)
+    assert saved < 8760 - 1460, "what an hour cost before, less what it costs since, would be more"
+
+
+def test_a_pool_that_lost_its_work_has_consolidated_nothing() -> None:
+    """Six nodes of eight GPUs for nine pods; from day 14 on two nodes: of all pods packed, or of a third of them."""
+    wide = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+    tight = replace(wide, packs=True, keeps=2)
+
+    def verified_of(pods: int) -> set[Decimal]:
+        loads = [sim.Load("job", lambda _: 9.0, lambda _, count=count: count, kind="Job", pool=pool)  # type: ignore[misc]
+                 for count, pool in ((9, wide), (pods, tight))]  # fmt: skip
+        old, new = (list(sim.simulate([load], 24 * DAYS)) for load in loads)
+        runs = nightly(old[: 24 * 14] + new[24 * 14 :], range(13, DAYS))
+        told = (own.verified_usd for rows in runs for key, own in rows.items() if key.startswith("consolidate"))
+        return {usd for usd in told if usd is not None}
+
+    assert verified_of(9) == {Decimal(4 * 16 * 730)}
+    assert verified_of(3) == {Decimal(0)}
+
+
 def test_a_saving_is_not_verified_by_hours_without_a_price() -> None:
 
     def unpriced(line: Line) -> Line:

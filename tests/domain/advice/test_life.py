@@ -19,7 +19,7 @@ def advice(kind: Kind = "fewer-gpus", now: int = 8, then: int = 2, workload: str
     zero = Decimal(0)
     return Advice(
         kind, About("demo", "research", "ns", "Deployment", workload), "do it",
-        Saving(Decimal(100), zero, zero, None, None, zero), Evidence(START, NOW, 700, 0, None, None, None),
+        Saving(Decimal(10_000), zero, zero, None, None, zero), Evidence(START, NOW, 700, 0, None, None, None),
         "high", "low", "", "low", "", Decimal(now), Decimal(then), Decimal(16),
     )  # fmt: skip
 

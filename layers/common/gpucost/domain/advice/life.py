@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from gpucost.domain.advice.model import HOURS_OF_MONTH, Advice, Recommendation, cents
+from gpucost.domain.advice.model import Advice, Recommendation
+from gpucost.domain.advice.verifying import WEEK, SubjectHour, verified
 from gpucost.domain.hours import HOUR
 from gpucost.errors import InvalidInputError
 
@@ -23,7 +24,7 @@ SEEN_AFTER = timedelta(days=8)
 WITHDRAWN_KEPT = timedelta(days=90)
 _CHANGED = 6
 """Hours that must differ from the same hours of the week before, for advice to count as applied."""
-_DAY, _WEEK = 24, 168
+_DAY = 24
 _NEAR = 1.05
 """So much more than advised is still as advised."""
 
@@ -43,8 +44,8 @@ class Subjects(Protocol):
         """
         ...
 
-    def usd(self, advice: Advice) -> Sequence[float | None]:
-        """Its cost in every hour."""
+    def hours(self, advice: Advice) -> Sequence[SubjectHour | None]:
+        """What it held and cost in every hour; None for hours without figures."""
         ...
 
 
@@ -60,9 +61,10 @@ class Measures:
         """Whatever is asked about."""
         return self.held
 
-    def usd(self, advice: Advice) -> Sequence[float | None]:
-        """Whatever is asked about."""
-        return self.cost
+    def hours(self, advice: Advice) -> Sequence[SubjectHour | None]:
+        """Whatever is asked about: as many pods as GPUs, of whose use nobody saw any."""
+        pairs = zip(self.held or (), self.cost, strict=True)
+        return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]
 
 
 def advance(
@@ -149,7 +151,7 @@ def _applied_at(one: Recommendation, subjects: Subjects) -> datetime | None:
 
 def _before(held: Sequence[float | None], first: int, place: int) -> float | None:
     """What was held in the same hour of the week before; where that is not known, of the newest day before."""
-    for at in (place - _WEEK, *range(place - _DAY, -1, -_DAY)):
+    for at in (place - WEEK, *range(place - _DAY, -1, -_DAY)):
         own: float | None = held[at] if 0 <= at < first else None
         if own is not None:
             return own
@@ -167,12 +169,12 @@ def _applied(one: Recommendation, at: datetime, subjects: Subjects, now: datetim
     if one.state != "applied" or one.applied_at != at:
         new = replace(one, state="applied", since=now if one.state != "applied" else one.since, applied_at=at)
     place = max(0, (at - subjects.start) // HOUR)
-    since = [usd for usd in subjects.usd(one.advice)[place:] if usd is not None]
-    if len(since) * HOUR < VERIFIED_AFTER:
-        return new
-    hourly = sum(since) / len(since)
-    verified = cents((float(one.advice.usd_hourly) - hourly) * HOURS_OF_MONTH)
-    return replace(new, state="verified", since=now, verified_usd=verified)
+    hours = subjects.hours(one.advice)
+    since = sum(own is not None and own.usd is not None for own in hours[place:])
+    # A schedule shows in the mean of a week, so that it was followed for a week before.
+    changed = place - WEEK + 1 if one.advice.kind == "off-hours" else place
+    usd = verified(one.advice, hours, max(0, changed)) if since * HOUR >= VERIFIED_AFTER else None
+    return new if usd is None else replace(new, state="verified", since=now, verified_usd=usd)
 
 
 def dismiss(one: Recommendation, *, author: str, reason: str, now: datetime) -> Recommendation:

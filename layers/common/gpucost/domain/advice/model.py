@@ -110,7 +110,7 @@ class Advice:
     gpus_then: Decimal
     """The same with the advice applied."""
     usd_hourly: Decimal
-    """What the thing costs in an hour, mean of the look-back: what a verified saving is compared with."""
+    """What the thing costs in an hour, mean of the look-back's hours that have a price."""
     currency: str = "USD"
     part_of: str = ""
     """Id of the advice that counts this saving too: the two are never added."""
@@ -141,7 +141,7 @@ class Recommendation:
     applied_at: datetime | None = None
     """The first hour without what was advised against."""
     verified_usd: Decimal | None = None
-    """Per month: the cost of an hour before, less the cost of an hour since, × 730."""
+    """Per month: what the change alone explains of what costs less since (`verifying`), at most what was claimed."""
     reason: str = ""
     """Why it was dismissed or withdrawn."""
     author: str = ""

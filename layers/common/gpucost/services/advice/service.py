@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gpucost.advice_ports import AdviceStore, AdvisedHours
-from gpucost.domain.advice.history import LookBack, WorkloadKey
+from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, WorkloadHistory, WorkloadKey
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
+from gpucost.domain.advice.verifying import SubjectHour
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.messages import AdviceDue
@@ -167,15 +168,40 @@ class _Subjects:
             found.append(sum(week) / _WEEK if known and len(week) == _WEEK else None)
         return found
 
-    def usd(self, advice: Advice) -> list[float | None]:
-        """None for hours whose cost is not known: without a price, or where the look-back has several currencies."""
-        if not self.look.currencies <= {advice.currency}:
-            return [None] * self.look.hours
-        usd = self._of(advice, "usd", "cost")
-        held = self._of(advice, "held", "nodes")
-        if usd is None or held is None:
-            return self._known([0.0] * self.look.hours)
-        return [None if own and not cost else cost for cost, own in zip(self._known(usd), held, strict=True)]
+    def hours(self, advice: Advice) -> list[SubjectHour | None]:
+        """Without a cost where a part has no price, or where the look-back has several currencies."""
+        one_currency = self.look.currencies <= {advice.currency}
+        if advice.about.is_workload:
+            found = [self._workload_hours(one) for key, one in self.look.workloads.items() if _is_of(key, advice)]
+        else:
+            found = [
+                self._pool_hours(one, by_gpus=advice.kind == "consolidate")
+                for key, one in self.look.pools.items()
+                if key == _pool_of(advice)
+            ]
+        hours: list[SubjectHour | None] = []
+        for place, known in enumerate(self.look.known):
+            own = [one[place] for one in found]
+            usd = [one.usd for one in own if one.usd is not None]
+            is_priced = one_currency and len(usd) == len(own)
+            hours.append(
+                SubjectHour(
+                    sum(one.held for one in own), sum(usd) if is_priced else None, sum(one.work for one in own),
+                    sum(one.used for one in own),
+                ) if known else None
+            )  # fmt: skip
+        return hours
+
+    def _workload_hours(self, one: WorkloadHistory) -> list[SubjectHour]:
+        columns = zip(one.held, one.usd, one.unpriced, one.pods, one.used, strict=True)
+        return [SubjectHour(held, None if gap else usd, pods, used) for held, usd, gap, pods, used in columns]
+
+    def _pool_hours(self, one: PoolHistory, *, by_gpus: bool) -> list[SubjectHour]:
+        columns = zip(one.nodes, one.cost, one.unpriced, one.pods, strict=True)
+        return [
+            SubjectHour(nodes, None if gap else usd, sum((size if by_gpus else 1) * count for size, count in pods), 0.0)
+            for nodes, usd, gap, pods in columns
+        ]
 
     def _of(self, advice: Advice, of_workload: str, of_pool: str) -> Sequence[float] | None:
         about = advice.about
@@ -183,12 +209,16 @@ class _Subjects:
             # A workload that took a slice requests another resource.
             own = [getattr(one, of_workload) for key, one in self.look.workloads.items() if _is_of(key, advice)]
         else:
-            pool = (about.node_pool, about.instance_type, about.capacity_type, about.gpu_model)
-            own = [getattr(one, of_pool) for key, one in self.look.pools.items() if key == pool]
+            own = [getattr(one, of_pool) for key, one in self.look.pools.items() if key == _pool_of(advice)]
         return [sum(hour) for hour in zip(*own, strict=True)] if own else None
 
     def _known(self, values: Sequence[float]) -> list[float | None]:
         return [value if known else None for value, known in zip(values, self.look.known, strict=True)]
+
+
+def _pool_of(advice: Advice) -> PoolKey:
+    about = advice.about
+    return PoolKey(about.node_pool, about.instance_type, about.capacity_type, about.gpu_model)
 
 
 def _is_of(key: WorkloadKey, advice: Advice) -> bool:
