@@ -59,14 +59,16 @@ class Rows(Reviews):
         return recommendation
 
 
-def nightly(records: Sequence[HourRecord], days: Sequence[int]) -> list[dict[str, Recommendation]]:
+def nightly(
+    records: Sequence[HourRecord], days: Sequence[int], settings: Store | None = None
+) -> list[dict[str, Recommendation]]:
     """What is stored after the run at the end of each day."""
     store, found = Rows(), []
     for day in days:
         now = sim.START + timedelta(days=day)
         memory = MemoryKeeper(Memory(now), Kept(), clock=lambda now=now: now)
         waiting = WaitingKeeper(Waits(), NoDays(), clock=lambda now=now: now)  # type: ignore[arg-type]
-        stored: Any = Store()
+        stored: Any = settings or Store()
         service = AdviceService(stored, Ledger(records), store, Book([]), memory, waiting, clock=lambda now=now: now)
         service.advise(AdviceDue(scheduled_time=now, cluster="a"), lambda: 900)
         found.append(dict(store.rows))
@@ -161,6 +163,31 @@ def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
     (one,) = last.values()
     assert one.advice.kind == "idle"
     assert (one.state, one.verified_usd) == ("verified", Decimal(2) * Decimal("1.5") * 730)
+
+
+def test_an_object_that_gets_a_second_gpu_model_loses_its_advice_with_the_reason() -> None:
+    """Too large on A10G; from day 10 on the same object has pods on L4, too: what changes these changes those."""
+    old = sim.Load("chat", lambda _: 0.5, lambda _: 4)
+    pool = sim.Pool("l4", "g6.xlarge", 1, Decimal(5), model="NVIDIA-L4")
+    new = replace(old, work=lambda _: 0.5, pods=lambda hour: 1 if hour >= 240 else 0, pool=pool)
+    pairs = zip(sim.simulate([old], 24 * 11), sim.simulate([new], 24 * 11), strict=True)
+    records = [replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
+    before, after = nightly(records, [10, 11])
+    ((key, one),) = before.items()
+    assert (one.advice.kind, one.state) == ("fewer-gpus", "open")
+    assert after[key].state == "withdrawn"
+    assert after[key].reason == (
+        "newer figures no longer support it: 12% used on average, 12% in the busiest hour; its other pods have another "
+        "GPU model or resource, and what changes these changes those"
+    )
+
+
+def test_advice_that_figures_no_longer_support_says_what_they_show() -> None:
+    load = sim.Load("chat", lambda hour: 0.2 if hour < 240 else 2.4, lambda _: 4)
+    before, after = nightly(list(sim.simulate([load], 24 * 12)), [10, 12])
+    (key,) = before
+    assert after[key].state == "withdrawn"
+    assert after[key].reason.startswith("newer figures no longer support it: 14% used on average, 60% in the busiest")
 
 
 def test_what_was_applied_and_undone_is_open_again_the_same_night() -> None:

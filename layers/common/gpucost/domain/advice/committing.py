@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gpucost.domain.advice.covering import shows
 from gpucost.domain.advice.history import LookBack, PoolHistory
 from gpucost.domain.advice.measuring import LEAST_KNOWN, saving_of, told_unpriced
 from gpucost.domain.advice.model import About, Advice, Evidence, cents, counted
@@ -19,6 +20,10 @@ LEAST_HOURS: Final = 672
 STEADY: Final = 0.95
 """Part of the hours in which all that is committed to must have been there."""
 _RISK = "It binds for a year or three. Do the other recommendations first: what they free need not be committed to."
+_UNSEEN = (
+    "List prices do not show a Savings Plan or Reserved Instance: dismiss this once it is bought, or price it in the "
+    "settings' rates."
+)
 _LEAST_USD = 1.0
 _DAY = 24
 _MILL = 1000
@@ -109,7 +114,8 @@ def _scope(look: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]
                     f"{counted(min(_at(there, known)))} to {counted(max(_at(there, known)))}",
             },
         ),
-        "medium", "high", _RISK, "high", "", cents(now), cents(max(0.0, then)),
+        "medium", "high", _RISK if shows(every) else f"{_RISK} {_UNSEEN}", "high", "",
+        cents(now), cents(max(0.0, then)),
         cents(sum(pool.cost[place] for pool in every for place in known) / len(known)),
     )  # fmt: skip
 

@@ -196,6 +196,8 @@ class PoolHistory:
     """Per hour: (physical GPUs held by a pod, how many such pods)."""
     unpriced: "array[int]"
     """1 for hours in which one of its nodes has no price: they are left out of money."""
+    billed: "array[int]"
+    """1 for hours whose price is the bill's."""
     cash: Cash = field(default_factory=Cash)
 
 
@@ -355,7 +357,7 @@ class LookBack:
             n = self.hours
             found = self.pools[key] = PoolHistory(
                 key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n),
-                array("l", bytes(array("l").itemsize * n)), [()] * n, array("b", bytes(n)),
+                array("l", bytes(array("l").itemsize * n)), [()] * n, array("b", bytes(n)), array("b", bytes(n)),
             )  # fmt: skip
         found.nodes[place] += 1
         found.capacity[place] += float(node.capacity.capacity_gpu_hours)
@@ -364,6 +366,7 @@ class LookBack:
         found.cost[place] += cost
         found.cash.add(cost, node.capacity_type, node.price_source)
         found.unpriced[place] |= not node.price_source
+        found.billed[place] |= node.price_source == "cur"
         return found
 
 

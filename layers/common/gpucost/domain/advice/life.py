@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from gpucost.domain.advice.model import Advice, Recommendation
+from gpucost.domain.advice.model import About, Advice, Recommendation
 from gpucost.domain.advice.verifying import WEEK, SubjectHour, verified
 from gpucost.domain.hours import HOUR
 from gpucost.errors import InvalidInputError
@@ -68,7 +68,11 @@ class Measures:
 
 
 def advance(
-    known: Iterable[Recommendation], found: Mapping[str, Advice], subjects: Subjects, now: datetime
+    known: Iterable[Recommendation],
+    found: Mapping[str, Advice],
+    subjects: Subjects,
+    now: datetime,
+    standings: Mapping[About, str] | None = None,
 ) -> list[Recommendation]:
     """What is to be stored after a run: recommendations that are new or changed.
 
@@ -77,19 +81,22 @@ def advance(
         found: what the run advises, by id.
         subjects: what the newest hours say.
         now: the run's time.
+        standings: why workloads stand as they do, in words: what a withdrawn recommendation gives as its reason.
     """
     changed = []
     seen = set()
     for one in known:
         seen.add(one.id)
-        new = _next(one, found.get(one.id), subjects, now)
+        new = _next(one, found.get(one.id), subjects, now, (standings or {}).get(one.advice.about, ""))
         if new != one:
             changed.append(new)
     changed += [Recommendation(advice, "open", now, now, now) for key, advice in found.items() if key not in seen]
     return changed
 
 
-def _next(one: Recommendation, advice: Advice | None, subjects: Subjects, now: datetime) -> Recommendation:
+def _next(
+    one: Recommendation, advice: Advice | None, subjects: Subjects, now: datetime, standing: str
+) -> Recommendation:
     if one.state == "dismissed":
         return replace(one, advice=advice, last_advised=now) if advice else one
     if one.state in {"open", "applied"}:
@@ -105,6 +112,8 @@ def _next(one: Recommendation, advice: Advice | None, subjects: Subjects, now: d
             if one.advice.kind == "off-hours" and not is_gone and now - one.last_advised <= SEEN_AFTER:
                 return one  # its hours may be empty because it is followed: a whole week will tell
             reason = "its subject is gone" if is_gone else "newer figures no longer support it"
+            if standing and not is_gone:
+                reason = f"{reason}: {standing}"
             return replace(one, state="withdrawn", since=now, reason=reason, applied_at=None)
         return one
     if one.state == "open":

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gpucost.advice_ports import AdviceStore, AdvisedHours
+from gpucost.domain.advice.covering import committed_hours, uncovered
 from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, WorkloadHistory, WorkloadKey
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
@@ -131,7 +132,8 @@ class AdviceService:
             if one.applied_at is not None and one.applied_at > look.start
         }
         found = review(look, now, since)
-        for one in advance(known, {advice.id: advice for advice in found.advice}, _Subjects(look), now):
+        advice, standings = {one.id: one for one in found.advice}, {one.about: one.why for one in found.judged}
+        for one in advance(known, advice, _Subjects(look), now, standings):
             self._store.put(one)
             result.changed += 1
         self._store.put_review(found)
@@ -149,6 +151,8 @@ class _Subjects:
         return self.look.start
 
     def gpus(self, advice: Advice) -> list[float | None] | None:
+        if advice.kind == "commitment":
+            return uncovered(self.look, advice)
         held = self._of(advice, "held", "nodes")
         if held is None or not any(held):
             return None
@@ -171,6 +175,8 @@ class _Subjects:
     def hours(self, advice: Advice) -> list[SubjectHour | None]:
         """Without a cost where a part has no price, or where the look-back has several currencies."""
         one_currency = self.look.currencies <= {advice.currency}
+        if advice.kind == "commitment" and one_currency:
+            return committed_hours(self.look, advice)
         if advice.about.is_workload:
             found = [self._workload_hours(one) for key, one in self.look.workloads.items() if _is_of(key, advice)]
         else:
