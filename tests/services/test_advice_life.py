@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from gpucost.domain.advice.history import LineUse, use_of
+from gpucost.domain.advice.history import Disruption, LineUse, use_of
 from gpucost.domain.advice.model import Recommendation
 from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import HourRecord, Line
 from gpucost.messages import AdviceDue
-from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
+from gpucost.services.advice.asking_once import memory_keeper, waiting_keeper
 from gpucost.services.advice.reading import read_look_back
 from gpucost.services.advice.service import AdviceService
 from tests import advice_fleet as sim
-from tests.services.test_advice_service import Book, Kept, Memory, NoDays, Reviews, Store, Waits
+from tests.services.test_advice_service import Book, Kept, Memory, NoDays, Reviews, Silent, Store, Waits
 
 DAYS = 24
 
@@ -60,16 +60,18 @@ class Rows(Reviews):
 
 
 def nightly(
-    records: Sequence[HourRecord], days: Sequence[int], settings: Store | None = None
+    records: Sequence[HourRecord], days: Sequence[int], settings: Store | None = None, karpenter: Any = None
 ) -> list[dict[str, Recommendation]]:
     """What is stored after the run at the end of each day."""
     store, found = Rows(), []
     for day in days:
         now = sim.START + timedelta(days=day)
-        memory = MemoryKeeper(Memory(now), Kept(), clock=lambda now=now: now)
-        waiting = WaitingKeeper(Waits(), NoDays(), clock=lambda now=now: now)  # type: ignore[arg-type]
+        memory = memory_keeper(Memory(now), Kept(), clock=lambda now=now: now)
+        waiting = waiting_keeper(Waits(), NoDays(), clock=lambda now=now: now)
         stored: Any = settings or Store()
-        service = AdviceService(stored, Ledger(records), store, Book([]), memory, waiting, clock=lambda now=now: now)
+        service = AdviceService(
+            stored, Ledger(records), store, Book([]), memory, waiting, karpenter or Silent(), clock=lambda now=now: now
+        )
         service.advise(AdviceDue(scheduled_time=now, cluster="a"), lambda: 900)
         found.append(dict(store.rows))
     return found
@@ -124,6 +126,22 @@ def test_a_pool_that_lost_its_work_has_consolidated_nothing() -> None:
 
     assert verified_of(9) == {Decimal(4 * 16 * 730)}
     assert verified_of(3) == {Decimal(0)}
+
+
+class Asked(Silent):
+    """Karpenter saw no node that it could take away."""
+
+    def week(self, end: datetime) -> Disruption:
+        assert end == sim.START + timedelta(days=10)
+        return Disruption({"underutilized": 0}, {})
+
+
+def test_what_karpenter_said_stands_beside_what_could_be_consolidated() -> None:
+    wide = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+    records = list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=wide)], 240))
+    (one,) = nightly(records, [10], karpenter=Asked())[0].values()
+    assert one.advice.kind == "consolidate"
+    assert "no node of the cluster was eligible" in one.advice.evidence.facts["Karpenter"]
 
 
 def test_a_saving_is_not_verified_by_hours_without_a_price() -> None:

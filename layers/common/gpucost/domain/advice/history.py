@@ -77,6 +77,15 @@ class Wait(NamedTuple):
     """Hours of the day, each with the part of it that the pod waited."""
 
 
+class Disruption(NamedTuple):
+    """What Karpenter said of the last week: the most nodes, by its reason (`underutilized`, `empty`)."""
+
+    eligible: Mapping[str, int]
+    """Of the whole cluster, that it could have taken away."""
+    allowed: Mapping[tuple[str, str], int]
+    """By node pool and reason: how many its budgets let go at once."""
+
+
 class WorkloadKey(NamedTuple):
     """A workload with what it requests. A pod without an owner is a workload of its own."""
 
@@ -236,6 +245,7 @@ class LookBack:
         self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
+        self.disruption = Disruption({}, {})
         self.waits: dict[datetime, Sequence[Wait]] = {}
         """Who waited on a UTC day, of days on which somebody saw it."""
         self.runs: dict[str, float] = {}

@@ -108,6 +108,9 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
         return None
     key = pool.key
     packs = is_whole(pool)
+    reason = "underutilized" if packs else "empty"
+    allowed = look.disruption.allowed.get((key.node_pool, reason))
+    patch = consolidation_patch(key.node_pool, lets_none_go=allowed == 0)
     capacity = sum(pool.capacity) / len(places)
     unallocated = sum(pool.unallocated[place] for place in places) / len(places)
     return Advice(
@@ -122,9 +125,28 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
                 "unallocated": f"{counted(unallocated)} of {counted(capacity)} GPUs, on average",
                 "GPUs of a node": str(gpus),
                 "hours with a spare node": f"{sum(spare[place] >= 1 - _SPARE for place in places)} of {len(places)}",
+                **_kept_by(look, key.node_pool, reason),
             },
         ),
         "medium", "medium", "Pods are moved: what must not be interrupted needs karpenter.sh/do-not-disrupt.", "low",
-        consolidation_patch(key.node_pool), cents(now), cents(now - spare_now),
+        patch, cents(now), cents(now - spare_now),
         cents(usd_hourly(look, pool, first)),
     )  # fmt: skip
+
+
+def _kept_by(look: LookBack, node_pool: str, reason: str) -> dict[str, str]:
+    """What Karpenter's metrics tell of why nodes stayed, and what they do not."""
+    if not node_pool:
+        return {}
+    eligible, allowed = look.disruption.eligible.get(reason), look.disruption.allowed.get((node_pool, reason))
+    if eligible is None:
+        said = "no metric of Karpenter's tells why nodes stayed"
+    elif not eligible:
+        said = f"no node of the cluster was eligible as {reason} in the last week: settings, pods or PDBs kept them"
+    else:
+        budgets = "" if allowed is None else f"; this pool's budgets let {allowed or 'none'} go at once"
+        said = f"up to {eligible} nodes of the cluster were eligible as {reason} in the last week{budgets}"
+    return {
+        "Karpenter": said,
+        "its settings": f"no metric tells them: kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'",
+    }

@@ -57,14 +57,24 @@ def _text(value: str) -> str:
     return json.dumps(value)
 
 
-def consolidation_patch(node_pool: str) -> str:
-    """A Karpenter node pool that moves pods together and lets nodes go; "" where the pool has no name."""
+def consolidation_patch(node_pool: str, *, lets_none_go: bool = False) -> str:
+    """A Karpenter node pool that moves pods together and lets nodes go; "" where the pool has no name.
+
+    Args:
+        node_pool: the pool.
+        lets_none_go: whether its budgets are known to let no node go; Karpenter's own budget is put in their place.
+    """
     if not node_pool:
         return ""
     return (
-        f"# where Karpenter runs the pool\napiVersion: karpenter.sh/v1\nkind: NodePool\n"
-        f"metadata:\n  name: {_text(node_pool)}\n"
+        f"# where Karpenter runs the pool; what it has now:\n"
+        f"#   kubectl get nodepool {quote(node_pool)} -o jsonpath='{{.spec.disruption}}'\n"
+        "# pods that forbid it (kube-state-metrics tells annotations only where they are on its allow-list):\n"
+        "#   kubectl get pods -A -o jsonpath='{range .items[?(@.metadata.annotations."
+        'karpenter\\.sh/do-not-disrupt=="true")]}{.metadata.namespace}/{.metadata.name} {end}\'\n'
+        f"apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: {_text(node_pool)}\n"
         "spec:\n  disruption:\n    consolidationPolicy: WhenEmptyOrUnderutilized\n    consolidateAfter: 5m\n"
+        + ('    budgets: [{nodes: "10%"}]\n' if lets_none_go else "")
     )
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from gpucost.advice_ports import AdviceStore, AdvisedHours
+from gpucost.advice_ports import AdviceStore, AdvisedHours, DisruptionReaders
 from gpucost.domain.advice.covering import committed_hours, uncovered
-from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, WorkloadHistory, WorkloadKey
+from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
@@ -19,8 +19,9 @@ from gpucost.domain.advice.verifying import SubjectHour
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.messages import AdviceDue
+from gpucost.observability import logger
 from gpucost.ports import Clock, SettingsStore
-from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
+from gpucost.services.advice.asking_once import DayKeeper
 from gpucost.services.advice.node_prices import PriceLists, node_list_prices, node_spot_prices, reserved_prices
 from gpucost.services.advice.reading import LOOK_BACK, read_look_back
 from gpucost.settings import ClusterSettings, Settings
@@ -52,6 +53,7 @@ class AdviceService:
         prices: the price book.
         memory: of GPUs, by pod and day.
         waiting: pods that waited for GPUs, by day.
+        disruption: what Karpenter says of nodes that it could have let go.
         clock: the time now.
     """
 
@@ -61,8 +63,9 @@ class AdviceService:
         ledger: AdvisedHours,
         store: AdviceStore,
         prices: PriceLists,
-        memory: MemoryKeeper,
-        waiting: WaitingKeeper,
+        memory: DayKeeper[dict[tuple[str, str], float]],
+        waiting: DayKeeper[list[Wait]],
+        disruption: DisruptionReaders,
         *,
         clock: Clock,
     ) -> None:
@@ -72,6 +75,7 @@ class AdviceService:
         self._prices = prices
         self._memory = memory
         self._waiting = waiting
+        self._disruption = disruption
         self._clock = clock
 
     def advise(self, due: AdviceDue, seconds_left: Callable[[], float]) -> AdviceResult | None:
@@ -115,8 +119,8 @@ class AdviceService:
         now = self._clock().replace(microsecond=0)
         if self._ledger.latest(cluster.name) is None:
             return
-        memory = self._memory.memory(cluster, end - LOOK_BACK, end)
-        waits = self._waiting.waits(cluster, end - LOOK_BACK, end)
+        memory = self._memory.days(cluster, end - LOOK_BACK, end)
+        waits = self._waiting.days(cluster, end - LOOK_BACK, end)
         look = read_look_back(
             self._ledger, cluster.name, end, list_prices=node_list_prices(self._prices),
             spot_prices=node_spot_prices(self._prices), memory=memory, waits=waits,
@@ -125,6 +129,10 @@ class AdviceService:
             return
         if look.currencies == {"USD"}:
             look.reserved_prices.update(reserved_prices(settings, look, end))
+        try:
+            look.disruption = self._disruption(cluster).week(end)
+        except SourceError as error:
+            logger.warning("metrics do not tell", what="Karpenter", cluster=cluster.name, reason=str(error))
         known = self._store.recommendations(cluster.name)
         since = {
             one.id: (one.applied_at - look.start) // HOUR
