@@ -14,11 +14,13 @@ from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import HourRecord, Line
 from gpucost.messages import AdviceDue
+from gpucost.ports import StoredSettings
 from gpucost.services.advice.asking_once import memory_keeper, waiting_keeper
 from gpucost.services.advice.reading import read_look_back
 from gpucost.services.advice.service import AdviceService
+from gpucost.settings import parse_settings
 from tests import advice_fleet as sim
-from tests.services.test_advice_service import Book, Kept, Memory, NoDays, Reviews, Silent, Store, Waits
+from tests.services.test_advice_service import TEXT, Book, Kept, Memory, NoDays, Reviews, Silent, Store, Waits
 
 DAYS = 24
 
@@ -126,6 +128,18 @@ def test_a_pool_that_lost_its_work_has_consolidated_nothing() -> None:
 
     assert verified_of(9) == {Decimal(4 * 16 * 730)}
     assert verified_of(3) == {Decimal(0)}
+
+
+class InBerlin(Store):
+    def current(self) -> StoredSettings:
+        text = f"{TEXT}alerts: {{time_zone: Europe/Berlin}}\n"
+        return StoredSettings(1, text, parse_settings(text), "test", sim.START)
+
+
+def test_schedules_are_in_the_settings_time_zone() -> None:
+    load = sim.Load("chat", lambda hour: 1.0 if 8 <= hour % 24 < 20 else 0.0, lambda _: 2)
+    (one,) = nightly(list(sim.simulate([load], 24 * 15)), [15], InBerlin())[0].values()
+    assert 'timezone: Europe/Berlin, start: "0 9 * * 1"' in one.advice.patch, "an hour before UTC in November"
 
 
 class Asked(Silent):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.model import Line, NodeHour
@@ -246,6 +247,8 @@ class LookBack:
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
         self.disruption = Disruption({}, {})
+        self.zone: ZoneInfo | None = None
+        """Of schedules; UTC where None."""
         self.waits: dict[datetime, Sequence[Wait]] = {}
         """Who waited on a UTC day, of days on which somebody saw it."""
         self.runs: dict[str, float] = {}

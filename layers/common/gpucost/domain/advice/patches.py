@@ -116,13 +116,17 @@ def sharing_patch(node_pool: str, replicas: int) -> str:
     )
 
 
-def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -> str:
-    """A KEDA ScaledObject that runs a workload in some hours of the week, UTC; "" for kinds without replicas.
+def schedule_patch(
+    about: About, on: Sequence[tuple[int, int]], replicas: int, *, zone: str = "UTC", minute: int = 0
+) -> str:
+    """A KEDA ScaledObject that runs a workload in some hours of the week; "" for kinds without replicas.
 
     Args:
         about: the workload.
         on: (first, end) in hours from Monday 00:00; the end may lie in the week after.
         replicas: in these hours.
+        zone: IANA name of the time zone that hours are of.
+        minute: at which they begin.
     """
     version = _SCALABLE.get(about.workload_kind)
     if version is None:
@@ -134,9 +138,9 @@ def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -
         "  minReplicaCount: 0", f"  maxReplicaCount: {replicas}", "  triggers:",
     ]  # fmt: skip
     for first, end in on:
-        start, stop = (f"0 {hour % 24} * * {(hour // 24 + 1) % 7}" for hour in (first, end))
+        start, stop = (f"{minute} {hour % 24} * * {(hour // 24 + 1) % 7}" for hour in (first, end))
         lines.append(
-            f'    - {{type: cron, metadata: {{timezone: UTC, start: "{start}", end: "{stop}", '
+            f'    - {{type: cron, metadata: {{timezone: {zone}, start: "{start}", end: "{stop}", '
             f'desiredReplicas: "{replicas}"}}}}'
         )
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 from gpucost.advice_ports import AdviceStore, AdvisedHours, DisruptionReaders
 from gpucost.domain.advice.covering import committed_hours, uncovered
@@ -129,6 +130,7 @@ class AdviceService:
             return
         if look.currencies == {"USD"}:
             look.reserved_prices.update(reserved_prices(settings, look, end))
+        look.zone = _zone(settings.alerts.time_zone)
         try:
             look.disruption = self._disruption(cluster).week(end)
         except SourceError as error:
@@ -228,6 +230,17 @@ class _Subjects:
 
     def _known(self, values: Sequence[float]) -> list[float | None]:
         return [value if known else None for value, known in zip(values, self.look.known, strict=True)]
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    """A time zone; None for UTC, and where this machine does not know it."""
+    if name == "UTC":
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, OSError, ValueError):
+        logger.warning("a time zone is not known here; UTC is taken", time_zone=name)
+        return None
 
 
 def _pool_of(advice: Advice) -> PoolKey:
