@@ -128,6 +128,8 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Fitting]) -> list[Adv
         "GPUs": f"{plan.count}, of which {float(plan.stranded):.2f} stay unused or stranded",
         "workloads": ", ".join(sorted(one.measured.history.key.name for one in own)),
     }
+    if others := mig.other_names(model):
+        facts["names"] = f"as in NVIDIA's guide; some drivers say {others} instead (nvidia-smi mig -lgip)"
     found = Advice(
         "mig-geometry", about,
         f"Slice {plan.count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(own)} workloads that fit MIG "
