@@ -89,7 +89,10 @@ class RecommendationRow(Shape):
     first_advised: Instant
     last_advised: Instant
     applied_at: Instant | None = Field(description="First hour without what was advised against")
-    verified_usd: Amount | None = Field(description="Saving per month as measured over a week after it was applied")
+    verified_usd: Amount | None = Field(
+        description="Saving per month as measured over a week after it was applied: what its own change explains, at "
+        "most what was claimed; negative where GPUs were added"
+    )
     reason: str | None = Field(description="Why it was dismissed or withdrawn")
     author: str | None = Field(description="Who dismissed it")
 
