@@ -90,9 +90,14 @@ def test_a_schedule_is_applied_verified_and_not_advised_again() -> None:
         return hour // 24 % 7 < 5 and 8 <= hour % 24 < 20
 
     load = sim.Load("chat", lambda h: 1.2 if busy(h) else 0.0, lambda h: 2 if busy(h) or h < 24 * 15 else 0)
-    found = states(nightly(list(sim.simulate([load], 24 * 32)), range(14, 32)), "off-hours")
+    runs = nightly(list(sim.simulate([load], 24 * 32)), range(14, 32))
+    found = states(runs, "off-hours")
     told = [one for place, one in enumerate(found) if not place or one != found[place - 1]]
     assert told == ["open", "applied", "verified"], found
+    (one,) = (own for own in runs[-1].values() if own.advice.kind == "off-hours")
+    stopped = sum(not busy(hour) for hour in range(168)) / 168 * 2 * 1.5 * 730
+    assert one.verified_usd is not None
+    assert 0.98 * stopped <= one.verified_usd <= min(stopped, one.advice.saving.usd)
 
 
 def test_what_a_lower_price_saves_is_not_credited_to_the_advice() -> None:

@@ -147,7 +147,7 @@ def test_a_schedule_follows_the_clock_of_the_settings_zone_over_the_end_of_summe
         local = (start + timedelta(hours=hour)).astimezone(zone)
         return local.weekday() < 5 and 9 <= local.hour < 19
 
-    one = sim.Load("chat", lambda hour: 1.0 if is_office_there(hour) else 0.0, lambda _: 2)
+    one = sim.Load("chat", lambda hour: 1.0 * is_office_there(hour), lambda hour: 2 if is_office_there(hour) else 3)
     shift = sim.START - start
     look = look_at([replace(record, hour=record.hour - shift) for record in sim.simulate([one], HOURS)])
     (in_utc,) = review(look, start, {}).advice
@@ -158,7 +158,7 @@ def test_a_schedule_follows_the_clock_of_the_settings_zone_over_the_end_of_summe
     assert local.evidence.facts["needed (Europe/Berlin)"].startswith("Mon 09:00 to Mon 19:00, Tue 09:00 to Tue 19:00")
     triggers = [trigger["metadata"] for trigger in yaml.safe_load(local.patch)["spec"]["triggers"]]
     assert triggers[0] == {
-        "timezone": "Europe/Berlin", "start": "0 9 * * 1", "end": "0 19 * * 1", "desiredReplicas": "2"
+        "timezone": "Europe/Berlin", "start": "0 9 * * 1", "end": "0 19 * * 1", "desiredReplicas": "3"
     }  # fmt: skip
     assert {trigger["timezone"] for trigger in triggers} == {"Europe/Berlin"}
     stopped = replace(one, pods=lambda hour: 2 if is_office_there(hour) else 0)
