@@ -18,6 +18,8 @@ from gpucost.domain.advice.history import Disruption
 from gpucost.errors import MetricsAnswerError
 from gpucost.settings import ClusterSettings
 
+ELIGIBLE = "karpenter_voluntary_disruption_eligible_nodes"
+ALLOWED = "karpenter_nodepools_allowed_disruptions"
 _REASONS = 'reason=~"(?i)underutilized|empty"'
 _WEEK = "[7d] offset 1ms"
 
@@ -47,8 +49,8 @@ class PrometheusDisruption:
             return f"max by ({by}) (max_over_time({self._queries.select(metric, _REASONS)}{_WEEK}))"
 
         query = union({
-            "eligible": most("karpenter_voluntary_disruption_eligible_nodes", "reason"),
-            "allowed": most("karpenter_nodepools_allowed_disruptions", "nodepool, reason"),
+            "eligible": most(ELIGIBLE, "reason"),
+            "allowed": most(ALLOWED, "nodepool, reason"),
         })  # fmt: skip
         eligible: dict[str, int] = {}
         allowed: dict[tuple[str, str], int] = {}
