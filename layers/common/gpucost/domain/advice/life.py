@@ -117,7 +117,9 @@ def _next(
             return replace(one, state="withdrawn", since=now, reason=reason, applied_at=None)
         return one
     if one.state == "open":
-        return replace(one, advice=advice, last_advised=now)
+        # Where a change has begun that is not believed yet, newer figures claim only what it has left.
+        change = _change(one, subjects.gpus(one.advice))
+        return replace(one, advice=advice if change is None or not change[1] else one.advice, last_advised=now)
     # Verified or withdrawn, and advised again: the thing is back.
     return replace(
         one, advice=advice, state="open", since=now, last_advised=now, applied_at=None, verified_usd=None, reason=""
@@ -125,12 +127,23 @@ def _next(
 
 
 def _applied_at(one: Recommendation, subjects: Subjects) -> datetime | None:
-    """The first hour since which no more is held than was advised (of more GPUs: no less); None where it is not so.
+    """The first hour since which it is as advised, for some hours that were not before; None where it is not so."""
+    change = _change(one, subjects.gpus(one.advice))
+    if change is None:
+        return None
+    first, changed = change
+    if first == 0:
+        return one.applied_at  # as advised all the time: applied before the look-back, or never anything else
+    return one.applied_at if changed < _CHANGED else subjects.start + HOUR * first
 
-    That nights and weekends hold less is no change: some hours must differ from the same hour of the week
+
+def _change(one: Recommendation, held: Sequence[float | None] | None) -> tuple[int, int] | None:
+    """Place of the first hour since which no more is held than was advised (of more GPUs: no less), and how many hours
+    since then differ; None where the newest hour holds more.
+
+    That nights and weekends hold less is no change: only hours count that differ from the same hour of the week
     before, or of the day before where no week is known.
     """
-    held = subjects.gpus(one.advice)
     if held is None or _is_gone(one.advice, held):
         return None
     then = float(one.advice.gpus_then)
@@ -146,16 +159,14 @@ def _applied_at(one: Recommendation, subjects: Subjects) -> datetime | None:
             if not is_done(own):
                 break
             first = place
-    if first == 0:
-        return one.applied_at  # as advised all the time: applied before the look-back, or never anything else
+    if first == len(held):
+        return None
     changed = 0
     for place in range(first, len(held)):
         before = _before(held, first, place)
         if before is not None and held[place] is not None and not is_done(before):
             changed += 1
-    if changed < _CHANGED:
-        return one.applied_at if first < len(held) and one.applied_at else None
-    return subjects.start + HOUR * first
+    return first, changed
 
 
 def _before(held: Sequence[float | None], first: int, place: int) -> float | None:
