@@ -51,9 +51,16 @@ PRICES = {
     "alarm_month": 0.10,
     "amp_sample": 0.10e-9,
     "s3_gb_month": 0.023,
+    "s3_infrequent_gb_month": 0.0125,
+    "s3_archive_gb_month": 0.004,
+    "s3_object_month": 2.5e-6,
 }
 """us-east-1, on-demand, arm64: the pricing pages of each service (`PAGES`), as published for 2025; DynamoDB's are those
 since 1 November 2024."""
+INFREQUENT_ACCESS = {
+    **PRICES, "dynamodb_write": 0.78e-6, "dynamodb_read": 0.155e-6, "dynamodb_gb_month": 0.10,
+}  # fmt: skip
+"""The same with DynamoDB's Standard-Infrequent Access (parameter TableClass), of which no storage is free."""
 PAGES = {
     "dynamodb": "dynamodb/pricing/on-demand", "lambda": "lambda/pricing", "sqs": "sqs/pricing", "sns": "sns/pricing",
     "scheduler": "eventbridge/pricing", "http_api": "api-gateway/pricing", "logs": "cloudwatch/pricing",
@@ -213,6 +220,8 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
     reads = size * (HOURS * measured.read_units_an_hour + days * measured.read_units_a_day)
     gb = stored_gb(fleet, measured)
     polls = HOURS * 3600 / 20 * 5 * 2  # five long polls at a time on each of two queues, whether there is work or not
+    # As S3's Intelligent-Tiering moves what nobody reads: after 30 and 90 days.
+    export_gb = size * measured.export_bytes_a_day / GB
     alarms = sum(body["Type"] == "AWS::CloudWatch::Alarm" for body in transform()["Resources"].values())
     return {
         "dynamodb_write": size * (HOURS * measured.write_units_an_hour + days * measured.write_units_a_day),
@@ -232,20 +241,26 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
         "metric_month": METRICS,
         "alarm_month": alarms,
         "amp_sample": size * HOURS * measured.samples_an_hour,
-        "s3_gb_month": size * DEFAULT_EXPORT_DAYS * measured.export_bytes_a_day / GB,
+        "s3_gb_month": export_gb * 30,
+        "s3_infrequent_gb_month": export_gb * 60,
+        "s3_archive_gb_month": export_gb * (DEFAULT_EXPORT_DAYS - 90),
+        "s3_object_month": 2 * fleet.clusters * DEFAULT_EXPORT_DAYS if export_gb else 0,
     }
 
 
-def monthly(fleet: Fleet, measured: Measured, *, free: bool = False) -> dict[str, float]:
+def monthly(
+    fleet: Fleet, measured: Measured, *, free: bool = False, prices: Mapping[str, float] = PRICES
+) -> dict[str, float]:
     """Dollars a month, by what is priced.
 
     Args:
         fleet: what is run.
         measured: of one cluster of 10,000 pods.
         free: less what AWS gives every account each month for ever, as if nobody else in the account used it.
+        prices: `PRICES` or `INFREQUENT_ACCESS`.
     """
     return {
-        name: max(0.0, amount - (FREE.get(name, 0) if free else 0)) * PRICES[name]
+        name: max(0.0, amount - (FREE.get(name, 0) if free else 0)) * prices[name]
         for name, amount in used(fleet, measured).items()
     }
 
@@ -337,11 +352,13 @@ def main() -> None:
         return
     measured = measure()
     fleets = {
-        "10,000 pods in 3 clusters": (Fleet(scale=1 / 3), False),
-        "less what is free": (Fleet(scale=1 / 3), True),
-        "3 clusters of 10,000 pods": (Fleet(), False),
+        "10,000 pods in 3 clusters": (Fleet(scale=1 / 3), False, PRICES),
+        "less what is free": (Fleet(scale=1 / 3), True, PRICES),
+        "infrequent access": (Fleet(scale=1 / 3), False, INFREQUENT_ACCESS),
+        "3 clusters of 10,000 pods": (Fleet(), False, PRICES),
+        "infrequent access, too": (Fleet(), False, INFREQUENT_ACCESS),
     }
-    costs = {name: monthly(fleet, measured, free=free) for name, (fleet, free) in fleets.items()}
+    costs = {name: monthly(fleet, measured, free=free, prices=prices) for name, (fleet, free, prices) in fleets.items()}
     if options.json:
         print(json.dumps({"measured": asdict(measured), "monthly": costs}, indent=2))
         return
@@ -351,7 +368,7 @@ def main() -> None:
     table.add_section()
     table.add_row("a month", *(f"{sum(costs[name].values()):.2f}" for name in fleets))
     table.add_row("a year", *(f"{12 * sum(costs[name].values()):.0f}" for name in fleets))
-    table.add_row("GB stored", *(f"{stored_gb(fleet, measured):.1f}" for fleet, _ in fleets.values()))
+    table.add_row("GB stored", *(f"{stored_gb(fleet, measured):.1f}" for fleet, *_ in fleets.values()))
     Console(width=140).print(table)
 
 

@@ -2,9 +2,10 @@
 
 From the start of the process until the first event is handled: the interpreter, the imports, the first clients, and
 what the event asks of DynamoDB, SQS and SNS (moto, before the first settings are pushed: the least that a function
-does). The empty handler makes the one client that all of them need and asks nothing. Same Python, same layers, in
-turns; processor time of that process alone, so that other work on the machine does not count. `--imports FUNCTION`
-lists the slowest imports of one.
+does). The empty handler makes the one client that all of them need and asks nothing; beside it stands one that imports
+Powertools and pydantic, too. Same Python, same layers, in turns; processor time of that process alone, so that other
+work on the machine does not count. From a snapshot the API begins where its import ended; what Lambda takes to restore
+it can be measured in Lambda only. `--imports FUNCTION` lists the slowest imports of one.
 """
 
 import json
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from benchmarks.figures import Figure, against, own_process, stand_alone
@@ -29,11 +31,22 @@ EVENTS = {
     "AdviseFunction": "advise", "AttributeFunction": "hours", "ApiFunction": "api-costs",
 }  # fmt: skip
 SCHEDULED_AIM, API_AIM = 1.25, 1.6
+QUIET = {"POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+SNAPSHOT = {**QUIET, "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
+PACKAGES = "import pydantic\nfrom aws_lambda_powertools import Logger, Metrics\n"
+MODEL = "class Model(pydantic.BaseModel):\n    one: int\n"
 EMPTY = "import boto3\nclient = boto3.client('dynamodb')\ndef handler(event, context):\n    return {}\n"
 
 
-def start(path: list[Path], event: Path, environment: Mapping[str, str]) -> float:
-    """Processor seconds of a process that imports `app` and handles the event."""
+class Start(NamedTuple):
+    """Processor seconds of a process that imports `app` and handles an event."""
+
+    whole: float
+    after_import: float
+
+
+def start(path: list[Path], event: Path, environment: Mapping[str, str]) -> Start:
+    """Start a process for one event."""
     with event.open() as file:
         given = file.read().replace("\n", " ") + "\n"
     command = f"printf '%s' \"$EVENT\" | exec {sys.executable} -I -S -B {WORKER} app.handler {' '.join(map(str, path))}"
@@ -41,7 +54,7 @@ def start(path: list[Path], event: Path, environment: Mapping[str, str]) -> floa
     answers = [json.loads(line) for line in spent.output.splitlines()]
     if "error" in answers[-1]:
         raise RuntimeError(f"{event.stem}: {answers[-1]['error']}")
-    return spent.processor_seconds
+    return Start(spent.processor_seconds, spent.processor_seconds - answers[0]["processor_seconds"])
 
 
 def size(folder: Path, *, zipped: bool) -> float:
@@ -60,29 +73,45 @@ def measure(built: Path, rounds: int) -> list[Figure]:
     """Every function and the empty handler, in turns."""
     found: dict[str, list[float]] = {name: [] for name in EVENTS}
     floor: list[float] = []
-    with running_aws() as endpoint, tempfile.TemporaryDirectory() as empty:
+    restored: list[float] = []
+    with_named: list[float] = []
+    with running_aws() as endpoint, tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as named:
         deployed = create_stack(endpoint, "http://127.0.0.1:1", {})
         (Path(empty) / "app.py").write_text(EMPTY)
+        (Path(named) / "app.py").write_text(PACKAGES + MODEL + EMPTY)
         events = REPOSITORY / "events"
         for number in range(rounds + 1):
-            bare = start(
-                [Path(empty), built / "DependenciesLayer" / "python"], events / "schedule.json", credentials(endpoint)
+            bare, with_packages = (
+                start(
+                    [Path(one), built / "DependenciesLayer" / "python"], events / "schedule.json", credentials(endpoint)
+                )
+                for one in (empty, named)
             )
             took = {
                 name: start(
                     function(built, name)[1], events / f"{event}.json",
-                    {**deployed.environments[name], **credentials(endpoint), "POWERTOOLS_LOG_LEVEL": "CRITICAL"},
+                    {**deployed.environments[name], **credentials(endpoint), **QUIET},
                 )
                 for name, event in EVENTS.items()
             }  # fmt: skip
+            of_snapshot = start(
+                function(built, "ApiFunction")[1], events / "api-costs.json",
+                {**deployed.environments["ApiFunction"], **credentials(endpoint), **SNAPSHOT},
+            )  # fmt: skip
             if number:  # the first warms the disk
-                floor.append(bare)
-                for name, seconds in took.items():
-                    found[name].append(seconds)
+                floor.append(bare.whole)
+                with_named.append(with_packages.whole)
+                restored.append(of_snapshot.after_import)
+                for name, one in took.items():
+                    found[name].append(one.whole)
     return [
-        against(f"{name}: processor time to its first event handled", took_, floor,
-                API_AIM if name == "ApiFunction" else SCHEDULED_AIM)
-        for name, took_ in found.items()
+        against("an empty handler with Powertools' logger and metrics and a pydantic model", with_named, floor, None),
+        *(
+            against(f"{name}: processor time to its first event handled", took_, floor,
+                    API_AIM if name == "ApiFunction" else SCHEDULED_AIM)
+            for name, took_ in found.items()
+        ),
+        against("ApiFunction from a snapshot: processor time to its first event handled", restored, floor, API_AIM),
     ]  # fmt: skip
 
 

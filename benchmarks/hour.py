@@ -135,8 +135,8 @@ def measure(pods: int, rounds: int) -> list[Figure]:
 
 def figures(quick: bool) -> list[Figure]:
     """Of clusters of several sizes."""
-    sizes = (100, 1_000) if quick else (100, 1_000, 10_000)
-    return [figure for pods in sizes for figure in measure(pods, 3 if quick else ROUNDS)]
+    sizes = (100, 1_000) if quick else (100, 1_000, 10_000, 40_000)
+    return [figure for pods in sizes for figure in measure(pods, 3 if quick or pods > 10_000 else ROUNDS)]
 
 
 if __name__ == "__main__":

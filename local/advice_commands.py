@@ -125,10 +125,26 @@ def _table(rows: list["Recommendation"]) -> None:
             money(saving.usd, currency), money(saving.cash_usd, currency), one.advice.confidence,
             printable(one.advice.summary) + more, one.id,
         )  # fmt: skip
-    if rows:
-        put(table)
-    else:
+    if not rows:
         click.echo("nothing is advised")
+        return
+    put(table)
+    if any(one.state == "open" for one in rows):
+        click.echo(_together(rows))
+
+
+def _together(rows: list["Recommendation"]) -> str:
+    """What all open ones save, and what those that add GPUs cost: the one is not for the other."""
+    from gpucost.api.advice import advice_totals
+    from local.render import money
+
+    totals, currency = advice_totals(rows), rows[0].advice.currency
+    said = [
+        f"{words} {money(totals[name]['usd'], currency)} a month (cash {money(totals[name]['cash_usd'], currency)})"
+        for name, words in (("savings", "open ones save"), ("costs", "more GPUs cost"))
+        if totals[name]["usd"] != 0
+    ]
+    return f"{'; '.join([*said, 'not counted are commitments, and what another one counts'])}"
 
 
 def _standings(found: "Advised", unit: str | None) -> None:

@@ -38,7 +38,7 @@ def main() -> None:
     sys.path[:0] = folders
     module, name = target.rsplit(".", 1)
     handler = getattr(importlib.import_module(module), name)
-    answers.write(json.dumps({"ready": True}) + "\n")
+    answers.write(json.dumps({"ready": True, "processor_seconds": time.process_time()}) + "\n")
     for line in sys.stdin:
         try:
             answer = {"result": handler(json.loads(line), Context(os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "local")))}

@@ -1,5 +1,6 @@
 """The template as CloudFormation sees it: transformed offline by the code that AWS runs."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -11,31 +12,35 @@ REGION = "eu-central-1"
 """Stands for any: the transform asks for one to tell partitions apart."""
 
 
-def transform(path: Path = TEMPLATE, **parameters: str) -> dict[str, Any]:
+def transform(path: Path = TEMPLATE, *, uploaded: Mapping[str, str] | None = None, **parameters: str) -> dict[str, Any]:
     """Transform a SAM template; once in a process, for it takes a second.
 
     Args:
         path: where it is.
+        uploaded: keys in S3 of functions and layers, by logical name, where it matters that they differ.
         parameters: those that the transform itself looks at, where they are not as by default.
 
     Raises:
         samtranslator.model.exceptions.InvalidDocumentException: the transform refuses it; says why.
     """
-    return deepcopy(_transformed(path, tuple(parameters.items())))
+    return deepcopy(_transformed(path, tuple((uploaded or {}).items()), tuple(parameters.items())))
 
 
 @cache
-def _transformed(path: Path, parameters: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+def _transformed(
+    path: Path, uploaded: tuple[tuple[str, str], ...], parameters: tuple[tuple[str, str], ...]
+) -> dict[str, Any]:
     import boto3
     from samtranslator.parser.parser import Parser
     from samtranslator.translator.translator import Translator
     from samtranslator.yaml_helper import yaml_parse
 
     source = yaml_parse(path.read_text())
-    for resource in source["Resources"].values():  # code is not uploaded here: any place in S3 stands for it
+    keys = dict(uploaded)
+    for logical, resource in source["Resources"].items():  # code is not uploaded here: any place in S3 stands for it
         for name in ("CodeUri", "ContentUri"):
             if name in resource.get("Properties", {}):
-                resource["Properties"][name] = "s3://bucket/key"
+                resource["Properties"][name] = f"s3://bucket/{keys.get(logical, 'key')}"
     translator = Translator(_ManagedPolicies(), Parser(), boto_session=boto3.Session(region_name=REGION))
     document: dict[str, Any] = translator.translate(source, parameter_values=dict(parameters))
     return document

@@ -10,5 +10,5 @@ export default defineConfig({
     assetsInlineLimit: 0, // a data: address is no file of ours, and the page's policy refuses it
     modulePreload: { polyfill: false },
   },
-  test: { include: ["tests/**/*.test.ts"], pool: "threads" },
+  test: { include: ["tests/**/*.test.ts"], pool: "threads", css: true },
 });

@@ -1,5 +1,6 @@
 """Api: answers what API Gateway (HTTP API, payload 2.0) asks."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from gpucost.bootstrap import api_services
 from gpucost.observability import logger
 
 app = build_app(api_services(), Path(__file__).parent / "page")
+if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
+    api_services().reports()  # the client that the first request would make is part of the snapshot instead
 
 
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")

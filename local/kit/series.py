@@ -6,7 +6,7 @@ Names and values come from the queries themselves, so that a query that asks for
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucost.adapters.prometheus import queries
+from gpucost.adapters.prometheus import disruption, queries
 from gpucost.adapters.prometheus.memory import MEMORY
 from gpucost.domain.signals import NEURON, SIGNALS
 from local.doctor.checks.metrics import KUBE_METRICS
@@ -67,8 +67,9 @@ def of_neuron(*, dashboards: bool) -> str:
 
 
 def of_karpenter() -> str:
-    """The regular expression over names that keeps Karpenter's series; metering reads none of them."""
-    return _any_of(sorted(name for name in asked.metrics() if name.startswith(_OF_KARPENTER)))
+    """The regular expression over names that keeps Karpenter's series: of dashboards, alerts and advice."""
+    asked_of_it = {name for name in asked.metrics() if name.startswith(_OF_KARPENTER)}
+    return _any_of(sorted(asked_of_it | {disruption.ELIGIBLE, disruption.ALLOWED}))
 
 
 def _plain_families(need: Needs) -> list[str]:

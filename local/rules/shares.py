@@ -46,7 +46,7 @@ def unit_branches(capacity: Select, labels: Select, info: Select, physical: str)
 
 def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
     """Slices under their own names: those that are the same share everywhere, those by model, and any other."""
-    profiles = sorted({profile for gpu in MIG_GPUS for profile in gpu.memory_of})
+    profiles = sorted({profile for gpu in MIG_GPUS for profile in gpu.profiles})
     everywhere: dict[Fraction, list[str]] = {}
     by_model: dict[Fraction, list[tuple[str, MigGpu]]] = {}
     for profile in profiles:
@@ -56,7 +56,7 @@ def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
             continue
         for gpu in MIG_GPUS:
             own = profile_share(profile, " ".join(gpu.models))
-            if own is not None and profile in gpu.memory_of:
+            if own is not None and profile in gpu.profiles:
                 by_model.setdefault(own, []).append((profile, gpu))
     for share, some in sorted(by_model.items()):
         for profile in sorted({profile for profile, _ in some}):
@@ -74,7 +74,7 @@ def _mig_products() -> Mapping[Fraction, list[str]]:
     """Product labels under MIG's strategy single, as regular expressions, by the share of their slices."""
     found: dict[Fraction, list[str]] = {}
     for gpu in MIG_GPUS:
-        for profile in gpu.memory_of:
+        for profile in gpu.profiles:
             share = profile_share(profile, " ".join(gpu.models))
             if share is not None:
                 found.setdefault(share, []).append(f"{_model(gpu)}-mig-{re.escape(profile)}([+.-](me|gfx|all))*")

@@ -83,7 +83,10 @@ class Tabs:
 
 
 def settled(page: Page) -> None:
-    """Wait until everything that is asked for is there."""
+    """Wait until everything that is asked for is there.
+
+    By a function: an expression would be evaluated at every look, which the page's policy refuses after the first.
+    """
     page.wait_for_function(
         """() => {
           const view = location.hash.split(/[/?]/)[1];
@@ -93,8 +96,10 @@ def settled(page: Page) -> None:
     )
 
 
-def violations(page: Page) -> list[str]:
-    """What axe-core finds against WCAG 2.2 AA and good practice."""
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+def violations(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds against WCAG 2.2 AA and good practice, or against some of its rules alone."""
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(AXE.read_text())
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = page.evaluate("(options) => axe.run(document, options)", options)
     return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]

@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
+from gpucost.adapters.dynamodb.advice import DynamoAdvice
+from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.advice.model import About, Advice, Evidence, Recommendation, Saving
+from gpucost.domain.alerting.model import Alert, Book, Subject
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour
 from local.aws import create_stack, credentials, local_client, running_aws
@@ -22,6 +27,7 @@ from local.prometheus import free_port
 from local.stack import LAYER
 from local.template import REPOSITORY
 from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
+from tests.browser.looks import has_every_look
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
 
@@ -95,6 +101,26 @@ def publish(client: Any, table: str) -> None:
     for number in range(3):
         hour = LAST - number * HOUR
         ledger.publish(hour_with_strange_names(hour), replacing=None, settings_version=1, now=datetime.now(UTC))
+    DynamoAlertMemory(client, table).save_book(Book("demo", f"{EVIL}unit", (strange_alert(),)))
+    DynamoAdvice(client, table).put(strange_advice())
+
+
+def strange_alert() -> Alert:
+    names = (f"{EVIL}{name}" for name in ("unit", "namespace", "kind", "workload", "pool", "detail"))
+    return Alert(
+        f"{EVIL}rule", Subject("demo", *names), "firing", LAST, (), acknowledged_by=f"{EVIL}who", acknowledged_at=LAST
+    )
+
+
+def strange_advice() -> Recommendation:
+    seen = Evidence(LAST, LAST + HOUR, 1, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
+    about = About("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
+    saving = Saving(Decimal(9), Decimal(8), Decimal(10), None, None, Decimal(1))
+    advice = Advice(
+        "idle", about, f"{EVIL}summary", saving, seen, "high", "low", f"{EVIL}risk", "medium", f"{EVIL}patch",
+        Decimal(1), Decimal(0), Decimal(1),
+    )  # fmt: skip
+    return Recommendation(advice, "open", LAST, LAST, LAST)
 
 
 def hour_with_strange_names(hour: datetime) -> HourRecord:
@@ -219,8 +245,8 @@ def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
     page.on("dialog", lambda one: dialogs.append(one.message))
     unit = "%3Cimg%20src%3Dx%20onerror%3Dalert(document.domain)%3Eunit"
     shown = {
-        "overview": ["unit"],
-        f"unit/{unit}": ["unit", "namespace", "workload", "kind", "pool", "model", "capacity"],
+        "overview": ["unit", "rule", "namespace", "kind", "workload", "pool", "detail", "who", "summary"],
+        f"unit/{unit}": ["unit", "namespace", "workload", "kind", "pool", "model", "capacity", "rule", "summary"],
         "nodes": ["node", "pool", "type", "model"],
         f"hour/{LAST:%Y-%m-%dT%H:00:00Z}": ["unit", "namespace", "pod", "node", "resource", "source", "note"],
     }
@@ -229,6 +255,9 @@ def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
         settled(page)
         for name in names:
             expect(page.get_by_text(f"{EVIL}{name}").first).to_be_attached()
+        for how in page.get_by_text("How", exact=True).all():
+            how.click()
+            expect(page.locator("pre")).to_have_text(f"{EVIL}patch")
         for picture in page.get_by_role("application").all():
             picture.focus()
             for key in ("ArrowRight", "ArrowDown", "ArrowDown"):
@@ -240,3 +269,35 @@ def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
     expect(page).to_have_title(re.compile("GPU cost: hour"))
     assert page.locator("img").count() == 0
     assert dialogs == []
+
+
+def test_what_the_address_brings_is_text(tabs: Tabs, site: Site) -> None:
+    """Anybody can write one and send it round: no cluster can be named so, and yet it is shown."""
+    tabs.expected = ("/v1/",)
+    page = tabs.open(site.link("overview"))
+    sign_in(page, "vera")
+    settled(page)
+    evil = quote(EVIL, safe="")
+    for view in (
+        f"overview?cluster={evil}&window={evil}", f"overview?start={evil}&end={evil}&units-sort={evil}&page={evil}",
+        f"unit/{evil}?cluster={evil}", f"nodes?pool={evil}&cluster={evil}", f"nodes?node={evil}", f"hour/{evil}",
+        f"hour/{LAST:%Y-%m-%dT%H:00:00Z}?namespace={evil}&workload={evil}&unit={evil}&line={evil}", f"{evil}/{evil}",
+    ):  # fmt: skip
+        page.goto(f"{site.address}/#/{view}")
+        settled_or_failed = page.locator("main").filter(has=page.locator("h1, [role=alert]"))
+        expect(settled_or_failed).to_be_visible()
+        expect(page.locator("main .loading")).to_have_count(0)
+        expect(page.locator("body")).to_contain_text(EVIL if not view.startswith("%") else "Overview")
+        assert page.locator("img").count() == 0
+
+
+def test_signing_in_has_every_look(tabs: Tabs, site: Site) -> None:
+    page = tabs.open(site.link("overview"))
+    sign_in(page, "nobody")
+    expect(page.get_by_role("heading", name="Signing in did not work")).to_be_visible()
+    has_every_look(page)
+    page.get_by_role("button", name="Try again").click()
+    sign_in(page, "vera")
+    settled(page)
+    assert page.url == site.link("overview"), "where one wanted to go"
+    has_every_look(page)

@@ -159,8 +159,12 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
     )
     assert waiting["evidence"]["facts"]["longest wait"] == "2.0 hours (speech-ns/late-0)", "from Prometheus"
     assert (waiting["saving"]["usd"], waiting["about"]["node_pool"]) == (-7 * 730, "h100")
-    sums = 4380 + 2190 + 1095 + 10220 - 5110
-    assert answer["totals"] == {"usd": sums, "list_usd": sums, "cash_usd": sums}, "the slices are in the pool's plan"
+    saved, net = 4380 + 2190 + 1095 + 10220, 4380 + 2190 + 1095 + 10220 - 5110
+    assert answer["totals"] == {
+        "usd": net, "list_usd": net, "cash_usd": net,
+        "savings": {"usd": saved, "list_usd": saved, "cash_usd": saved},
+        "costs": {"usd": 5110, "list_usd": 5110, "cash_usd": 5110},
+    }, "the slices are in the pool's plan; the node that pods waited for is no saving"  # fmt: skip
     (reviewed,) = answer["reviews"]
     assert reviewed["workloads"] == {"healthy": 1, "idle": 2, "low": 2}
     assert {row["about"]["workload"]: row["standing"] for row in answer["standings"]}["serve"] == "healthy"
@@ -201,7 +205,7 @@ def test_running_again_changes_nothing() -> None:
     before = ask()
     asked = tally.taken()
     run(HOURS)
-    assert tally.taken()["Queries"] == 1, f"only of the day before, of which nothing was told; {asked}"
+    assert tally.taken()["Queries"] == 2, f"of the day before, of which nothing was told, and Karpenter; {asked}"
     after = ask()
     for row in (*before["rows"], *after["rows"]):
         row["last_advised"] = None
@@ -236,7 +240,10 @@ def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_
     monkeypatch.setattr(bootstrap, "utc_now", lambda: END + 2 * HOUR)
     bootstrap.forecasts.cache_clear()
     answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
+    unknown = ask_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
     bootstrap.forecasts.cache_clear()
+    assert (unknown.status, unknown.json["title"]) == (404, "Not Found")
+    assert "no such business unit" in unknown.json["detail"]
     assert answer.status == 200, answer.body
     found = answer.json
     assert found["spent_usd"] == HOURS * 7 * Decimal("1.5"), "six replicas and a notebook"
@@ -275,6 +282,10 @@ def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str])
     assert [row["id"] for row in listed["rows"]] == [row["id"] for row in ask()["rows"]]
     table = gpucost("advise", "list", "--kind", "idle")
     assert "$2,190.00" in table
+    assert "open ones save $3,285.00 a month (cash $3,285.00); not counted" in table
+    everything = gpucost("advise", "list")
+    assert "save $17,885.00 a month (cash $17,885.00); more GPUs cost $5,110.00 a month (cash $5,110.00)" in everything
+    assert "open ones save" not in gpucost("advise", "list", "--kind", "mig-slice")
     assert "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% used), 24 hours to 2026-11-03T00:00:00Z" in table
     chat = next(row["id"] for row in listed["rows"] if row["about"]["workload"] == "chat")
     screen = gpucost("advise", "show", chat)

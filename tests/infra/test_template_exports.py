@@ -59,6 +59,7 @@ def test_the_bucket_is_private_encrypted_and_outlives_the_stack(template: Templa
     assert bucket["Properties"]["BucketEncryption"]
     (rule,) = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
     assert rule["ExpirationInDays"] == {"Ref": "ExportDays"}
+    assert rule["Transitions"] == [{"StorageClass": "INTELLIGENT_TIERING", "TransitionInDays": 0}]
     (statement,) = properties(template, "ExportBucketPolicy")["PolicyDocument"]["Statement"]
     assert (statement["Effect"], statement["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
 

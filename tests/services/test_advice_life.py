@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 
-from gpucost.domain.advice.history import LineUse, use_of
+from gpucost.domain.advice.history import Disruption, LineUse, use_of
 from gpucost.domain.advice.model import Recommendation
 from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import HourRecord, Line
 from gpucost.messages import AdviceDue
-from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
+from gpucost.ports import StoredSettings
+from gpucost.services.advice.asking_once import memory_keeper, waiting_keeper
 from gpucost.services.advice.reading import read_look_back
 from gpucost.services.advice.service import AdviceService
+from gpucost.settings import parse_settings
 from tests import advice_fleet as sim
-from tests.services.test_advice_service import Book, Kept, Memory, NoDays, Reviews, Store, Waits
+from tests.services.test_advice_service import TEXT, Book, Kept, Memory, NoDays, Reviews, Silent, Store, Waits
 
 DAYS = 24
 
@@ -59,15 +61,19 @@ class Rows(Reviews):
         return recommendation
 
 
-def nightly(records: Sequence[HourRecord], days: Sequence[int]) -> list[dict[str, Recommendation]]:
+def nightly(
+    records: Sequence[HourRecord], days: Sequence[int], settings: Store | None = None, karpenter: Any = None
+) -> list[dict[str, Recommendation]]:
     """What is stored after the run at the end of each day."""
     store, found = Rows(), []
     for day in days:
         now = sim.START + timedelta(days=day)
-        memory = MemoryKeeper(Memory(now), Kept(), clock=lambda now=now: now)
-        waiting = WaitingKeeper(Waits(), NoDays(), clock=lambda now=now: now)  # type: ignore[arg-type]
-        stored: Any = Store()
-        service = AdviceService(stored, Ledger(records), store, Book([]), memory, waiting, clock=lambda now=now: now)
+        memory = memory_keeper(Memory(now), Kept(), clock=lambda now=now: now)
+        waiting = waiting_keeper(Waits(), NoDays(), clock=lambda now=now: now)
+        stored: Any = settings or Store()
+        service = AdviceService(
+            stored, Ledger(records), store, Book([]), memory, waiting, karpenter or Silent(), clock=lambda now=now: now
+        )
         service.advise(AdviceDue(scheduled_time=now, cluster="a"), lambda: 900)
         found.append(dict(store.rows))
     return found
@@ -84,9 +90,78 @@ def test_a_schedule_is_applied_verified_and_not_advised_again() -> None:
         return hour // 24 % 7 < 5 and 8 <= hour % 24 < 20
 
     load = sim.Load("chat", lambda h: 1.2 if busy(h) else 0.0, lambda h: 2 if busy(h) or h < 24 * 15 else 0)
-    found = states(nightly(list(sim.simulate([load], 24 * 32)), range(14, 32)), "off-hours")
+    runs = nightly(list(sim.simulate([load], 24 * 32)), range(14, 32))
+    found = states(runs, "off-hours")
     told = [one for place, one in enumerate(found) if not place or one != found[place - 1]]
     assert told == ["open", "applied", "verified"], found
+    (one,) = (own for own in runs[-1].values() if own.advice.kind == "off-hours")
+    stopped = sum(not busy(hour) for hour in range(168)) / 168 * 2 * 1.5 * 730
+    assert one.verified_usd is not None
+    assert one.verified_usd <= one.advice.saving.usd
+    assert 0.98 * stopped <= float(one.verified_usd) <= stopped
+
+
+def test_what_a_lower_price_saves_is_not_credited_to_the_advice() -> None:
+    """Eight GPUs become two on day 14, when the price falls by a third: against the fleet that kept eight at it."""
+    before, after = sim.Pool(price=Decimal("1.5")), sim.Pool(price=Decimal(1))
+
+    def records(pods: int, pool: sim.Pool) -> list[HourRecord]:
+        return list(sim.simulate([sim.Load("big", lambda _: 1.0, lambda _: pods, pool=pool)], 24 * DAYS))
+
+    days = 24 * 14
+    kept, changed = records(8, after)[days:], records(2, after)[days:]
+    (first, *_, last) = nightly(records(8, before)[:days] + changed, range(13, DAYS))
+    (one,) = last.values()
+    assert [own.state for own in first.values()] == ["open"]
+    saved = sim.costs(kept)[0] - sim.costs(changed)[0]
+    assert one.state == "verified"
+    assert float(one.verified_usd or 0) == pytest.approx(saved)
+    assert saved < 8760 - 1460, "what an hour cost before, less what it costs since, would be more"
+
+
+def test_a_pool_that_lost_its_work_has_consolidated_nothing() -> None:
+    """Six nodes of eight GPUs for nine pods; from day 14 on two nodes: of all pods packed, or of a third of them."""
+    wide = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+    tight = replace(wide, packs=True, keeps=2)
+
+    def verified_of(pods: int) -> set[Decimal]:
+        loads = [sim.Load("job", lambda _: 9.0, lambda _, count=count: count, kind="Job", pool=pool)  # type: ignore[misc]
+                 for count, pool in ((9, wide), (pods, tight))]  # fmt: skip
+        old, new = (list(sim.simulate([load], 24 * DAYS)) for load in loads)
+        runs = nightly(old[: 24 * 14] + new[24 * 14 :], [13, 15, 22])
+        told = (own.verified_usd for rows in runs for key, own in rows.items() if key.startswith("consolidate"))
+        return {usd for usd in told if usd is not None}
+
+    assert verified_of(9) == {Decimal(4 * 16 * 730)}
+    assert verified_of(3) == {Decimal(0)}
+
+
+class InBerlin(Store):
+    def current(self) -> StoredSettings:
+        text = f"{TEXT}alerts: {{time_zone: Europe/Berlin}}\n"
+        return StoredSettings(1, text, parse_settings(text), "test", sim.START)
+
+
+def test_schedules_are_in_the_settings_time_zone() -> None:
+    load = sim.Load("chat", lambda hour: 1.0 if 8 <= hour % 24 < 20 else 0.0, lambda _: 2)
+    (one,) = nightly(list(sim.simulate([load], 24 * 15)), [15], InBerlin())[0].values()
+    assert 'timezone: Europe/Berlin, start: "0 9 * * 1"' in one.advice.patch, "an hour before UTC in November"
+
+
+class Asked(Silent):
+    """Karpenter saw no node that it could take away."""
+
+    def week(self, end: datetime) -> Disruption:
+        assert end == sim.START + timedelta(days=10)
+        return Disruption({"underutilized": 0}, {})
+
+
+def test_what_karpenter_said_stands_beside_what_could_be_consolidated() -> None:
+    wide = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+    records = list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=wide)], 240))
+    (one,) = nightly(records, [10], karpenter=Asked())[0].values()
+    assert one.advice.kind == "consolidate"
+    assert "no node of the cluster was eligible" in one.advice.evidence.facts["Karpenter"]
 
 
 def test_a_saving_is_not_verified_by_hours_without_a_price() -> None:
@@ -126,6 +201,31 @@ def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
     (one,) = last.values()
     assert one.advice.kind == "idle"
     assert (one.state, one.verified_usd) == ("verified", Decimal(2) * Decimal("1.5") * 730)
+
+
+def test_an_object_that_gets_a_second_gpu_model_loses_its_advice_with_the_reason() -> None:
+    """Too large on A10G; from day 10 on the same object has pods on L4, too: what changes these changes those."""
+    old = sim.Load("chat", lambda _: 0.5, lambda _: 4)
+    pool = sim.Pool("l4", "g6.xlarge", 1, Decimal(5), model="NVIDIA-L4")
+    new = replace(old, work=lambda _: 0.5, pods=lambda hour: 1 if hour >= 240 else 0, pool=pool)
+    pairs = zip(sim.simulate([old], 24 * 11), sim.simulate([new], 24 * 11), strict=True)
+    records = [replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
+    before, after = nightly(records, [10, 11])
+    ((key, one),) = before.items()
+    assert (one.advice.kind, one.state) == ("fewer-gpus", "open")
+    assert after[key].state == "withdrawn"
+    assert after[key].reason == (
+        "newer figures no longer support it: 12% used on average, 12% in the busiest hour; its other pods have another "
+        "GPU model or resource, and what changes these changes those"
+    )
+
+
+def test_advice_that_figures_no_longer_support_says_what_they_show() -> None:
+    load = sim.Load("chat", lambda hour: 0.2 if hour < 240 else 2.4, lambda _: 4)
+    before, after = nightly(list(sim.simulate([load], 24 * 12)), [10, 12])
+    (key,) = before
+    assert after[key].state == "withdrawn"
+    assert after[key].reason.startswith("newer figures no longer support it: 14% used on average, 60% in the busiest")
 
 
 def test_what_was_applied_and_undone_is_open_again_the_same_night() -> None:

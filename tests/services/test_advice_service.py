@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpucost.domain.advice.history import Wait
+from gpucost.domain.advice.history import Disruption, Wait
 from gpucost.domain.advice.model import Recommendation, Review
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.prices import Price
 from gpucost.errors import MetricsUnavailableError, SourceError
 from gpucost.messages import AdviceDue
 from gpucost.ports import StoredSettings
-from gpucost.services.advice.asking_once import KEPT, MemoryKeeper, WaitingKeeper
+from gpucost.services.advice.asking_once import KEPT, memory_keeper, waiting_keeper
 from gpucost.services.advice.node_prices import node_list_prices, node_spot_prices
 from gpucost.services.advice.service import AdviceService
 from gpucost.settings import ClusterSettings, parse_settings
@@ -103,8 +103,8 @@ def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> Non
     start, end = NOW - 10 * DAY, NOW
     midnight = NOW.replace(hour=0, minute=0)
     metrics, store = Memory(midnight - 4 * DAY), Kept()
-    keeper = MemoryKeeper(metrics, store, clock=lambda: NOW)
-    found = keeper.memory(SETTINGS.clusters[0], start, end)
+    keeper = memory_keeper(metrics, store, clock=lambda: NOW)
+    found = keeper.days(SETTINGS.clusters[0], start, end)
     assert sorted(found) == [midnight - DAY * number for number in (4, 3, 2, 1)]
     assert metrics.asked == [midnight - DAY * number for number in (1, 2, 3, 4, 5)], (
         "newest first, one failure is enough"
@@ -112,7 +112,7 @@ def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> Non
     assert store.expires == {NOW + KEPT}
     metrics.asked.clear()
     metrics.first = midnight - 30 * DAY
-    found = keeper.memory(SETTINGS.clusters[0], start, end)
+    found = keeper.days(SETTINGS.clusters[0], start, end)
     assert metrics.asked == [midnight - DAY * number for number in (5, 6, 7, 8, 9)]
     assert min(found) == midnight - 9 * DAY, "the day that the look-back only begins in is not whole"
 
@@ -131,6 +131,20 @@ class Waits:
 class NoDays:
     def waits(self, *_: object) -> dict[datetime, list[Wait]]:
         return {}
+
+    def put_waits(self, *_: object) -> None:
+        raise AssertionError("nobody told anything that could be kept")
+
+
+class Silent:
+    """Karpenter's metrics cannot be had."""
+
+    def __call__(self, cluster: ClusterSettings) -> "Silent":
+        assert cluster in SETTINGS.clusters
+        return self
+
+    def week(self, _end: datetime) -> Disruption:
+        raise MetricsUnavailableError("unreachable")
 
 
 class Ledger:
@@ -176,9 +190,9 @@ class Store:
 
 
 def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW) -> AdviceService:
-    keeper = MemoryKeeper(Memory(at), Kept(), clock=lambda: at)
-    waiting = WaitingKeeper(Waits(), NoDays(), clock=lambda: at)  # type: ignore[arg-type]  # nothing is kept
-    return AdviceService(Store(), ledger, reviews, Book([]), keeper, waiting, clock=lambda: at)  # type: ignore[arg-type]
+    keeper = memory_keeper(Memory(at), Kept(), clock=lambda: at)
+    waiting = waiting_keeper(Waits(), NoDays(), clock=lambda: at)
+    return AdviceService(Store(), ledger, reviews, Book([]), keeper, waiting, Silent(), clock=lambda: at)  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:

@@ -1,6 +1,7 @@
 """A unit's month and quarter: spent and to come, over clusters, with holes, beside the tightest budget."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -11,7 +12,7 @@ from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import Costs
 from gpucost.domain.rollups import UnitHour
-from gpucost.errors import AccessDeniedError, InvalidInputError
+from gpucost.errors import AccessDeniedError, InvalidInputError, NotFoundError
 from gpucost.ports import StoredSettings
 from gpucost.services.advice.forecasts import Forecasts
 from gpucost.settings import parse_settings
@@ -23,6 +24,7 @@ clusters:
   - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
   - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
 pricing: {source: constant, gpu_hourly_usd: 1}
+business_units: [{name: planned, namespaces: [planned]}]
 alerts:
   rules:
     - {rule: budget, name: all, monthly_usd: 5000}
@@ -39,17 +41,28 @@ class Store:
 class Hours:
     """A unit's hours by cluster: what each cost, None where incomplete."""
 
-    def __init__(self, costs: Mapping[str, Mapping[datetime, Decimal | None]], currency: str = "USD") -> None:
+    def __init__(
+        self,
+        costs: Mapping[str, Mapping[datetime, Decimal | None]],
+        currency: str = "USD",
+        unpriced: Collection[datetime] = (),
+    ) -> None:
         self._costs = costs
+        self._unpriced = unpriced
         self._currency = currency
 
     def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
-        assert business_unit == "research"
+        if business_unit != "research":
+            costs = Costs()  # as of a unit that held nothing, whether or not it is there
+            return [replace(hour, costs=costs) for hour in self.unit_hours(cluster, "research", start, end)]
         return [
             UnitHour(
                 Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, NOW,
                          currency=self._currency if cluster == "west" else "USD"),
-                None if usd is None else Costs(allocated_gpu_hours=usd, allocated_usd=usd),
+                None if usd is None else Costs(
+                    allocated_gpu_hours=usd, allocated_usd=usd,
+                    unpriced_gpu_hours=Decimal(hour in self._unpriced and cluster == "east"),
+                ),
             )
             for hour, usd in sorted(self._costs.get(cluster, {}).items()) if start <= hour < end
         ]  # fmt: skip
@@ -122,5 +135,20 @@ def test_a_unit_that_has_just_begun_is_not_forecast_by_the_weeks_before_it(days:
 
 
 def test_a_unit_that_never_cost_anything_is_forecast_to_cost_nothing() -> None:
-    found = forecasts(Hours({"east": hours(60, "0")})).forecast("research", "month")
+    found = forecasts(Hours({"east": hours(60, "2")})).forecast("planned", "month")
     assert found.projected_usd == found.high_usd == 0
+
+
+def test_a_unit_that_nobody_knows_is_not_found() -> None:
+    with pytest.raises(NotFoundError, match="no such business unit"):
+        forecasts(Hours({"east": hours(60, "2")})).forecast("reserch", "month")
+
+
+def test_an_hour_of_which_a_part_has_no_price_is_not_known_to_cost_what_the_rest_did() -> None:
+    """Two clusters at $2 an hour each; of 30 hours of one, half of the GPUs have no price: they cost $4, too."""
+    east, west = hours(60, "2"), hours(60, "2")
+    cheap = {UNTIL - HOUR * (40 + place): Decimal(1) for place in range(30)}
+    found = forecasts(Hours({"east": east | cheap, "west": west}, unpriced=cheap.keys())).forecast("research", "month")
+    assert (found.hours_known, found.hours_unknown) == (330, 30)
+    assert found.spent_usd == 330 * 4 + 30 * 3, "what has a price, as reports say it"
+    assert found.projected_usd == 4 * 24 * 30

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import aws_cost
-from benchmarks.aws_cost import PRICES, Fleet, Measured, monthly, share, stored_gb
+from benchmarks.aws_cost import INFREQUENT_ACCESS, PRICES, Fleet, Measured, monthly, share, stored_gb
 
 MEASURED = Measured(
     write_units_an_hour=1_000, read_units_an_hour=200, read_units_a_day=4_800, write_units_a_day=2_400,
@@ -45,11 +45,21 @@ def test_what_is_free_is_free_once() -> None:
     assert free["dynamodb_recovery_gb_month"] == paid["dynamodb_recovery_gb_month"]
 
 
+def test_infrequent_access_costs_less_to_keep_and_more_to_ask() -> None:
+    standard, infrequent = (monthly(ONE, MEASURED, prices=one) for one in (PRICES, INFREQUENT_ACCESS))
+    assert infrequent["dynamodb_gb_month"] == pytest.approx(10.56624 * 0.10)
+    assert infrequent["dynamodb_write"] == pytest.approx(standard["dynamodb_write"] * 0.78 / 0.625)
+    assert infrequent["dynamodb_recovery_gb_month"] == standard["dynamodb_recovery_gb_month"]
+    assert sum(infrequent.values()) < sum(standard.values())
+
+
 def test_exports_and_daily_functions_are_in_it() -> None:
     more = replace(MEASURED, daily_gb_seconds=48, export_bytes_a_day=10**6)
     bare, found = monthly(ONE, MEASURED), monthly(ONE, more)
     assert found["lambda_gb_second"] - bare["lambda_gb_second"] == pytest.approx(730 * 2 * 0.0000133334), "2 an hour"
-    assert found["s3_gb_month"] == pytest.approx(2557 / 1000 * 0.023)
+    tiers = [found[f"s3_{tier}gb_month"] for tier in ("", "infrequent_", "archive_")]
+    assert tiers == pytest.approx([0.03 * 0.023, 0.06 * 0.0125, 2.467 * 0.004])
+    assert found["s3_object_month"] == pytest.approx(2 * 2557 * 0.0025 / 1000)
 
 
 def test_the_page_is_what_the_measured_units_and_the_prices_come_to() -> None:

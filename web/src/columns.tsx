@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import type { Costs } from "./api";
+import { PART_COLOURS } from "./charts/colours";
 import { type Figure, gpuHours, money, percent, ratio, utilization } from "./format";
 import { type Column, Name } from "./parts";
 
@@ -76,7 +77,7 @@ function Bar({ row }: { row: Costs }) {
   const unmeasured = ratio(row.unmeasured_gpu_hours, row.allocated_gpu_hours) ?? 0;
   return (
     <span class="bar">
-      <span class="used" style={{ width: `${100 * used}%` }} />
+      <span style={{ width: `${100 * used}%`, background: PART_COLOURS.effective_usd }} />
       <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
       <span class="number">{percent(utilization(row))}</span>
     </span>

@@ -23,10 +23,10 @@ const WINDOWS: Record<string, string> = {
   "90d": "Last 90 days",
   today: "Today (UTC)",
   yesterday: "Yesterday (UTC)",
-  week: "This week",
-  lastweek: "Last week",
-  month: "This month",
-  lastmonth: "Last month",
+  week: "This week (UTC)",
+  lastweek: "Last week (UTC)",
+  month: "This month (UTC)",
+  lastmonth: "Last month (UTC)",
 };
 
 function App() {
@@ -169,7 +169,13 @@ async function start(): Promise<void> {
     if (await begin()) render(<App />, page);
   } catch (reason) {
     const error = reason instanceof Error ? reason : new Error(String(reason));
-    const again = () => window.location.assign(window.location.pathname);
+    // What the issuer refused carries the address that was left; anything else failed where it stands.
+    const left = (reason as { state?: unknown } | null)?.state;
+    const again = () => {
+      const { pathname, hash } = window.location;
+      window.history.replaceState(null, "", pathname + (typeof left === "string" ? left : hash));
+      window.location.reload();
+    };
     render(
       <main>
         <h1>Signing in did not work</h1>

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Side } from "./api";
+import { OUTLINE } from "./charts/colours";
 import { type Figure, percent, UNKNOWN } from "./format";
 import { changed, go, useRoute } from "./hooks";
 import { type Priced, pricedShare } from "./series";
@@ -175,11 +176,29 @@ export function Name({ children }: { children: string }) {
   return children === "" ? <span class="unknown">none</span> : <bdi>{children}</bdi>;
 }
 
-export function DownloadButton(props: { path: string; parameters: Parameters; file: string }) {
+/** Of which cluster figures are: on paper nothing else says it. */
+export function OfCluster() {
+  const { cluster } = useRoute().query;
+  if (cluster === undefined || cluster === "") return null;
+  return (
+    <>
+      , cluster <Name>{cluster}</Name>
+    </>
+  );
+}
+
+/** An answer as CSV; its file is named for what it is of, and for its period in UTC. */
+export function DownloadButton(props: {
+  path: string;
+  parameters: Parameters & { start: string; end: string };
+  name: string;
+}) {
   const [failed, setFailed] = useState<Error>();
+  const { start, end } = props.parameters;
+  const file = `${props.name.replace(/[^A-Za-z0-9-]+/g, "-")}_${start.slice(0, 13)}Z_${end.slice(0, 13)}Z.csv`;
   const begin = () => {
     setFailed(undefined);
-    download(props.path, { ...props.parameters, format: "csv" }, props.file).catch((reason: unknown) => {
+    download(props.path, { ...props.parameters, format: "csv" }, file).catch((reason: unknown) => {
       setFailed(reason instanceof Error ? reason : new Error(UNKNOWN));
     });
   };
@@ -196,7 +215,16 @@ export function DownloadButton(props: { path: string; parameters: Parameters; fi
 export function Swatch({ colour }: { colour: string }) {
   return (
     <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
-      <rect width="10" height="10" fill={colour} />
+      <rect x="0.5" y="0.5" width="9" height="9" fill={colour} stroke={OUTLINE} />
+    </svg>
+  );
+}
+
+/** What is missing, in a legend: lines, since printers leave a gradient as small as this out. */
+export function Hatched() {
+  return (
+    <svg class="swatch hatched" viewBox="0 0 10 10" aria-hidden="true">
+      <path d="M0 3L3 0M0 8L8 0M2 10L10 2M7 10L10 7" />
     </svg>
   );
 }
@@ -219,7 +247,7 @@ export function Spark({ values, label }: { values: readonly (number | null)[]; l
     .join("");
   return (
     <svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label={label}>
-      <path d={path} fill="none" stroke="currentColor" vector-effect="non-scaling-stroke" />
+      <path d={path} fill="none" stroke="currentColor" stroke-width="1.5" vector-effect="non-scaling-stroke" />
     </svg>
   );
 }

@@ -102,3 +102,28 @@ export function ticksOf(
 export function isWhole(coverage: { hours_expected: number; hours_complete: number }): boolean {
   return coverage.hours_expected > 0 && coverage.hours_complete === coverage.hours_expected;
 }
+
+export interface Gap {
+  cluster: string;
+  status: string;
+  /** Milliseconds. */
+  start: number;
+  end: number;
+}
+
+/** Hours of which figures are not there, those that follow each other as one; in the order of clusters and time. */
+export function gapsOf(hours: readonly { cluster: string; hour: string; status: string }[]): Gap[] {
+  const lacking = hours.filter(({ status }) => status === "missing" || status === "incomplete");
+  const ordered = lacking
+    .map(({ cluster, hour, status }) => ({ cluster, status, start: Date.parse(hour), end: Date.parse(hour) + HOUR }))
+    .sort((one, other) =>
+      one.cluster < other.cluster ? -1 : one.cluster > other.cluster ? 1 : one.start - other.start,
+    );
+  const gaps: Gap[] = [];
+  for (const next of ordered) {
+    const last = gaps.at(-1);
+    if (last?.cluster === next.cluster && last.status === next.status && last.end === next.start) last.end = next.end;
+    else gaps.push(next);
+  }
+  return gaps;
+}

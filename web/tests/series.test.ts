@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { align, bucketsOf, grainOf, knownShare, pricedShare, stack, ticksOf } from "../src/series";
+import { align, bucketsOf, gapsOf, grainOf, knownShare, pricedShare, stack, ticksOf } from "../src/series";
 
 const HOURS = bucketsOf("2026-11-18T22:00:00Z", "2026-11-19T02:00:00Z", "hour");
 
@@ -65,4 +65,33 @@ describe("buckets", () => {
       { column: 2, text: "00" },
     ]);
   });
+});
+
+test("hours that are missing are told by cluster, and as one where they follow each other", () => {
+  const row = (cluster: string, hour: string, status: string) => ({
+    cluster,
+    hour: `2026-11-18T${hour}:00:00Z`,
+    status,
+  });
+  const gaps = gapsOf([
+    row("b", "01", "missing"),
+    row("a", "02", "incomplete"),
+    row("a", "01", "missing"),
+    row("a", "00", "missing"),
+    row("a", "03", "provisional"),
+    row("a", "04", "incomplete"),
+    row("b", "00", "complete"),
+  ]);
+  const told = gaps.map(({ cluster, status, start, end }) => [
+    cluster,
+    status,
+    new Date(start).getUTCHours(),
+    new Date(end).getUTCHours(),
+  ]);
+  expect(told).toEqual([
+    ["a", "missing", 0, 2],
+    ["a", "incomplete", 2, 3],
+    ["a", "incomplete", 4, 5],
+    ["b", "missing", 1, 2],
+  ]);
 });

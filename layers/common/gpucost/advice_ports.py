@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from gpucost.domain.advice.history import LineUse, Wait
+from gpucost.domain.advice.history import Disruption, LineUse, Wait
 from gpucost.domain.advice.model import Recommendation, Review
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import ClusterCharge, NodeHour
@@ -118,4 +118,24 @@ class WaitingStore(Protocol):
 
     def waits(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Wait]]:
         """Those of days in `[start, end)` that were kept; days on which nobody waited are there and empty."""
+        ...
+
+
+class DisruptionReader(Protocol):
+    """What a cluster's Prometheus says of nodes that Karpenter could have let go."""
+
+    def week(self, end: datetime) -> Disruption:
+        """The most of the seven days before a moment; what nobody told is not there.
+
+        Raises:
+            SourceError: the metrics could not be had.
+        """
+        ...
+
+
+class DisruptionReaders(Protocol):
+    """A reader for each cluster."""
+
+    def __call__(self, cluster: ClusterSettings) -> DisruptionReader:
+        """The reader of one cluster."""
         ...

@@ -367,9 +367,10 @@ def advice_service() -> "AdviceService":
     from gpucost.adapters import aws
     from gpucost.adapters.dynamodb.gpu_memory import DynamoGpuMemory
     from gpucost.adapters.dynamodb.waiting_pods import DynamoWaitingPods
+    from gpucost.adapters.prometheus.disruption import disruption_reader
     from gpucost.adapters.prometheus.memory import memory_reader
     from gpucost.adapters.prometheus.waiting import waiting_reader
-    from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
+    from gpucost.services.advice.asking_once import memory_keeper, waiting_keeper
     from gpucost.services.advice.service import AdviceService
 
     dynamodb, table = aws.client("dynamodb"), environment().table
@@ -379,8 +380,9 @@ def advice_service() -> "AdviceService":
         ledger(),
         advice_store(),
         price_book(),
-        MemoryKeeper(memory_reader, DynamoGpuMemory(dynamodb, table), clock=utc_now),
-        WaitingKeeper(waiting_reader, DynamoWaitingPods(dynamodb, table), clock=utc_now),
+        memory_keeper(memory_reader, DynamoGpuMemory(dynamodb, table), clock=utc_now),
+        waiting_keeper(waiting_reader, DynamoWaitingPods(dynamodb, table), clock=utc_now),
+        disruption_reader,
         clock=utc_now,
     )
 

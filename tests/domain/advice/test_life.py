@@ -19,7 +19,7 @@ def advice(kind: Kind = "fewer-gpus", now: int = 8, then: int = 2, workload: str
     zero = Decimal(0)
     return Advice(
         kind, About("demo", "research", "ns", "Deployment", workload), "do it",
-        Saving(Decimal(100), zero, zero, None, None, zero), Evidence(START, NOW, 700, 0, None, None, None),
+        Saving(Decimal(10_000), zero, zero, None, None, zero), Evidence(START, NOW, 700, 0, None, None, None),
         "high", "low", "", "low", "", Decimal(now), Decimal(then), Decimal(16),
     )  # fmt: skip
 
@@ -67,9 +67,13 @@ def test_a_change_is_found_and_dated_to_the_hour(hours: int) -> None:
         assert new.verified_usd is None
 
 
-def test_five_hours_are_not_believed_yet() -> None:
-    (new,) = run([opened(advice())], [8.0] * 715 + [2.0] * 5, [advice()])
-    assert new.state == "open"
+def test_five_hours_are_not_believed_yet_and_lower_no_claim() -> None:
+    """What is verified later is at most what was claimed: not what is left to save once the change has begun."""
+    less = replace(advice(), saving=replace(advice().saving, usd=Decimal(7_900)))
+    (new,) = run([opened(advice())], [8.0] * 715 + [2.0] * 5, [less])
+    assert (new.state, new.advice.saving.usd) == ("open", Decimal(10_000))
+    (same,) = run([opened(advice())], [8.0] * 720, [less])
+    assert (same.state, same.advice.saving.usd) == ("open", Decimal(7_900))
 
 
 def test_nights_and_weekends_are_no_change() -> None:

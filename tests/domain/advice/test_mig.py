@@ -17,12 +17,34 @@ from hypothesis import strategies as st
 from gpucost.domain.advice.mig import Plan, fitting_profile, geometries, plan, replay
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
-from gpucost.domain.devices import profile_share
+from gpucost.domain.devices import memory_gb, profile_share
 from tests import advice_fleet as sim
 from tests.domain.advice.test_rightsizing import look_at
 
 A100, H100, A30 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA A30"
+GB200 = "NVIDIA GB200"
 HOURS = 192
+
+
+def test_no_geometry_mixes_the_names_that_two_drivers_give_the_slices_of_a_gb200() -> None:
+    """It divides as the B200 does; 93 and 186 GB are the MIG user guide's, 95 and 189 are some drivers'."""
+    names = {"1g.45gb": "1g.47gb", "2g.45gb": "2g.47gb", "3g.90gb": "3g.93gb", "4g.90gb": "4g.93gb",
+             "7g.180gb": "7g.186gb"}  # fmt: skip
+    as_b200 = {tuple(sorted(names.get(one, one) for one in geometry)) for geometry in geometries("NVIDIA B200")}
+    assert set(geometries(GB200)) == as_b200
+    assert len(as_b200) == 38
+    assert [profile_share(one, GB200) for one in ("3g.93gb", "3g.95gb", "7g.186gb", "7g.189gb")] == [
+        Fraction(1, 2), Fraction(1, 2), 1, 1
+    ]  # fmt: skip
+    assert memory_gb(GB200) == 186
+    pool = sim.Pool("gb", "p6e-gb200.36xlarge", 4, Decimal(64), model=GB200)
+    jobs = [sim.Load(f"j{n}", lambda _: 0.2, lambda _: 2, kind="Job", pool=pool, memory_gib=60.0) for n in range(8)]
+    records = list(sim.simulate(jobs, HOURS))
+    found = review(look_at(records, sim.memory(jobs, HOURS)), sim.START, {}).advice
+    (one,) = [one for one in found if one.kind == "mig-geometry"]
+    assert "3g.93gb" in one.patch
+    assert "95gb" not in one.patch
+    assert one.evidence.facts["names"].endswith("3g.95gb, 4g.95gb, 7g.189gb instead (nvidia-smi mig -lgip)")
 
 
 def test_an_a100_has_the_38_geometries_that_nvidia_lists() -> None:

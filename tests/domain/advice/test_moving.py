@@ -2,7 +2,8 @@
 
 import random
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
@@ -136,3 +137,41 @@ def test_of_fewer_gpus_and_a_schedule_the_larger_saving_is_advised() -> None:
     short = sim.Load("short", lambda hour: 1.0 if is_office(hour) else 0.0, lambda _: 4)
     kinds = {one.about.workload: one.kind for one in advised([few, short])}
     assert kinds == {"few": "fewer-gpus", "short": "off-hours"}
+
+
+def test_a_schedule_follows_the_clock_of_the_settings_zone_over_the_end_of_summer_time() -> None:
+    """Berlin's office hours, 9 to 19, from 19 October 2026 on: summer time ends on the 25th."""
+    zone, start = ZoneInfo("Europe/Berlin"), datetime(2026, 10, 19, tzinfo=UTC)
+
+    def is_office_there(hour: int) -> bool:
+        local = (start + timedelta(hours=hour)).astimezone(zone)
+        return local.weekday() < 5 and 9 <= local.hour < 19
+
+    one = sim.Load("chat", lambda hour: 1.0 * is_office_there(hour), lambda hour: 2 if is_office_there(hour) else 3)
+    shift = sim.START - start
+    look = look_at([replace(record, hour=record.hour - shift) for record in sim.simulate([one], HOURS)])
+    (in_utc,) = review(look, start, {}).advice
+    look.zone = zone
+    (local,) = review(look, start, {}).advice
+    assert "alerts.time_zone names their zone" in in_utc.risk_note
+    assert "UTC" not in local.risk_note
+    assert local.evidence.facts["needed (Europe/Berlin)"].startswith("Mon 09:00 to Mon 19:00, Tue 09:00 to Tue 19:00")
+    triggers = [trigger["metadata"] for trigger in yaml.safe_load(local.patch)["spec"]["triggers"]]
+    assert triggers[0] == {
+        "timezone": "Europe/Berlin", "start": "0 9 * * 1", "end": "0 19 * * 1", "desiredReplicas": "3"
+    }  # fmt: skip
+    assert {trigger["timezone"] for trigger in triggers} == {"Europe/Berlin"}
+    stopped = replace(one, pods=lambda hour: 2 if is_office_there(hour) else 0)
+    before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (one, stopped))
+    assert float(local.saving.usd) == pytest.approx(before - after, rel=1e-3)
+    assert in_utc.saving.usd < local.saving.usd, "in UTC the hour between the two clocks never seems idle"
+
+
+def test_a_zone_of_half_hours_starts_at_half_past() -> None:
+    """07:00 UTC is 12:30 in India."""
+    look = look_at(list(sim.simulate([sim.Load("c", lambda hour: 1.0 * is_office(hour), lambda _: 2)], HOURS)))
+    look.zone = ZoneInfo("Asia/Kolkata")
+    (one,) = review(look, sim.START, {}).advice
+    (first, *_) = yaml.safe_load(one.patch)["spec"]["triggers"]
+    assert (first["metadata"]["start"], first["metadata"]["end"]) == ("30 12 * * 1", "30 0 * * 2")
+    assert one.evidence.facts["needed (Asia/Kolkata)"].startswith("Mon 12:30 to Tue 00:30")

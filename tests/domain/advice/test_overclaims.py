@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.domain.advice.history import ReservedPrice
 from gpucost.domain.advice.model import Advice, counted
 from gpucost.domain.advice.review import review
 from gpucost.domain.model import HourRecord
@@ -137,6 +138,29 @@ def test_gpus_of_a_node_that_others_hold_are_said_to_be_no_cash_yet() -> None:
 
 
 def test_numbers_of_gpus_are_read_without_exponents() -> None:
-    assert [counted(one) for one in (0.123456, 1, 2.5, 31.96, 130, 999.6, 12345)] == [
-        "0.123", "1", "2.5", "32", "130", "1,000", "12,345"
-    ]  # fmt: skip
+    told = {
+        0.00001: "0.00001", 0.123456: "0.123", 1: "1", 2.5: "2.5", 31.96: "32", 99.96: "100", 130: "130",
+        999.6: "1,000", 1000: "1,000", 12345.6: "12,346",
+    }  # fmt: skip
+    assert {number: counted(number) for number in told} == told
+
+
+def test_a_large_fleet_is_told_in_whole_numbers() -> None:
+    """A fleet of a few nodes with every figure of its pools a thousand times as large."""
+    spread = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+    look = look_at(list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=spread)], WEEKS)))
+    look.reserved_prices["g5.48xlarge"] = ReservedPrice(10.0, "g5.*")
+    (pool,) = look.pools.values()
+    for place in range(WEEKS):
+        for amounts in (pool.capacity, pool.unallocated, pool.cost):
+            amounts[place] *= 1000
+        for counts in (pool.nodes, pool.busy):
+            counts[place] *= 1000
+    pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
+    told = {one.kind: str((one.summary, dict(one.evidence.facts))) for one in review(look, sim.START, {}).advice}
+    assert told.keys() == {"consolidate", "commitment"}
+    assert "of 6,000, 4,875 could have been empty" in told["consolidate"]
+    assert "39,000 of 48,000 GPUs" in told["consolidate"]
+    assert "48,000 GPUs" in told["commitment"]
+    assert "48,000 to 48,000" in told["commitment"]
+    assert not any("e+" in text for text in told.values())

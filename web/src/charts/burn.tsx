@@ -5,7 +5,7 @@ import uPlot from "uplot";
 import { axisTime, money, utcDay } from "../format";
 import { useLook, usePaper, useWidth } from "../hooks";
 import { axisOf, sizeOf } from "./axes";
-import { Swatch } from "../parts";
+import { Hatched, Swatch } from "../parts";
 import { hatch, styleColour } from "./colours";
 
 interface Props {
@@ -127,7 +127,7 @@ export function BurnChart(props: Props) {
           </li>
         )}
         <li>
-          <span class="swatch missing" />
+          <Hatched />
           missing
         </li>
       </ul>

@@ -1,17 +1,21 @@
-// Colours that the colour-blind can tell apart: Okabe and Ito's for parts, cividis for utilization.
+// Colours that the colour-blind can tell apart (tests/colours.test.ts measures it): of parts, Okabe and Ito's hues, moved
+// so that any two differ however they meet, and in lightness where they always meet; cividis for utilization.
 
 import type { PartKey } from "../identity";
 
 export const PART_COLOURS: Record<PartKey, string> = {
-  effective_usd: "#009e73",
-  waste_usd: "#d55e00",
-  unmeasured_usd: "#f0e442",
-  unallocated_usd: "#56b4e9",
-  stranded_usd: "#cc79a7",
-  unobserved_usd: "#999999",
-  host_usd: "#0072b2",
-  residual_usd: "#e69f00",
+  effective_usd: "#03a379",
+  waste_usd: "#bf3e07",
+  unmeasured_usd: "#ffe111",
+  unallocated_usd: "#3ed4fa",
+  stranded_usd: "#af78a3",
+  unobserved_usd: "#d1d1d1",
+  host_usd: "#2864d8",
+  residual_usd: "#e87b00",
 };
+
+/** Lines around parts: dark enough beside each of them, and where paper has no colours. */
+export const OUTLINE = "#1b2025";
 
 const CIVIDIS = [
   [0, 34, 78],

@@ -1,6 +1,7 @@
 // What colours and hatching mean.
 
 import type { ComponentChildren } from "preact";
+import { Hatched } from "../parts";
 import { useColour } from "./colours";
 
 export function Scale({ children }: { children?: ComponentChildren }) {
@@ -13,7 +14,7 @@ export function Scale({ children }: { children?: ComponentChildren }) {
           <rect key={step} x={place} width="1.02" height="1" fill={useColour(step)} />
         ))}
       </svg>
-      100% used; <span class="swatch missing" /> missing or unmeasured {children}
+      100% used; <Hatched /> missing or unmeasured {children}
     </p>
   );
 }

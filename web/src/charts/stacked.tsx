@@ -3,13 +3,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { axisTime, HOUR, money, moment, percent, utcDay, type Zone } from "../format";
+import { axisTime, type Figure, HOUR, money, moment, percent, utcDay, type Zone } from "../format";
 import { useLook, usePaper, useWidth } from "../hooks";
 import type { Part, PartFigures } from "../identity";
-import { Swatch } from "../parts";
+import { Hatched, Swatch } from "../parts";
 import { type Buckets, endOf, type Priced, pricedShare, stack } from "../series";
 import { axisOf, sizeOf } from "./axes";
-import { hatch, PART_COLOURS, styleColour } from "./colours";
+import { hatch, OUTLINE, PART_COLOURS, styleColour } from "./colours";
 
 interface Props {
   label: string;
@@ -18,6 +18,10 @@ interface Props {
   rows: readonly ((PartFigures & Priced) | undefined)[];
   known: readonly number[];
   parts: readonly Part[];
+  /** What each part is of the whole period. */
+  totals: PartFigures;
+  /** What they add up to. */
+  whole: Figure;
   currency: string;
   zone: Zone;
   /** A bucket was chosen, by click or by Enter. */
@@ -73,6 +77,7 @@ export function StackedChart(props: Props) {
         ],
         hooks: {
           drawClear: [(drawn) => hatchGaps(drawn, newest.current, styleColour(element, "--missing"))],
+          draw: [(drawn) => outline(drawn, newest.current)],
           setCursor: [(drawn) => setAt(bucketAt(newest.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, newest.current)],
         },
@@ -116,11 +121,12 @@ export function StackedChart(props: Props) {
         {parts.map((part) => (
           <li key={part.key} title={part.meaning}>
             <Swatch colour={PART_COLOURS[part.key]} />
-            {part.name}
+            {part.name} {money(props.totals[part.key], props.currency)}
           </li>
         ))}
+        <li>together {money(props.whole, props.currency)}</li>
         <li>
-          <span class="swatch missing" />
+          <Hatched />
           missing
         </li>
       </ul>
@@ -195,5 +201,36 @@ function hatchGaps(plot: uPlot, { buckets, rows, known }: Props, colour: string)
     const tall = bbox.height * (1 - share);
     pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), tall);
   });
+  pen.restore();
+}
+
+/** Columns narrower than this, in pixels, are outlined above alone: their sides would be all that is seen. */
+const NARROW = 8;
+
+function outline(plot: uPlot, { buckets }: Props): void {
+  const { ctx: pen } = plot;
+  pen.save();
+  pen.strokeStyle = OUTLINE;
+  pen.lineWidth = Math.max(1, window.devicePixelRatio);
+  pen.beginPath();
+  const floor = plot.valToPos(0, "y", true);
+  for (const sums of plot.data.slice(1)) {
+    let before = floor;
+    buckets.starts.forEach((start, place) => {
+      const sum = sums[place];
+      const above = sum == null ? floor : plot.valToPos(sum, "y", true);
+      const [from = 0, to = 0] = [start, endOf(buckets, place)].map((time) => plot.valToPos(time / 1000, "x", true));
+      if (to - from >= NARROW && above !== before) {
+        pen.moveTo(from, before);
+        pen.lineTo(from, above);
+      }
+      if (sum != null) {
+        pen.moveTo(from, above);
+        pen.lineTo(to, above);
+      }
+      before = above;
+    });
+  }
+  pen.stroke();
   pen.restore();
 }

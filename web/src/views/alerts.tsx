@@ -14,19 +14,22 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
     <ul class="alerts" data-testid="alerts">
       {alerts.map((alert) => {
         const about = Object.entries(alert.about).filter((one): one is [string, string] => one[1] !== null);
-        const unit = alert.about["business_unit"] ?? "";
+        const to: Record<string, (value: string) => string> = {
+          business_unit: (unit) => linkTo(route, "unit", unit),
+          node_pool: (pool) => linkTo(route, "nodes", "", { pool, cluster: alert.about["cluster"] ?? "" }),
+        };
         return (
           <li key={alert.id}>
             <span class={`phase ${alert.phase}`}>{alert.phase}</span> <strong>{alert.rule}</strong>{" "}
             {about.map(([key, value]) => (
               <span key={key}>
-                {key.replace("_", " ")}{" "}
-                {key === "business_unit" ? (
-                  <a href={linkTo(route, "unit", unit)}>
+                {key.replaceAll("_", " ")}{" "}
+                {to[key] === undefined ? (
+                  <Name>{value}</Name>
+                ) : (
+                  <a href={to[key](value)}>
                     <Name>{value}</Name>
                   </a>
-                ) : (
-                  <Name>{value}</Name>
                 )}{" "}
               </span>
             ))}

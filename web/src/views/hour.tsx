@@ -15,7 +15,7 @@ import {
 import { HOUR, instant, money, moment } from "../format";
 import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { Aside, DownloadButton, Empty, Failed, Name, Section, Stat, Unpriced, Waiting } from "../parts";
+import { Aside, DownloadButton, Empty, Failed, Name, OfCluster, Section, Stat, Unpriced, Waiting } from "../parts";
 import { exactly, linkTo, type Route } from "../route";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
@@ -91,6 +91,7 @@ export function Hour() {
           : span.count === 1
             ? moment(span.start, zone)
             : `${moment(span.start, zone)} and ${span.count - 1} hours more`}
+        <OfCluster />
       </h1>
       <Waiting asked={asked}>{(answers) => answers && <Shown {...answers} />}</Waiting>
     </>
@@ -144,7 +145,7 @@ function Shown(props: Answers) {
               granularity: "hour",
               group_by: "business_unit,namespace,workload_kind,workload,pod,node,resource",
             }}
-            file="pods.csv"
+            name="pods"
           />
         }
       >

@@ -7,7 +7,7 @@ import { gpuHours, HOUR, instant, money, moment, percent, tick } from "../format
 import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
-import { Empty, Name, Section, Swatch, Table, Waiting } from "../parts";
+import { Empty, Name, OfCluster, Section, Swatch, Table, Waiting } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
 import { bucketsOf, endOf, ticksOf } from "../series";
 import { Scale } from "../charts/scale";
@@ -15,7 +15,7 @@ import { Scale } from "../charts/scale";
 const MOST_HOURS = 48;
 const MOST_PAGES = 10;
 const MOST_NODES = 24;
-const FREE = "#9994";
+const FREE = PART_COLOURS.unallocated_usd;
 
 interface Answers {
   start: string;
@@ -45,7 +45,10 @@ export function Nodes() {
   const asked = useAnswer(question, () => askNodes(route));
   return (
     <>
-      <h1>{heading(route)}</h1>
+      <h1>
+        {heading(route)}
+        <OfCluster />
+      </h1>
       <Waiting asked={asked}>{(answers) => <Shown {...answers} />}</Waiting>
     </>
   );

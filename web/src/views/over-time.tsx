@@ -2,18 +2,26 @@
 
 import type { FleetAnswer, HoursAnswer, Totals } from "../api";
 import { StackedChart } from "../charts/stacked";
-import { moneyColumn } from "../columns";
-import { instant, moment, utcDay } from "../format";
+import { figureColumn, moneyColumn } from "../columns";
+import { type Figure, instant, moment, percent, utcDay } from "../format";
 import { changed, go, useRoute, useZone } from "../hooks";
 import { partsOf } from "../identity";
 import { Section, Table } from "../parts";
 import { linkTo, type Route } from "../route";
-import { align, type Buckets, bucketsOf, type Grain, isWhole, knownShare } from "../series";
+import { align, type Buckets, bucketsOf, endOf, type Grain, isWhole, knownShare } from "../series";
+import { Gaps } from "./gaps";
 
 interface Props {
   fleet: FleetAnswer;
   grain: Grain;
   hours: HoursAnswer | null;
+}
+
+/** A bucket, also one of which nothing is known. */
+interface Told extends Partial<Totals> {
+  start: string;
+  end: string;
+  known: Figure;
 }
 
 export function CostOverTime({ fleet, grain, hours }: Props) {
@@ -22,26 +30,34 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   const buckets = bucketsOf(fleet.start, fleet.end, grain);
   const rows = align(buckets, fleet.rows);
   const parts = partsOf([fleet.totals]);
+  const known = knownShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage));
+  const told = buckets.starts.map((start, place): Told => {
+    const period = { start: instant(start), end: instant(endOf(buckets, place)) };
+    return { ...period, ...rows[place], known: known[place] };
+  });
   return (
     <Section title="Cost over time">
       <StackedChart
         label="Cost over time, stacked into what became of it"
         buckets={buckets}
         rows={rows}
-        known={knownShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage))}
+        known={known}
         parts={parts}
+        totals={fleet.totals}
+        whole={fleet.totals.node_cost_usd ?? fleet.totals.allocated_usd}
         currency={fleet.currency}
         zone={zone}
         onOpen={(start, end) => go(openAt(route, buckets, start, end))}
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}
       />
+      <Gaps hours={hours} />
       <details>
         <summary>As a table</summary>
         <Table
           name="cost-over-time"
           caption="Cost over time, by what became of it"
           sort="start"
-          rows={fleet.rows}
+          rows={told}
           rowKey={(row) => row.start}
           columns={[
             {
@@ -54,10 +70,11 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
               ),
               by: (row) => row.start,
             },
-            ...parts.map((part) =>
-              moneyColumn<keyof Totals, Totals & { start: string; end: string }>(part.key, part.name, fleet.currency),
-            ),
+            ...parts.map((part) => moneyColumn<keyof Totals, Told>(part.key, part.name, fleet.currency)),
             moneyColumn("node_cost_usd", "node cost", fleet.currency),
+            ...(told.every((row) => row.known === 1)
+              ? []
+              : [figureColumn("known", "known", (row: Told) => row.known, percent)]),
           ]}
         />
       </details>

@@ -17,7 +17,7 @@ import {
 } from "../api";
 import { instant, money, moment, percent, ratio, utilization } from "../format";
 import { useAnswer, useRoute, useZone } from "../hooks";
-import { Aside, DownloadButton, Empty, Section, Stat, Unpriced, Waiting } from "../parts";
+import { Aside, DownloadButton, Empty, OfCluster, Section, Stat, Unpriced, Waiting } from "../parts";
 import { MOST_FIGURES } from "../pages";
 import { periodOf, type Route } from "../route";
 import { type Grain, grainOf } from "../series";
@@ -95,7 +95,10 @@ export function Overview() {
   const asked = useAnswer(question, () => askOverview(route));
   return (
     <>
-      <h1>Overview</h1>
+      <h1>
+        Overview
+        <OfCluster />
+      </h1>
       <Waiting asked={asked}>{(answers) => <Shown {...answers} />}</Waiting>
     </>
   );
@@ -162,7 +165,7 @@ function Shown(props: Answers) {
           <DownloadButton
             path="v1/costs"
             parameters={{ ...scope, granularity: "total", group_by: "business_unit", sort: "-waste_usd" }}
-            file="business-units.csv"
+            name="business-units"
           />
         }
       >

@@ -19,7 +19,7 @@ export interface Recommendation {
 }
 
 export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
-  if (rows.length === 0) return <Empty>None yet.</Empty>;
+  if (rows.length === 0) return <Empty>None: a night's review found nothing to change, or none has looked yet.</Empty>;
   return (
     <Table
       name="recommendations"

@@ -17,12 +17,13 @@ import { StackedChart } from "../charts/stacked";
 import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
 import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { Aside, DownloadButton, Empty, Failed, Name, Section, Stat, Unpriced, Waiting } from "../parts";
+import { Aside, DownloadButton, Empty, Failed, Name, OfCluster, Section, Stat, Unpriced, Waiting } from "../parts";
 import { exactly, periodOf, type Route } from "../route";
 import { align, bucketsOf, type Grain, grainOf, isWhole, knownShare } from "../series";
 import { Alerts } from "./alerts";
 import { askMonth, Budget, type Month } from "./budget";
 import { Hardware } from "./hardware";
+import { Gaps } from "./gaps";
 import { openAt } from "./over-time";
 import { type Recommendation, Recommendations } from "./recommendations";
 import { Workloads } from "./workloads";
@@ -112,6 +113,7 @@ export function Unit() {
     <>
       <h1>
         Business unit <Name>{route.name}</Name>
+        <OfCluster />
       </h1>
       <Waiting asked={asked}>{(answers) => <Shown {...answers} />}</Waiting>
     </>
@@ -170,7 +172,7 @@ function Shown(props: Answers) {
               group_by: "cluster,namespace,workload_kind,workload",
               sort: "-allocated_usd",
             }}
-            file={`${route.name.replace(/[^A-Za-z0-9-]+/g, "-")}.csv`}
+            name={route.name}
           />
         }
       >
@@ -201,7 +203,7 @@ function ThisMonth({ month }: { month: Side<Month> }) {
   );
 }
 
-function OverTime({ whole, byTime, grain, hours }: Answers) {
+function OverTime({ total, whole, byTime, grain, hours }: Answers) {
   const route = useRoute();
   const zone = useZone();
   const buckets = bucketsOf(whole.start, whole.end, grain);
@@ -218,11 +220,14 @@ function OverTime({ whole, byTime, grain, hours }: Answers) {
         rows={rows}
         known={known}
         parts={partsOf(byTime.rows, PARTS.slice(0, 3))}
+        totals={total ?? nothing}
+        whole={total === undefined ? 0 : total.allocated_usd}
         currency={whole.currency}
         zone={zone}
         onOpen={(start, end) => go(openAt(route, buckets, start, end, { unit: route.name }))}
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}
       />
+      <Gaps hours={hours} />
     </Section>
   );
 }

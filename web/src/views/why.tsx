@@ -1,6 +1,6 @@
 // "Why is this $3.43?": a line's figures with everything they were worked out from.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Line } from "../api";
 import { exactMoney, gpuHours, moment, percent } from "../format";
 import { useZone } from "../hooks";
@@ -21,7 +21,8 @@ export function lineKey(line: Line): string {
 export function Why({ line, notes, close }: { line: Line; notes: string[] | null; close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const zone = useZone();
-  useEffect(() => {
+  // Before anything is painted: a key that is pressed when it is seen must find it open.
+  useLayoutEffect(() => {
     const element = dialog.current;
     if (element !== null && !element.open) element.showModal();
   }, []);
@@ -34,7 +35,8 @@ export function Why({ line, notes, close }: { line: Line; notes: string[] | null
       <p>
         Pod <Name>{line.pod}</Name> of {line.workload_kind} <Name>{line.workload}</Name> in namespace{" "}
         <Name>{line.namespace}</Name>, business unit <Name>{line.business_unit}</Name>, on node <Name>{line.node}</Name>{" "}
-        ({line.instance_type}, {line.gpu_model}, {line.capacity_type}), {moment(line.hour, zone)}.
+        ({line.instance_type}, {line.gpu_model}, {line.capacity_type}) of cluster <Name>{line.cluster}</Name>,{" "}
+        {moment(line.hour, zone)}.
       </p>
       <ol>
         <li>

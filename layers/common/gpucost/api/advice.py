@@ -1,7 +1,7 @@
 """Routes of advice; dismissing is a command under the caller's own IAM (`gpucost advise dismiss`)."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from gpucost.api import report_parameters as given
 from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.routes import answers, json_answer
 from gpucost.api.schemas import Amount, Instant, Shape
-from gpucost.domain.advice.model import Advice, Judged, Kind, Level, Recommendation, Standing, State
+from gpucost.domain.advice.model import Advice, Judged, Kind, Level, Recommendation, Saving, Standing, State
 from gpucost.domain.reporting.filters import parse_filter
 from gpucost.services.advice.desk import AdviceDesk, Advised, Reviewed
 
@@ -89,7 +89,10 @@ class RecommendationRow(Shape):
     first_advised: Instant
     last_advised: Instant
     applied_at: Instant | None = Field(description="First hour without what was advised against")
-    verified_usd: Amount | None = Field(description="Saving per month as measured over a week after it was applied")
+    verified_usd: Amount | None = Field(
+        description="Saving per month as measured over a week after it was applied: what its own change explains, at "
+        "most what was claimed; negative where GPUs were added"
+    )
     reason: str | None = Field(description="Why it was dismissed or withdrawn")
     author: str | None = Field(description="Who dismissed it")
 
@@ -116,6 +119,14 @@ class ReviewRow(Shape):
     workloads: dict[str, int] = Field(description="How many stand how", examples=[{"healthy": 12, "idle": 2}])
 
 
+class AdviceSum(Shape):
+    """Of some rows, never negative; null where a row's is, or currencies differ."""
+
+    usd: Amount | None
+    list_usd: Amount | None
+    cash_usd: Amount | None
+
+
 class AdviceTotals(Shape):
     """Sums over the open rows; null where a row's is, or currencies differ.
 
@@ -123,9 +134,11 @@ class AdviceTotals(Shape):
     done.
     """
 
-    usd: Amount | None
+    usd: Amount | None = Field(description="What is saved less what is spent; so are `list_usd` and `cash_usd`")
     list_usd: Amount | None
     cash_usd: Amount | None
+    savings: AdviceSum = Field(description="Of the rows that save")
+    costs: AdviceSum = Field(description="Of the rows that add GPUs: what they cost")
 
 
 class RecommendationsAnswer(Shape):
@@ -183,7 +196,7 @@ def recommendations_answer(
     judged = [one for review in found.reviews for one in review.judged if is_wanted(one.about.business_unit)]
     return {
         "rows": [recommendation_row(one) for one in rows],
-        "totals": _totals(rows),
+        "totals": advice_totals(rows),
         "reviews": [_review(one) for one in found.reviews],
         "standings": [_standing(one) for one in judged],
     }
@@ -249,15 +262,25 @@ def _standing(one: Judged) -> dict[str, Any]:
     }
 
 
-def _totals(rows: list[Recommendation]) -> dict[str, Decimal | None]:
+def advice_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:
+    """As `AdviceTotals`."""
     # A slice saves nothing by itself: not where its plan is filtered out, dismissed, or of a pool that is not seen.
     own = [
         one.advice for one in rows if one.state == "open" and not one.advice.part_of and one.advice.kind != "commitment"
     ]
     if len({one.currency for one in own}) > 1:
-        return dict.fromkeys(AdviceTotals.model_fields)
+        nothing = dict.fromkeys(AdviceSum.model_fields)
+        return {**nothing, "savings": nothing, "costs": nothing}
+    return {
+        **_sum(1, [one.saving for one in own]),
+        "savings": _sum(1, [one.saving for one in own if one.saving.usd >= 0]),
+        "costs": _sum(-1, [one.saving for one in own if one.saving.usd < 0]),
+    }
+
+
+def _sum(sign: int, savings: Sequence[Saving]) -> dict[str, Decimal | None]:
     found: dict[str, Decimal | None] = {}
-    for name in AdviceTotals.model_fields:
-        parts = [getattr(one.saving, name) for one in own]
-        found[name] = None if None in parts else sum(parts, Decimal(0))
+    for name in AdviceSum.model_fields:
+        parts = [getattr(one, name) for one in savings]
+        found[name] = None if None in parts else sum((sign * part for part in parts), Decimal(0))
     return found

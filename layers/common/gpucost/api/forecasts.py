@@ -32,9 +32,11 @@ class ForecastAnswer(Shape):
     start: Instant
     end: Instant
     known_until: Instant
-    spent_usd: Amount = Field(description="Allocated in the hours known; exact")
-    hours_known: int
-    hours_unknown: int = Field(description="Hours so far without figures: taken to cost what the known ones did")
+    spent_usd: Amount = Field(description="Allocated so far, as far as it has a price; exact")
+    hours_known: int = Field(description="Hours so far of which all has a price")
+    hours_unknown: int = Field(
+        description="Hours so far without figures, or with a part that has no price: taken to cost what the known did"
+    )
     projected_usd: Amount | None = Field(description="At the period's end; null where less than two weeks are known")
     low_usd: Amount | None
     high_usd: Amount | None
@@ -48,7 +50,10 @@ def add_forecast_routes(app: APIGatewayHttpResolver, forecasts: Callable[[], For
     """Put the route on an app; the service is made when it is first asked."""
 
     @app.get(
-        "/v1/forecasts", summary="Where a month or quarter leads", tags=["advice"], responses=answers(ForecastAnswer)
+        "/v1/forecasts",
+        summary="Where a month or quarter leads",
+        tags=["advice"],
+        responses=answers(ForecastAnswer, may_be_missing=True),
     )
     @open_to("bu")
     def forecast(business_unit: Unit, period: PeriodKind = "month") -> Response[str]:

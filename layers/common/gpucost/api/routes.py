@@ -97,7 +97,7 @@ def answers(model: type[Any], extra: dict[str, Any] | None = None, *, may_be_mis
         for status, text in (
             (HTTPStatus.BAD_REQUEST, "A parameter is wrong: the answer names it and says what is allowed"),
             (HTTPStatus.FORBIDDEN, "The caller's roles do not suffice: the answer says which does"),
-            *([(HTTPStatus.NOT_FOUND, "What the path names does not exist")] if may_be_missing else []),
+            *([(HTTPStatus.NOT_FOUND, "What the path or the query names does not exist")] if may_be_missing else []),
             (HTTPStatus.BAD_GATEWAY, "The database did not answer; try again"),
             (HTTPStatus.SERVICE_UNAVAILABLE, "No settings have been pushed to this deployment yet"),
         )

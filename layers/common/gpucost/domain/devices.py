@@ -5,7 +5,8 @@ computing instance tables and the Neuron architecture pages (devices, cores per 
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 _PROFILE = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>\d+)gb$")
@@ -21,6 +22,13 @@ class MigGpu:
     memory_slices: int
     memory_of: dict[str, int]
     """Memory slices per profile."""
+    also: Mapping[str, int] = field(default_factory=dict)
+    """The same of other names that some drivers give these slices: a GPU has either these or those, never both."""
+
+    @property
+    def profiles(self) -> dict[str, int]:
+        """Memory slices per profile, by any name."""
+        return {**self.memory_of, **self.also}
 
 
 def _eight(base: int, double: int, two: int, three: int, full: int) -> dict[str, int]:
@@ -42,7 +50,8 @@ MIG_GPUS: tuple[MigGpu, ...] = (
     MigGpu(("h100",), 7, 8, _eight(10, 20, 20, 40, 80)),
     MigGpu(("gh200",), 7, 8, _eight(12, 24, 24, 48, 96)),
     MigGpu(("h200",), 7, 8, _eight(18, 35, 35, 71, 141)),
-    MigGpu(("gb200",), 7, 8, _eight(23, 47, 47, 93, 186) | {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}),
+    # As in the guide and mig-parted's configuration for device 0x2941; some report 189 GB (NVIDIA/gpu-operator #1303).
+    MigGpu(("gb200",), 7, 8, _eight(23, 47, 47, 93, 186), {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}),
     MigGpu(("gb300",), 7, 8, _eight(35, 70, 70, 139, 278)),
     MigGpu(("b200",), 7, 8, _eight(23, 45, 45, 90, 180)),
     MigGpu(("b300",), 7, 8, _eight(34, 67, 67, 135, 269)),
@@ -96,7 +105,7 @@ def compute_share(profile: str) -> Fraction | None:
 
 
 def _share(profile: str, gpu: MigGpu) -> Fraction | None:
-    match, memory = _PROFILE.match(profile), gpu.memory_of.get(profile)
+    match, memory = _PROFILE.match(profile), gpu.profiles.get(profile)
     if match is None or memory is None:
         return None
     return max(Fraction(int(match["compute"]), gpu.compute_slices), Fraction(memory, gpu.memory_slices))

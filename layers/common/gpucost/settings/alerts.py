@@ -18,7 +18,7 @@ class AlertSettings(Section):
     rules: tuple[Rule, ...] = ()
     receivers: tuple[Receiver, ...] = ()
     time_zone: ZoneName = "UTC"
-    """Of quiet hours and digests, where a rule has none of its own."""
+    """Of quiet hours and digests, where a rule has none of its own; and of schedules that are advised."""
     quiet_hours: QuietHoursSettings | None = None
     repeat_hours: Annotated[int, Field(ge=0, le=720)] = 24
 

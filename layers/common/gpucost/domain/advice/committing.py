@@ -9,16 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gpucost.domain.advice.covering import shows
 from gpucost.domain.advice.history import LookBack, PoolHistory
-from gpucost.domain.advice.measuring import LEAST_KNOWN, saving_of
-from gpucost.domain.advice.model import About, Advice, Evidence, cents
-from gpucost.domain.advice.packing import gpus_of_node
+from gpucost.domain.advice.measuring import LEAST_KNOWN, saving_of, told_unpriced
+from gpucost.domain.advice.model import About, Advice, Evidence, cents, counted
+from gpucost.domain.advice.pools import gpus_of_node
 
 LEAST_HOURS: Final = 672
 """Four weeks: what is bought for a year must have been there for more than a good week."""
 STEADY: Final = 0.95
 """Part of the hours in which all that is committed to must have been there."""
 _RISK = "It binds for a year or three. Do the other recommendations first: what they free need not be committed to."
+_UNSEEN = (
+    "List prices do not show a Savings Plan or Reserved Instance: dismiss this once it is bought, or price it in the "
+    "settings' rates."
+)
 _LEAST_USD = 1.0
 _DAY = 24
 _MILL = 1000
@@ -53,14 +58,15 @@ def commit(look: LookBack) -> list[Advice]:
 
 def _scope(look: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]) -> Advice | None:
     every = [pool for own in pools.values() for pool in own]
-    known = [place for place in range(look.hours) if look.known[place]]
-    if len(known) < max(LEAST_HOURS, LEAST_KNOWN * look.hours) or any(pool.has_unknown for pool in every):
+    unpriced = [any(pool.unpriced[place] for pool in every) for place in range(look.hours)]
+    known = look.priced(unpriced)
+    if len(known) < max(LEAST_HOURS, LEAST_KNOWN * look.hours):
         return None
     types = [one for name, own in pools.items() if (one := _type(look, name, own)) is not None]
     worth = [sum(one.nodes[place] * one.price for one in types) for place in range(look.hours)]
     """USD of an hour at reserved prices."""
     is_family = scope not in pools
-    floor = sorted(worth[place] for place in known)[int((1 - STEADY) * len(known))]
+    floor = _steady(worth, known)
     step = 1 / _MILL if is_family else types[0].price if types else 1.0
     hourly = int(floor / step + 1e-6) * step
     if hourly < _LEAST_USD / _MILL or any(worth[place] < step * (1 - 1e-6) for place in known[-_DAY:]):
@@ -77,12 +83,12 @@ def _scope(look: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]
 
     shares = [pool.cash.share() for pool in every]
     cash = None if None in shares else min(share for share in shares if share is not None)
-    saving = saving_of(look, 0, freed, cash, 1.0 if all(pool.cash.is_listed for pool in every) else None)
+    saving = saving_of(look, 0, freed, cash, 1.0 if all(pool.cash.is_listed for pool in every) else None, unpriced)
     if saving.usd < _LEAST_USD:
         return None
     gpus = [sum(one.nodes[place] * one.gpus for one in types) for place in range(look.hours)]
     there = gpus if is_family else list(types[0].nodes)
-    steady = sorted(there[place] for place in known)[int((1 - STEADY) * len(known))]
+    steady = _steady(there, known)
     count = int(hourly / step + 0.5)
     now = sum(there[place] for place in known[-_DAY:]) / len(known[-_DAY:])
     then = now - (steady if is_family else count)
@@ -98,18 +104,29 @@ def _scope(look: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]
         "there on demand",
         saving,
         Evidence(
-            look.moment(0), look.moment(look.hours - 1), len(known), look.hours - len(known), None, None, None,
-            {
+            look.moment(0), look.moment(look.hours - 1), len(known), look.hours - sum(look.known), None, None, None,
+            told_unpriced(sum(look.known) - len(known), sum(look.known))
+            | {
                 "reserved price": _prices(look, sorted(pools)),
                 "floor in use": f"{used:.1%} of its hours",
-                "steady": f"{sorted(gpus[place] for place in known)[int((1 - STEADY) * len(known))]:.3g} GPUs",
+                "steady": f"{counted(_steady(gpus, known))} GPUs",
                 "GPUs" if is_family else "nodes":
-                    f"{min(there[place] for place in known):.3g} to {max(there[place] for place in known):.3g}",
+                    f"{counted(min(_at(there, known)))} to {counted(max(_at(there, known)))}",
             },
         ),
-        "medium", "high", _RISK, "high", "", cents(now), cents(max(0.0, then)),
+        "medium", "high", _RISK if shows(every) else f"{_RISK} {_UNSEEN}", "high", "",
+        cents(now), cents(max(0.0, then)),
         cents(sum(pool.cost[place] for pool in every for place in known) / len(known)),
     )  # fmt: skip
+
+
+def _at(hours: Sequence[float], places: Sequence[int]) -> list[float]:
+    return [hours[place] for place in places]
+
+
+def _steady(hours: Sequence[float], places: Sequence[int]) -> float:
+    """As much is there in nearly all of these hours."""
+    return sorted(_at(hours, places))[int((1 - STEADY) * len(places))]
 
 
 def _type(look: LookBack, name: str, pools: Sequence[PoolHistory]) -> _Type | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.model import Line, NodeHour
@@ -75,6 +76,15 @@ class Wait(NamedTuple):
     units: int
     hours: tuple[tuple[int, float], ...]
     """Hours of the day, each with the part of it that the pod waited."""
+
+
+class Disruption(NamedTuple):
+    """What Karpenter said of the last week: the most nodes, by its reason (`underutilized`, `empty`)."""
+
+    eligible: Mapping[str, int]
+    """Of the whole cluster, that it could have taken away."""
+    allowed: Mapping[tuple[str, str], int]
+    """By node pool and reason: how many its budgets let go at once."""
 
 
 class WorkloadKey(NamedTuple):
@@ -155,8 +165,9 @@ class WorkloadHistory:
     units_per_pod: int = 0
     share: float = 1.0
     """Physical GPUs per unit."""
-    unpriced: float = 0.0
-    """GPU-hours without a price."""
+    unpriced: "array[int]" = field(default_factory=lambda: array("b"))
+    """1 for hours in which a part of it has no price: they are left out of money."""
+    unpriced_gpu_hours: float = 0.0
     cash: Cash = field(default_factory=Cash)
     memory_peak: float = 0.0
     """The most bytes of GPU memory that any of its pods ever used, as far as known."""
@@ -193,9 +204,11 @@ class PoolHistory:
     """Nodes on which some pod held something, however shortly."""
     pods: list[tuple[tuple[float, int], ...]]
     """Per hour: (physical GPUs held by a pod, how many such pods)."""
+    unpriced: "array[int]"
+    """1 for hours in which one of its nodes has no price: they are left out of money."""
+    billed: "array[int]"
+    """1 for hours whose price is the bill's."""
     cash: Cash = field(default_factory=Cash)
-    has_unknown: bool = False
-    """Whether some pod's node is not among the nodes, or a node has no price."""
 
 
 class ReservedPrice(NamedTuple):
@@ -233,10 +246,22 @@ class LookBack:
         self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
+        self.disruption = Disruption({}, {})
+        self.zone: ZoneInfo | None = None
+        """Of schedules; UTC where None."""
         self.waits: dict[datetime, Sequence[Wait]] = {}
         """Who waited on a UTC day, of days on which somebody saw it."""
         self.runs: dict[str, float] = {}
         """Hours for which pods that waited held what they asked for, by uid."""
+
+    def priced(self, unpriced: Sequence[int], first: int = 0) -> list[int]:
+        """Places of the hours with figures of which all has a price: what is said of money rests on them.
+
+        Args:
+            unpriced: 1 for hours in which a part of the thing has none.
+            first: place of the first hour that counts.
+        """
+        return [place for place in range(first, self.hours) if self.known[place] and not unpriced[place]]
 
     def moment(self, place: int) -> datetime:
         """Start of an hour."""
@@ -309,7 +334,7 @@ class LookBack:
             n = self.hours
             found = self.workloads[key] = WorkloadHistory(
                 key, _zeros(n), _zeros(n), _zeros(n), _zeros(n), _zeros(n), array("l", bytes(array("l").itemsize * n)),
-                array("d", [-1.0]) * n,
+                array("d", [-1.0]) * n, unpriced=array("b", bytes(n)),
             )  # fmt: skip
         return found
 
@@ -332,7 +357,8 @@ class LookBack:
         if line.units * history.share > history.gpus_per_pod:
             history.gpus_per_pod, history.units_per_pod = line.units * history.share, line.units
         if line.allocated_usd is None:
-            history.unpriced += held
+            history.unpriced[place] = 1
+            history.unpriced_gpu_hours += held
         else:
             history.usd[place] += line.allocated_usd
             history.cash.add(line.allocated_usd, line.capacity_type, line.price_source)
@@ -344,7 +370,7 @@ class LookBack:
             n = self.hours
             found = self.pools[key] = PoolHistory(
                 key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n),
-                array("l", bytes(array("l").itemsize * n)), [()] * n,
+                array("l", bytes(array("l").itemsize * n)), [()] * n, array("b", bytes(n)), array("b", bytes(n)),
             )  # fmt: skip
         found.nodes[place] += 1
         found.capacity[place] += float(node.capacity.capacity_gpu_hours)
@@ -352,7 +378,8 @@ class LookBack:
         cost = float(node.capacity.node_cost_usd)
         found.cost[place] += cost
         found.cash.add(cost, node.capacity_type, node.price_source)
-        found.has_unknown |= not node.price_source
+        found.unpriced[place] |= not node.price_source
+        found.billed[place] |= node.price_source == "cur"
         return found
 
 

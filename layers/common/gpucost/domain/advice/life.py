@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from gpucost.domain.advice.model import HOURS_OF_MONTH, Advice, Recommendation, cents
+from gpucost.domain.advice.model import About, Advice, Recommendation
+from gpucost.domain.advice.verifying import WEEK, SubjectHour, verified
 from gpucost.domain.hours import HOUR
 from gpucost.errors import InvalidInputError
 
@@ -23,7 +24,7 @@ SEEN_AFTER = timedelta(days=8)
 WITHDRAWN_KEPT = timedelta(days=90)
 _CHANGED = 6
 """Hours that must differ from the same hours of the week before, for advice to count as applied."""
-_DAY, _WEEK = 24, 168
+_DAY = 24
 _NEAR = 1.05
 """So much more than advised is still as advised."""
 
@@ -43,8 +44,8 @@ class Subjects(Protocol):
         """
         ...
 
-    def usd(self, advice: Advice) -> Sequence[float | None]:
-        """Its cost in every hour."""
+    def hours(self, advice: Advice) -> Sequence[SubjectHour | None]:
+        """What it held and cost in every hour; None for hours without figures."""
         ...
 
 
@@ -60,13 +61,18 @@ class Measures:
         """Whatever is asked about."""
         return self.held
 
-    def usd(self, advice: Advice) -> Sequence[float | None]:
-        """Whatever is asked about."""
-        return self.cost
+    def hours(self, advice: Advice) -> Sequence[SubjectHour | None]:
+        """Whatever is asked about: as many pods as GPUs, of whose use nobody saw any."""
+        pairs = zip(self.held or (), self.cost, strict=True)
+        return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]
 
 
 def advance(
-    known: Iterable[Recommendation], found: Mapping[str, Advice], subjects: Subjects, now: datetime
+    known: Iterable[Recommendation],
+    found: Mapping[str, Advice],
+    subjects: Subjects,
+    now: datetime,
+    standings: Mapping[About, str] | None = None,
 ) -> list[Recommendation]:
     """What is to be stored after a run: recommendations that are new or changed.
 
@@ -75,19 +81,22 @@ def advance(
         found: what the run advises, by id.
         subjects: what the newest hours say.
         now: the run's time.
+        standings: why workloads stand as they do, in words: what a withdrawn recommendation gives as its reason.
     """
     changed = []
     seen = set()
     for one in known:
         seen.add(one.id)
-        new = _next(one, found.get(one.id), subjects, now)
+        new = _next(one, found.get(one.id), subjects, now, (standings or {}).get(one.advice.about, ""))
         if new != one:
             changed.append(new)
     changed += [Recommendation(advice, "open", now, now, now) for key, advice in found.items() if key not in seen]
     return changed
 
 
-def _next(one: Recommendation, advice: Advice | None, subjects: Subjects, now: datetime) -> Recommendation:
+def _next(
+    one: Recommendation, advice: Advice | None, subjects: Subjects, now: datetime, standing: str
+) -> Recommendation:
     if one.state == "dismissed":
         return replace(one, advice=advice, last_advised=now) if advice else one
     if one.state in {"open", "applied"}:
@@ -103,10 +112,14 @@ def _next(one: Recommendation, advice: Advice | None, subjects: Subjects, now: d
             if one.advice.kind == "off-hours" and not is_gone and now - one.last_advised <= SEEN_AFTER:
                 return one  # its hours may be empty because it is followed: a whole week will tell
             reason = "its subject is gone" if is_gone else "newer figures no longer support it"
+            if standing and not is_gone:
+                reason = f"{reason}: {standing}"
             return replace(one, state="withdrawn", since=now, reason=reason, applied_at=None)
         return one
     if one.state == "open":
-        return replace(one, advice=advice, last_advised=now)
+        # Where a change has begun that is not believed yet, newer figures claim only what it has left.
+        change = _change(one, subjects.gpus(one.advice))
+        return replace(one, advice=advice if change is None or not change[1] else one.advice, last_advised=now)
     # Verified or withdrawn, and advised again: the thing is back.
     return replace(
         one, advice=advice, state="open", since=now, last_advised=now, applied_at=None, verified_usd=None, reason=""
@@ -114,12 +127,23 @@ def _next(one: Recommendation, advice: Advice | None, subjects: Subjects, now: d
 
 
 def _applied_at(one: Recommendation, subjects: Subjects) -> datetime | None:
-    """The first hour since which no more is held than was advised (of more GPUs: no less); None where it is not so.
+    """The first hour since which it is as advised, for some hours that were not before; None where it is not so."""
+    change = _change(one, subjects.gpus(one.advice))
+    if change is None:
+        return None
+    first, changed = change
+    if first == 0:
+        return one.applied_at  # as advised all the time: applied before the look-back, or never anything else
+    return one.applied_at if changed < _CHANGED else subjects.start + HOUR * first
 
-    That nights and weekends hold less is no change: some hours must differ from the same hour of the week
+
+def _change(one: Recommendation, held: Sequence[float | None] | None) -> tuple[int, int] | None:
+    """Place of the first hour since which no more is held than was advised (of more GPUs: no less), and how many hours
+    since then differ; None where the newest hour holds more.
+
+    That nights and weekends hold less is no change: only hours count that differ from the same hour of the week
     before, or of the day before where no week is known.
     """
-    held = subjects.gpus(one.advice)
     if held is None or _is_gone(one.advice, held):
         return None
     then = float(one.advice.gpus_then)
@@ -135,21 +159,19 @@ def _applied_at(one: Recommendation, subjects: Subjects) -> datetime | None:
             if not is_done(own):
                 break
             first = place
-    if first == 0:
-        return one.applied_at  # as advised all the time: applied before the look-back, or never anything else
+    if first == len(held):
+        return None
     changed = 0
     for place in range(first, len(held)):
         before = _before(held, first, place)
         if before is not None and held[place] is not None and not is_done(before):
             changed += 1
-    if changed < _CHANGED:
-        return one.applied_at if first < len(held) and one.applied_at else None
-    return subjects.start + HOUR * first
+    return first, changed
 
 
 def _before(held: Sequence[float | None], first: int, place: int) -> float | None:
     """What was held in the same hour of the week before; where that is not known, of the newest day before."""
-    for at in (place - _WEEK, *range(place - _DAY, -1, -_DAY)):
+    for at in (place - WEEK, *range(place - _DAY, -1, -_DAY)):
         own: float | None = held[at] if 0 <= at < first else None
         if own is not None:
             return own
@@ -167,12 +189,12 @@ def _applied(one: Recommendation, at: datetime, subjects: Subjects, now: datetim
     if one.state != "applied" or one.applied_at != at:
         new = replace(one, state="applied", since=now if one.state != "applied" else one.since, applied_at=at)
     place = max(0, (at - subjects.start) // HOUR)
-    since = [usd for usd in subjects.usd(one.advice)[place:] if usd is not None]
-    if len(since) * HOUR < VERIFIED_AFTER:
-        return new
-    hourly = sum(since) / len(since)
-    verified = cents((float(one.advice.usd_hourly) - hourly) * HOURS_OF_MONTH)
-    return replace(new, state="verified", since=now, verified_usd=verified)
+    hours = subjects.hours(one.advice)
+    since = sum(own is not None and own.usd is not None for own in hours[place:])
+    # A schedule shows in the mean of a week, so that it was followed for a week before.
+    changed = place - WEEK + 1 if one.advice.kind == "off-hours" else place
+    usd = verified(one.advice, hours, max(0, changed)) if since * HOUR >= VERIFIED_AFTER else None
+    return new if usd is None else replace(new, state="verified", since=now, verified_usd=usd)
 
 
 def dismiss(one: Recommendation, *, author: str, reason: str, now: datetime) -> Recommendation:

@@ -13,6 +13,8 @@ LEAST_COVERAGE = 0.9
 """Part of the GPU-hours held whose use must have been observed."""
 LEAST_KNOWN = 0.9
 """Part of the hours since a workload was first seen that must have figures."""
+LEAST_PRICED = 0.9
+"""Part of the hours with figures that must have a price; the others are left out of money."""
 NEWEST = 24
 """Hours that say what is held now."""
 _WEEK, _DAY = 168, 24
@@ -48,7 +50,9 @@ class Measured:
     """Physical GPUs held in the newest day on average, or in the newest week where that day is always without; 0 where
     it has ended."""
     usd_hourly: float
-    """Mean cost of an hour."""
+    """Mean cost of an hour, of those that have a price."""
+    priced: float
+    """Part of the hours in which it held something of which all has a price."""
 
     @property
     def lacks(self) -> str:
@@ -59,8 +63,8 @@ class Measured:
             return f"seen for {self.hours} hours; advice needs {LEAST_HOURS}"
         if self.mean is None or self.coverage < LEAST_COVERAGE:
             return f"use was observed for {self.coverage:.0%} of what it held; advice needs {LEAST_COVERAGE:.0%}"
-        if self.history.unpriced:
-            return "a part of what it held has no price"
+        if self.priced < LEAST_PRICED:
+            return f"all of what it held has a price in {self.priced:.1%} of its hours; advice needs {LEAST_PRICED:.0%}"
         return ""
 
 
@@ -96,10 +100,12 @@ def measure(look: LookBack, history: WorkloadHistory, since: int = 0) -> Measure
     now = 0.0
     if not _has_ended(look, history.held, first):
         now = _newest(look, history.held, first, NEWEST) or _newest(look, history.held, first, _WEEK)
+    priced = look.priced(history.unpriced, first)
     return Measured(
         history, first, known, len(places), min(1.0, observed / held), used / observed if observed > 0 else None,
         peak, peak_gpus, max(history.busiest[place] for place in places), now,
-        sum(history.usd[place] for place in places) / known,
+        sum(history.usd[place] for place in priced) / max(1, len(priced)),
+        1 - sum(history.unpriced[place] for place in places) / len(places),
     )  # fmt: skip
 
 
@@ -132,8 +138,13 @@ def evidence_of(look: LookBack, measured: Measured, facts: dict[str, str]) -> Ev
     return Evidence(
         look.moment(measured.first), look.moment(look.hours - 1), measured.holding,
         look.hours - measured.first - measured.hours, ratio(measured.coverage), ratio(measured.mean),
-        ratio(measured.peak), facts,
+        ratio(measured.peak), facts | told_unpriced(sum(measured.history.unpriced[measured.first :]), measured.holding),
     )  # fmt: skip
+
+
+def told_unpriced(without: int, hours: int) -> dict[str, str]:
+    """How many hours are left out of money, where there are any."""
+    return {"without a price": f"{without} of {hours} hours, left out of the saving"} if without else {}
 
 
 def saving_of(
@@ -142,6 +153,7 @@ def saving_of(
     freed: Callable[[int], tuple[float, float]],
     cash: float | None,
     list_ratio: float | None,
+    unpriced: Sequence[int],
 ) -> Saving:
     """What not spending a part of each hour comes to in a month.
 
@@ -151,11 +163,12 @@ def saving_of(
         freed: USD and GPU-hours that an hour would not have cost, by its place.
         cash: the part of the money that is cash; None where it is not known.
         list_ratio: list price ÷ the rates charged; None where it is not known.
+        unpriced: 1 for hours in which a part of the thing has no price; they do not count.
 
     What held more until lately, and shrank or ended, has less to save than the look-back's mean: then it is the mean
     in the proportion of the newest day to the same hours of earlier weeks.
     """
-    places = [place for place in range(first, look.hours) if look.known[place]]
+    places = look.priced(unpriced, first)
     hours = [freed(place) for place in places]
     if not hours:
         return Saving(cents(0), cents(0), cents(0), None, None, cents(0))
@@ -201,6 +214,7 @@ def list_ratio_of(look: LookBack, history: WorkloadHistory) -> float | None:
         if node_hour is None or not nodes or not sum(own.capacity):
             return None
         listed += gpu_hours / 1000 * node_hour * nodes / sum(own.capacity)
+    listed *= 1 - history.unpriced_gpu_hours / sum(history.held)
     return listed / charged if charged and listed else None
 
 

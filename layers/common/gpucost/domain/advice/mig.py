@@ -48,6 +48,12 @@ def mig_gpu(model: str) -> MigGpu | None:
     return next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
 
 
+def other_names(model: str) -> str:
+    """What some drivers call profiles of a model, in words; "" where all call them alike."""
+    gpu = mig_gpu(model)
+    return ", ".join(gpu.also) if gpu else ""
+
+
 @cache
 def geometries(model: str) -> tuple[Geometry, ...]:
     """All maximal geometries of a GPU model: nothing more fits beside them. Of the A100 there are 38, placements apart.

@@ -110,7 +110,7 @@ class Advice:
     gpus_then: Decimal
     """The same with the advice applied."""
     usd_hourly: Decimal
-    """What the thing costs in an hour, mean of the look-back: what a verified saving is compared with."""
+    """What the thing costs in an hour, mean of the look-back's hours that have a price."""
     currency: str = "USD"
     part_of: str = ""
     """Id of the advice that counts this saving too: the two are never added."""
@@ -141,7 +141,7 @@ class Recommendation:
     applied_at: datetime | None = None
     """The first hour without what was advised against."""
     verified_usd: Decimal | None = None
-    """Per month: the cost of an hour before, less the cost of an hour since, × 730."""
+    """Per month: what the change alone explains of what costs less since (`verifying`), at most what was claimed."""
     reason: str = ""
     """Why it was dismissed or withdrawn."""
     author: str = ""
@@ -198,5 +198,7 @@ def ratio(value: float | None) -> Decimal | None:
 
 
 def counted(number: float) -> str:
-    """A number of GPUs or nodes, as people read it."""
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"  # noqa: PLR2004 - three digits tell enough
+    """A number of GPUs or nodes, as people read it: three digits tell enough, and never an exponent."""
+    if abs(number) >= 99.95:  # noqa: PLR2004 - what three digits would round to 100
+        return f"{number:,.0f}"
+    return f"{float(f'{number:.3g}'):.6f}".rstrip("0").rstrip(".")

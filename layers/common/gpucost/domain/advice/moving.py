@@ -1,8 +1,10 @@
 """Workloads that could stop at nights and weekends, and workloads that could run on spot capacity."""
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from gpucost.domain.advice.history import INTERRUPTIBLE, LookBack
 from gpucost.domain.advice.measuring import Measured, about_workload, evidence_of, list_ratio_of, saving_of
@@ -17,6 +19,11 @@ SHORTEST: Final = 4
 """Hours on end: less is not worth a restart."""
 LEAST_PART: Final = 0.25
 """Of the hours of a week."""
+_LATE = "Whoever comes at another hour waits for a start."
+_SHIFTS = (
+    "The schedule is in UTC: where people change to summer time it is an hour off from then on, unless the settings' "
+    "alerts.time_zone names their zone."
+)
 _SPOT_RISK = (
     "Two minutes' notice, and capacity may be missing for hours: keep a part on demand, spread replicas over zones, "
     "and set a PodDisruptionBudget."
@@ -41,42 +48,53 @@ def off_hours(look: LookBack, one: Measured) -> Advice | None:
     history, about = one.history, about_workload(look.cluster, one.history)
     if about.workload_kind not in _KINDS or one.peak is None or one.peak < IDLE:
         return None
-    quiet = _quiet(look, one)
+    slots = week_hours(look.start, look.hours, look.zone)
+    quiet = _quiet(look, one, slots)
     if sum(quiet) < LEAST_PART * WEEK:
         return None
-    first = look.moment(0)
-    begin = first.weekday() * 24 + first.hour
 
     def freed(place: int) -> tuple[float, float]:
-        is_off = quiet[(begin + place) % WEEK]
+        is_off = quiet[slots[place]]
         return (history.usd[place], history.held[place]) if is_off else (0.0, 0.0)
 
-    saving = saving_of(look, one.first, freed, cash_share(look, one, one.now), list_ratio_of(look, history))
+    saving = saving_of(
+        look, one.first, freed, cash_share(look, one, one.now), list_ratio_of(look, history), history.unpriced
+    )
     if saving.usd < _LEAST_USD:
         return None
     on = list(_runs([not hour for hour in quiet]))
-    words = ", ".join(f"{_moment(start)} to {_moment(end)}" for start, end in on)
+    zone, minute = look.zone.key if look.zone else "UTC", look.start.astimezone(look.zone or UTC).minute
+    words = ", ".join(f"{_moment(start, minute)} to {_moment(end, minute)}" for start, end in on)
     now = one.now * (1 - sum(quiet) / WEEK)
     return Advice(
         "off-hours", about,
         f"Stop {about.workload_kind} {about.namespace}/{about.workload} when it does nothing: {sum(quiet)} of 168 "
         "hours of the week were idle every time",
         saving,
-        evidence_of(look, one, {"needed (UTC)": words, "peak": "mean of the busiest hour"}), confidence_of(one),
+        evidence_of(look, one, {f"needed ({zone})": words, "peak": "mean of the busiest hour"}), confidence_of(one),
         "medium",
-        "Whoever comes at another hour waits for a start.", "medium",
-        schedule_patch(about, on, history.pods_at_once()), cents(one.now), ratio(now) or cents(0),
-        cents(one.usd_hourly),
+        _LATE if look.zone else f"{_LATE} {_SHIFTS}", "medium",
+        schedule_patch(about, on, history.pods_at_once(), zone=zone, minute=minute),
+        cents(one.now), ratio(now) or cents(0), cents(one.usd_hourly),
     )  # fmt: skip
 
 
-def _quiet(look: LookBack, one: Measured) -> list[bool]:
-    """Hours of the week (Monday 00:00 UTC first) that were idle whenever they were seen, in runs that are worth it."""
-    history, first = one.history, look.moment(0)
-    begin = first.weekday() * 24 + first.hour
+@lru_cache(maxsize=8)
+def week_hours(start: datetime, hours: int, zone: ZoneInfo | None) -> tuple[int, ...]:
+    """The hour of the week, Monday 00:00 of the zone first, of each of some hours.
+
+    An hour that begins at half past, as in India, is that of the clock's hour before.
+    """
+    local = ((start + timedelta(hours=place)).astimezone(zone or UTC) for place in range(hours))
+    return tuple(moment.weekday() * 24 + moment.hour for moment in local)
+
+
+def _quiet(look: LookBack, one: Measured, slots: Sequence[int]) -> list[bool]:
+    """Hours of the week that were idle whenever they were seen, in runs that are worth it."""
+    history = one.history
     seen, busy = [0] * WEEK, [False] * WEEK
     for place in range(one.first, look.hours):
-        slot = (begin + place) % WEEK
+        slot = slots[place]
         observed = history.observed[place]
         if not look.known[place]:
             continue
@@ -107,8 +125,8 @@ def _runs(hours: Sequence[bool]) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _moment(hour: int) -> str:
-    return f"{_DAYS[hour // 24 % 7]} {timedelta(hours=hour % 24).seconds // 3600:02d}:00"
+def _moment(hour: int, minute: int) -> str:
+    return f"{_DAYS[hour // 24 % 7]} {hour % 24:02d}:{minute:02d}"
 
 
 def spot(look: LookBack, one: Measured) -> Advice | None:
@@ -129,6 +147,7 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
         if price is None or not capacity:
             return None
         cost += gpu_hours / 1000 * price * sum(own.nodes) / capacity
+    cost *= 1 - history.unpriced_gpu_hours / sum(history.held)
     part = 1 - cost / charged if charged else 0.0
     if part <= 0:
         return None
@@ -136,7 +155,7 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
     def freed(place: int) -> tuple[float, float]:
         return history.usd[place] * part, 0.0
 
-    saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history))
+    saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history), history.unpriced)
     if saving.usd < _LEAST_USD:
         return None
     names = sorted({pool.instance_type for pool in history.pools})

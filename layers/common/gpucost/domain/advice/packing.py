@@ -10,8 +10,16 @@ from typing import Final
 
 from gpucost.domain.advice.history import LookBack, PoolHistory
 from gpucost.domain.advice.measuring import LEAST_HOURS, LEAST_KNOWN, NEWEST, saving_of
-from gpucost.domain.advice.model import About, Advice, Evidence, cents, counted
+from gpucost.domain.advice.model import Advice, cents, counted
 from gpucost.domain.advice.patches import consolidation_patch
+from gpucost.domain.advice.pools import (
+    about_pool,
+    evidence_of_pool,
+    gpus_of_node,
+    is_priced,
+    list_ratio_of_pool,
+    usd_hourly,
+)
 
 LEAST_NODES: Final = 0.5
 """Nodes that must be spare on average; less comes and goes with the day."""
@@ -71,15 +79,10 @@ def is_whole(pool: PoolHistory) -> bool:
     return all(abs(size - round(size)) <= _SPARE for pods in set(pool.pods) for size, _ in pods)
 
 
-def gpus_of_node(pool: PoolHistory) -> int:
-    """Physical GPUs of one of its nodes: the most that an hour shows, for nodes that come or go have less."""
-    return round(max((c / n for c, n in zip(pool.capacity, pool.nodes, strict=True) if n), default=0.0))
-
-
 def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
     gpus = gpus_of_node(pool)
     places = [place for place in range(look.hours) if look.known[place] and pool.nodes[place]]
-    if not gpus or not places or pool.has_unknown or len(places) < LEAST_HOURS:
+    if not gpus or not places or not is_priced(look, pool) or len(places) < LEAST_HOURS:
         return None
     first = places[0]
     known = sum(look.known[first:])
@@ -100,41 +103,50 @@ def _pool(look: LookBack, pool: PoolHistory) -> Advice | None:
         part = spare[place] / there if there else 0.0
         return pool.cost[place] * part, pool.capacity[place] * part
 
-    saving = saving_of(look, first, freed, pool.cash.share(), list_ratio_of_pool(look, pool))
+    saving = saving_of(look, first, freed, pool.cash.share(), list_ratio_of_pool(look, pool), pool.unpriced)
     if saving.usd < _LEAST_USD:
         return None
     key = pool.key
-    about = About(
-        look.cluster, node_pool=key.node_pool, instance_type=key.instance_type, gpu_model=key.gpu_model,
-        capacity_type=key.capacity_type,
-    )  # fmt: skip
     packs = is_whole(pool)
+    reason = "underutilized" if packs else "empty"
+    allowed = look.disruption.allowed.get((key.node_pool, reason))
+    patch = consolidation_patch(key.node_pool, lets_none_go=allowed == 0)
+    capacity = sum(pool.capacity) / len(places)
     unallocated = sum(pool.unallocated[place] for place in places) / len(places)
     return Advice(
-        "consolidate", about,
+        "consolidate", about_pool(look, pool),
         f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {counted(now)}, "
         f"{counted(spare_now)} {'could have been empty with the pods packed closer' if packs else 'held no pod'}",
         saving,
-        Evidence(
-            look.moment(first), look.moment(look.hours - 1), len(places), look.hours - first - known, None, None, None,
-            {
+        evidence_of_pool(
+            look, pool, first, {
                 "packed": "GPUs alone: CPU, memory, affinities and disruption budgets are not known here" if packs
                 else "not at all: which slices each GPU is cut into is not known here",
-                "unallocated": f"{unallocated:.3g} of {sum(pool.capacity) / len(places):.3g} GPUs, on average",
+                "unallocated": f"{counted(unallocated)} of {counted(capacity)} GPUs, on average",
                 "GPUs of a node": str(gpus),
                 "hours with a spare node": f"{sum(spare[place] >= 1 - _SPARE for place in places)} of {len(places)}",
+                **_kept_by(look, key.node_pool, reason),
             },
         ),
         "medium", "medium", "Pods are moved: what must not be interrupted needs karpenter.sh/do-not-disrupt.", "low",
-        consolidation_patch(key.node_pool), cents(now), cents(now - spare_now),
-        cents(sum(pool.cost[place] for place in range(first, look.hours)) / known),
+        patch, cents(now), cents(now - spare_now),
+        cents(usd_hourly(look, pool, first)),
     )  # fmt: skip
 
 
-def list_ratio_of_pool(look: LookBack, pool: PoolHistory) -> float | None:
-    """List price ÷ what was charged for a pool's nodes; None where the price of its instance type is not known."""
-    if pool.cash.is_listed:
-        return 1.0
-    node_hour = look.list_prices.get(pool.key.instance_type)
-    cost = sum(pool.cost)
-    return None if node_hour is None or not cost else node_hour * sum(pool.nodes) / cost
+def _kept_by(look: LookBack, node_pool: str, reason: str) -> dict[str, str]:
+    """What Karpenter's metrics tell of why nodes stayed, and what they do not."""
+    if not node_pool:
+        return {}
+    eligible, allowed = look.disruption.eligible.get(reason), look.disruption.allowed.get((node_pool, reason))
+    if eligible is None:
+        said = "no metric of Karpenter's tells why nodes stayed"
+    elif not eligible:
+        said = f"no node of the cluster was eligible as {reason} in the last week: settings, pods or PDBs kept them"
+    else:
+        budgets = "" if allowed is None else f"; this pool's budgets let {allowed or 'none'} go at once"
+        said = f"up to {eligible} nodes of the cluster were eligible as {reason} in the last week{budgets}"
+    return {
+        "Karpenter": said,
+        "its settings": f"no metric tells them: kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'",
+    }

@@ -57,14 +57,24 @@ def _text(value: str) -> str:
     return json.dumps(value)
 
 
-def consolidation_patch(node_pool: str) -> str:
-    """A Karpenter node pool that moves pods together and lets nodes go; "" where the pool has no name."""
+def consolidation_patch(node_pool: str, *, lets_none_go: bool = False) -> str:
+    """A Karpenter node pool that moves pods together and lets nodes go; "" where the pool has no name.
+
+    Args:
+        node_pool: the pool.
+        lets_none_go: whether its budgets are known to let no node go; Karpenter's own budget is put in their place.
+    """
     if not node_pool:
         return ""
     return (
-        f"# where Karpenter runs the pool\napiVersion: karpenter.sh/v1\nkind: NodePool\n"
-        f"metadata:\n  name: {_text(node_pool)}\n"
+        f"# where Karpenter runs the pool; what it has now:\n"
+        f"#   kubectl get nodepool {quote(node_pool)} -o jsonpath='{{.spec.disruption}}'\n"
+        "# pods that forbid it (kube-state-metrics tells annotations only where they are on its allow-list):\n"
+        "#   kubectl get pods -A -o jsonpath='{range .items[?(@.metadata.annotations."
+        'karpenter\\.sh/do-not-disrupt=="true")]}{.metadata.namespace}/{.metadata.name} {end}\'\n'
+        f"apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: {_text(node_pool)}\n"
         "spec:\n  disruption:\n    consolidationPolicy: WhenEmptyOrUnderutilized\n    consolidateAfter: 5m\n"
+        + ('    budgets: [{nodes: "10%"}]\n' if lets_none_go else "")
     )
 
 
@@ -106,13 +116,17 @@ def sharing_patch(node_pool: str, replicas: int) -> str:
     )
 
 
-def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -> str:
-    """A KEDA ScaledObject that runs a workload in some hours of the week, UTC; "" for kinds without replicas.
+def schedule_patch(
+    about: About, on: Sequence[tuple[int, int]], replicas: int, *, zone: str = "UTC", minute: int = 0
+) -> str:
+    """A KEDA ScaledObject that runs a workload in some hours of the week; "" for kinds without replicas.
 
     Args:
         about: the workload.
         on: (first, end) in hours from Monday 00:00; the end may lie in the week after.
         replicas: in these hours.
+        zone: IANA name of the time zone that hours are of.
+        minute: at which they begin.
     """
     version = _SCALABLE.get(about.workload_kind)
     if version is None:
@@ -124,9 +138,9 @@ def schedule_patch(about: About, on: Sequence[tuple[int, int]], replicas: int) -
         "  minReplicaCount: 0", f"  maxReplicaCount: {replicas}", "  triggers:",
     ]  # fmt: skip
     for first, end in on:
-        start, stop = (f"0 {hour % 24} * * {(hour // 24 + 1) % 7}" for hour in (first, end))
+        start, stop = (f"{minute} {hour % 24} * * {(hour // 24 + 1) % 7}" for hour in (first, end))
         lines.append(
-            f'    - {{type: cron, metadata: {{timezone: UTC, start: "{start}", end: "{stop}", '
+            f'    - {{type: cron, metadata: {{timezone: {zone}, start: "{start}", end: "{stop}", '
             f'desiredReplicas: "{replicas}"}}}}'
         )
     return "\n".join(lines) + "\n"

@@ -27,8 +27,8 @@ from gpucost.domain.advice.model import (
     identity,
     ratio,
 )
-from gpucost.domain.advice.packing import gpus_of_node
 from gpucost.domain.advice.patches import fewer_gpus_patch, replicas_patch
+from gpucost.domain.advice.pools import gpus_of_node
 from gpucost.domain.devices import memory_gb
 
 IDLE = 0.02
@@ -135,7 +135,7 @@ def _idle(look: LookBack, found: Measured) -> Advice | None:
         return history.usd[place], history.held[place]
 
     cash = cash_share(look, found, found.now)
-    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history))
+    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history), history.unpriced)
     if saving.usd < _LEAST_USD:
         return None
     held = sum(1 for place in range(found.first, look.hours) if history.held[place])
@@ -166,7 +166,7 @@ def _fewer(look: LookBack, found: Measured) -> Advice | None:
         return history.usd[place] * part, held * part
 
     cash = cash_share(look, found, found.now - keeps)
-    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history))
+    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history), history.unpriced)
     if saving.usd < _LEAST_USD or found.now <= keeps * 1.001:
         return None
     if pods:
@@ -272,7 +272,7 @@ def _more(look: LookBack, found: Measured) -> Advice | None:
 
     # What more would cost where some of it is committed to, nobody knows: there may be room left in it.
     cash = 1.0 if history.cash.share() == 1 else None
-    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history))
+    saving = saving_of(look, found.first, freed, cash, list_ratio_of(look, history), history.unpriced)
     return Advice(
         "add-gpus", about,
         f"Give {about.workload_kind} {about.namespace}/{about.workload} {wanted} replicas instead of {pods}: its GPUs "

@@ -12,10 +12,19 @@ from typing import Final
 
 from gpucost.domain.advice.grouping import EXACT, Sharer, groups
 from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey
-from gpucost.domain.advice.measuring import NEWEST, Measured, about_workload, saving_of
-from gpucost.domain.advice.model import About, Advice, Evidence, cents
-from gpucost.domain.advice.packing import gpus_of_node, list_ratio_of_pool
+from gpucost.domain.advice.measuring import Measured, about_workload, saving_of
+from gpucost.domain.advice.model import About, Advice, cents, counted
 from gpucost.domain.advice.patches import sharing_patch
+from gpucost.domain.advice.pools import (
+    about_pool,
+    evidence_of_pool,
+    gpus_of_node,
+    is_priced,
+    list_ratio_of_pool,
+    newest_hours,
+    node_hourly,
+    usd_hourly,
+)
 from gpucost.domain.advice.rightsizing import SURE_COVERAGE, SURE_HOURS
 from gpucost.domain.devices import memory_gb
 
@@ -82,7 +91,7 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Measured]) -> Shared 
     memory = (memory_gb(model) or 0) * _GIB * _USABLE / MEMORY_SPARE
     pods = [one for one in _pods(look, own) if max(one.use) <= TARGET and one.memory <= memory]
     found = [group for group in groups(pods, TARGET, memory) if len(group) > 1]
-    if not found or not gpus or pool.has_unknown:
+    if not found or not gpus or not is_priced(look, pool):
         return None
     there = [[pods[place] for place in group] for group in found]
     whole = [sum(round(size * count) for size, count in hour) for hour in pool.pods]
@@ -96,18 +105,13 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Measured]) -> Shared 
 
     def freed(place: int) -> tuple[float, float]:
         before, after = nodes(place)
-        price = pool.cost[place] / pool.nodes[place] if pool.nodes[place] else 0.0
-        return (before - after) * price, float((before - after) * gpus)
+        return (before - after) * node_hourly(pool, place), float((before - after) * gpus)
 
-    saving = saving_of(look, first, freed, pool.cash.share(), list_ratio_of_pool(look, pool))
-    newest = [place for place in range(max(first, look.hours - NEWEST), look.hours) if look.known[place]]
+    saving = saving_of(look, first, freed, pool.cash.share(), list_ratio_of_pool(look, pool), pool.unpriced)
+    newest = newest_hours(look, first)
     before, after = (sum(nodes(place)[which] for place in newest) / max(1, len(newest)) for which in (0, 1))
     if saving.usd < _LEAST_USD or before <= after:
         return None
-    about = About(
-        look.cluster, node_pool=pool.key.node_pool, instance_type=pool.key.instance_type, gpu_model=model,
-        capacity_type=pool.key.capacity_type,
-    )  # fmt: skip
     names = [[own[one.workload].history.key.name for one in group] for group in there]
     busiest = max(sum(one.use[place] for one in group) for group in there for place in range(look.hours))
     fullest = max(sum(one.memory for one in group) for group in there)
@@ -115,15 +119,13 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Measured]) -> Shared 
     sure = min(one.hours for one in own) >= SURE_HOURS and min(one.coverage for one in own) >= SURE_COVERAGE
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     advice = Advice(
-        "sharing", about,
+        "sharing", about_pool(look, pool),
         f"Let {sum(map(len, names))} pods take turns on {len(names)} GPU{'s' if len(names) > 1 else ''} of node pool "
-        f"{pool.key.node_pool or '(none)'} (time-slicing, {replicas} replicas): {before:.3g} "
-        f"{pool.key.instance_type} nodes become {after:.3g}",
+        f"{pool.key.node_pool or '(none)'} (time-slicing, {replicas} replicas): {counted(before)} "
+        f"{pool.key.instance_type} nodes become {counted(after)}",
         saving,
-        Evidence(
-            look.moment(first), look.moment(look.hours - 1), sum(look.known[first:]),
-            look.hours - first - sum(look.known[first:]), None, None, None,
-            {
+        evidence_of_pool(
+            look, pool, first, {
                 "together": "; ".join(" + ".join(group) for group in names[:_SHOWN]) + more,
                 "replayed": f"{sum(look.known[first:])} hours: no GPU was used more than {busiest:.0%} in any",
                 "GPU memory": f"{fullest / _GIB:.1f} GiB at most of {memory_gb(model)} GB",
@@ -131,7 +133,7 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Measured]) -> Shared 
             },
         ),
         "medium" if sure else "low", "high", _RISK, "high", sharing_patch(pool.key.node_pool, replicas),
-        cents(before), cents(after), cents(sum(pool.cost[first:]) / max(1, sum(look.known[first:]))),
+        cents(before), cents(after), cents(usd_hourly(look, pool, first)),
     )  # fmt: skip
     workloads = {about_workload(look.cluster, own[one.workload].history) for group in there for one in group}
     return Shared(advice, pool.key, frozenset(workloads))

@@ -12,16 +12,24 @@ from math import ceil
 from gpucost.domain.advice import mig
 from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey
 from gpucost.domain.advice.measuring import (
-    NEWEST,
     Measured,
     about_workload,
     evidence_of,
     list_ratio_of,
     saving_of,
 )
-from gpucost.domain.advice.model import About, Advice, Evidence, cents, counted, identity, ratio
-from gpucost.domain.advice.packing import gpus_of_node
+from gpucost.domain.advice.model import About, Advice, cents, counted, identity, ratio
 from gpucost.domain.advice.patches import geometry_patch, slice_patch
+from gpucost.domain.advice.pools import (
+    about_pool,
+    evidence_of_pool,
+    gpus_of_node,
+    is_priced,
+    list_ratio_of_pool,
+    newest_hours,
+    node_hourly,
+    usd_hourly,
+)
 from gpucost.domain.advice.rightsizing import confidence_of
 from gpucost.domain.devices import profile_share
 
@@ -87,7 +95,7 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Fitting]) -> list[Adv
         for profile, count in hour.items():
             wanted[profile] = max(wanted.get(profile, 0), count)
     plan = mig.plan(model, wanted)
-    if plan is None or not gpus or pool.has_unknown:
+    if plan is None or not gpus or not is_priced(look, pool):
         return []
     first = min(one.measured.first for one in own)
     known = [place for place in range(first, look.hours) if look.known[place]]
@@ -102,21 +110,16 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Fitting]) -> list[Adv
 
     def freed(place: int) -> tuple[float, float]:
         before, after = nodes(place)
-        there = pool.nodes[place]
-        price = pool.cost[place] / there if there else 0.0
-        return (before - after) * price, float((before - after) * gpus)
+        return (before - after) * node_hourly(pool, place), float((before - after) * gpus)
 
-    saving = saving_of(look, first, freed, pool.cash.share(), 1.0 if pool.cash.is_listed else None)
+    saving = saving_of(look, first, freed, pool.cash.share(), list_ratio_of_pool(look, pool), pool.unpriced)
     if proof.waited or saving.usd < _LEAST_USD:
         return []
-    newest = [place for place in known if place >= look.hours - NEWEST]
+    newest = newest_hours(look, first)
     before, after = (sum(nodes(place)[which] for place in newest) / max(1, len(newest)) for which in (0, 1))
     if before <= after:
         return []
-    about = About(
-        look.cluster, node_pool=pool.key.node_pool, instance_type=pool.key.instance_type, gpu_model=model,
-        capacity_type=pool.key.capacity_type,
-    )  # fmt: skip
+    about = about_pool(look, pool)
     layouts = [list(geometry) for geometry, count in sorted(plan.gpus.items()) for _ in range(count)]
     layouts += [[] for _ in range(-len(layouts) % gpus)]
     facts = {
@@ -125,19 +128,18 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Fitting]) -> list[Adv
         "GPUs": f"{plan.count}, of which {float(plan.stranded):.2f} stay unused or stranded",
         "workloads": ", ".join(sorted(one.measured.history.key.name for one in own)),
     }
+    if others := mig.other_names(model):
+        facts["names"] = f"as in NVIDIA's guide; some drivers say {others} instead (nvidia-smi mig -lgip)"
     found = Advice(
         "mig-geometry", about,
         f"Slice {plan.count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(own)} workloads that fit MIG "
         f"slices: {counted(before)} {pool.key.instance_type} nodes become {counted(after)}",
         saving,
-        Evidence(
-            look.moment(first), look.moment(look.hours - 1), len(known), look.hours - first - len(known),
-            None, None, None, facts,
-        ),
+        evidence_of_pool(look, pool, first, facts),
         "medium", "medium", "One request has a slice's compute alone: it may take as many times longer.", "high",
         geometry_patch(pool.key.node_pool, [layouts[at : at + gpus] for at in range(0, len(layouts), gpus)]),
         cents(before), cents(after),
-        cents(sum(pool.cost[first:]) / max(1, sum(look.known[first:]))),
+        cents(usd_hourly(look, pool, first)),
     )  # fmt: skip
     return [found, *(_workload(look, one, identity("mig-geometry", about)) for one in own)]
 
@@ -149,7 +151,9 @@ def _workload(look: LookBack, one: Fitting, plan_id: str) -> Advice:
     def freed(place: int) -> tuple[float, float]:
         return history.usd[place] * (1 - share), history.held[place] * (1 - share)
 
-    saving = saving_of(look, one.measured.first, freed, history.cash.share(), list_ratio_of(look, history))
+    saving = saving_of(
+        look, one.measured.first, freed, history.cash.share(), list_ratio_of(look, history), history.unpriced
+    )
     facts = {
         "profile": f"{one.profile}, {share:.3f} of a GPU",
         "busiest pod": f"{one.measured.pod_peak:.1%} of a whole GPU in its busiest hour (an hour's mean)",

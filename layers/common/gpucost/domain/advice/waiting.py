@@ -14,9 +14,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, Wait
-from gpucost.domain.advice.measuring import NEWEST, saving_of
-from gpucost.domain.advice.model import HOURS_OF_MONTH, About, Advice, Evidence, cents
-from gpucost.domain.advice.packing import gpus_of_node, list_ratio_of_pool
+from gpucost.domain.advice.measuring import saving_of
+from gpucost.domain.advice.model import HOURS_OF_MONTH, Advice, Evidence, cents, counted
+from gpucost.domain.advice.pools import (
+    about_pool,
+    gpus_of_node,
+    is_priced,
+    list_ratio_of_pool,
+    newest_hours,
+    usd_hourly,
+)
 from gpucost.domain.hours import HOUR
 
 LEAST_DAYS: Final = 7
@@ -190,14 +197,15 @@ class _Pools:
 
 def _pool(look: LookBack, pool: PoolHistory, resource: str, own: Sequence[Waiter], pools: _Pools) -> Advice | None:
     gpus, share = gpus_of_node(pool), pools.share(pool.key, resource)
-    there = sum(pool.capacity)
+    priced = look.priced(pool.unpriced)
+    there = sum(pool.capacity[place] for place in priced)
     days = {int(one.arrived) // 24 for one in own}
-    if not gpus or not share or not there or pool.has_unknown or len(days) < LEAST_WAITED:
+    if not gpus or not share or not there or not is_priced(look, pool) or len(days) < LEAST_WAITED:
         return None
     nodes = fewest_nodes(own, int(gpus / share + 1e-6))
     if nodes is None:
         return None
-    rate = sum(pool.cost) / there
+    rate = sum(pool.cost[place] for place in priced) / there
     hours = len(look.waits) * 24
     waited = share * sum(one.units * one.waited for one in own)
     worth = waited / hours * HOURS_OF_MONTH * rate
@@ -209,20 +217,18 @@ def _pool(look: LookBack, pool: PoolHistory, resource: str, own: Sequence[Waiter
     def freed(_: int) -> tuple[float, float]:
         return -nodes * gpus * rate, float(-nodes * gpus)
 
-    saving = saving_of(look, 0, freed, None if pool.cash.unknown else 1.0, list_ratio_of_pool(look, pool))
-    newest = [place for place in range(max(0, look.hours - NEWEST), look.hours) if look.known[place]]
+    saving = saving_of(
+        look, 0, freed, None if pool.cash.unknown else 1.0, list_ratio_of_pool(look, pool), pool.unpriced
+    )
+    newest = newest_hours(look, 0)
     now = sum(pool.nodes[place] for place in newest) / max(1, len(newest))
     longest = max(own, key=lambda one: one.waited)
     key = pool.key
-    about = About(
-        look.cluster, node_pool=key.node_pool, instance_type=key.instance_type, gpu_model=key.gpu_model,
-        capacity_type=key.capacity_type, resource=resource,
-    )  # fmt: skip
     currency = next(iter(look.currencies), "USD")
     sign = "$" if currency == "USD" else f"{currency} "
     only_then = len(by_hour) / hours * HOURS_OF_MONTH * nodes * gpus * rate
     return Advice(
-        "pending", about,
+        "pending", about_pool(look, pool, resource),
         f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}: "
         f"{len(own)} pod{'s' if len(own) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}",
         saving,
@@ -230,7 +236,7 @@ def _pool(look: LookBack, pool: PoolHistory, resource: str, own: Sequence[Waiter
             look.moment(0), look.moment(look.hours - 1), hours, look.hours - hours, None, None, None,
             {
                 "longest wait": f"{longest.waited:.1f} hours ({longest.namespace}/{longest.pod})",
-                "wanted at once": f"{share * max(by_hour.values()):.3g} GPUs, mean of the busiest hour",
+                "wanted at once": f"{counted(share * max(by_hour.values()))} GPUs, mean of the busiest hour",
                 "waited by namespace": _by_namespace(own, share),
                 "waiting is worth": f"{sign}{worth:,.2f} a month at {sign}{rate:.3f} a GPU-hour: at that rate alone",
                 "nodes in hours of waiting only": f"{sign}{only_then:,.2f} a month",
@@ -238,7 +244,7 @@ def _pool(look: LookBack, pool: PoolHistory, resource: str, own: Sequence[Waiter
             },
         ),
         "medium" if len(look.waits) >= _SURE_DAYS else "low", "low", _RISK, "low", "",
-        cents(now), cents(now + nodes), cents(sum(pool.cost) / max(1, sum(look.known))),
+        cents(now), cents(now + nodes), cents(usd_hourly(look, pool, 0)),
     )  # fmt: skip
 
 

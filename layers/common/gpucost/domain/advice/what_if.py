@@ -138,7 +138,7 @@ def _shares(move: Move, key: FactKey) -> tuple[Fraction, Fraction]:
     share = profile_share(move.profile, key.gpu_model)
     gpu = next((one for one in MIG_GPUS if all(part in key.gpu_model.lower() for part in one.models)), None)
     if share is None or gpu is None:
-        known = sorted(gpu.memory_of) if gpu else []
+        known = sorted(gpu.profiles) if gpu else []
         allowed = f"it has {', '.join(known)}" if known else "no profile of it is known"
         raise InvalidInputError(f"{move.profile!r} is no MIG profile of {key.gpu_model or 'an unknown GPU'}; {allowed}")
     return share, Fraction(int(move.profile[0]), gpu.compute_slices)

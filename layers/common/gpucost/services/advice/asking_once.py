@@ -5,7 +5,7 @@ Each day is asked once and kept; what cannot be had is left out, and advice goes
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from gpucost.advice_ports import MemoryReaders, MemoryStore, WaitingReaders, WaitingStore
 from gpucost.domain.advice.history import Wait
@@ -21,88 +21,69 @@ KEPT = 40 * DAY
 Day = TypeVar("Day")
 
 
-class MemoryKeeper:
-    """Asks for the memory peaks that are not known yet.
+class DayKeeper(Generic[Day]):
+    """Asks for the days that are not known yet.
 
     Args:
-        readers: of each cluster's metrics.
-        store: where days are kept.
+        what: is asked for, as logs name it.
+        ask: a cluster's metrics for a day.
+        known: the days in `[start, end)` that were kept of a cluster, by its name.
+        keep: a cluster's day until a time.
         clock: the time now.
     """
 
-    def __init__(self, readers: MemoryReaders, store: MemoryStore, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        what: str,
+        ask: Callable[[ClusterSettings], Callable[[datetime], Day]],
+        known: Callable[[str, datetime, datetime], dict[datetime, Day]],
+        keep: Callable[[str, datetime, Day, datetime], None],
+        *,
+        clock: Clock,
+    ) -> None:
+        self._what = what
+        self._ask = ask
+        self._known = known
+        self._keep = keep
         self._clock = clock
-        self._readers = readers
-        self._store = store
 
-    def memory(
-        self, cluster: ClusterSettings, start: datetime, end: datetime
-    ) -> dict[datetime, dict[tuple[str, str], float]]:
+    def days(self, cluster: ClusterSettings, start: datetime, end: datetime) -> dict[datetime, Day]:
         """The whole UTC days of `[start, end)`; days that cannot be had are missing, and advice goes without them.
+
+        They are asked for newest first, and the first failure ends it: what is older is no easier to have.
 
         Raises:
             SourceError: the store failed.
         """
-        first, last = _whole_days(start, end)
-        found = self._store.memory(cluster.name, first, last)
-
-        def keep(day: datetime, peaks: dict[tuple[str, str], float]) -> None:
-            self._store.put_memory(cluster.name, day, peaks, self._clock() + KEPT)
-
-        return _ask("GPU memory", cluster, found, first, last, self._readers(cluster).peaks, keep)
-
-
-class WaitingKeeper:
-    """Asks for the days of which it is not known yet who waited.
-
-    Args:
-        readers: of each cluster's metrics.
-        store: where days are kept.
-        clock: the time now.
-    """
-
-    def __init__(self, readers: WaitingReaders, store: WaitingStore, *, clock: Clock) -> None:
-        self._clock = clock
-        self._readers = readers
-        self._store = store
-
-    def waits(self, cluster: ClusterSettings, start: datetime, end: datetime) -> dict[datetime, list[Wait]]:
-        """The whole UTC days of `[start, end)`; days that cannot be had are missing, and advice goes without them.
-
-        Raises:
-            SourceError: the store failed.
-        """
-        first, last = _whole_days(start, end)
-        found = self._store.waits(cluster.name, first, last)
-
-        def keep(day: datetime, waits: list[Wait]) -> None:
-            self._store.put_waits(cluster.name, day, waits, self._clock() + KEPT)
-
-        return _ask("who waited for GPUs", cluster, found, first, last, self._readers(cluster).waits, keep)
+        first, last = floor_day(start), floor_day(end)
+        if first < start:
+            first += DAY
+        found = self._known(cluster.name, first, last)
+        ask = self._ask(cluster)
+        day = last - DAY
+        while day >= first:
+            if day not in found:
+                try:
+                    found[day] = ask(day)
+                except SourceError as error:
+                    logger.warning("metrics do not tell", what=self._what, cluster=cluster.name, reason=str(error))
+                    break
+                self._keep(cluster.name, day, found[day], self._clock() + KEPT)
+            day -= DAY
+        return found
 
 
-def _whole_days(start: datetime, end: datetime) -> tuple[datetime, datetime]:
-    return -(-(start - floor_day(start)) // DAY) * DAY + floor_day(start), floor_day(end)
+def memory_keeper(
+    readers: MemoryReaders, store: MemoryStore, *, clock: Clock
+) -> DayKeeper[dict[tuple[str, str], float]]:
+    """Keeps the most bytes that pods used of any GPU."""
+    return DayKeeper(
+        "GPU memory", lambda cluster: readers(cluster).peaks, store.memory, store.put_memory, clock=clock
+    )  # fmt: skip
 
 
-def _ask(
-    what: str,
-    cluster: ClusterSettings,
-    found: dict[datetime, Day],
-    first: datetime,
-    last: datetime,
-    ask: Callable[[datetime], Day],
-    keep: Callable[[datetime, Day], None],
-) -> dict[datetime, Day]:
-    """Ask for what is missing, newest first; the first failure ends it, for what is older is no easier to have."""
-    day = last - DAY
-    while day >= first:
-        if day not in found:
-            try:
-                found[day] = ask(day)
-            except SourceError as error:
-                logger.warning("metrics do not tell", what=what, cluster=cluster.name, reason=str(error))
-                break
-            keep(day, found[day])
-        day -= DAY
-    return found
+def waiting_keeper(readers: WaitingReaders, store: WaitingStore, *, clock: Clock) -> DayKeeper[list[Wait]]:
+    """Keeps who waited for GPUs."""
+    return DayKeeper(
+        "who waited for GPUs", lambda cluster: readers(cluster).waits, store.waits, store.put_waits, clock=clock
+    )  # fmt: skip

@@ -12,8 +12,9 @@ from gpucost.domain.advice.model import cents
 from gpucost.domain.alerting.budget import month_of
 from gpucost.domain.alerting.model import Subject
 from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.model import Costs
 from gpucost.domain.money import ZERO
-from gpucost.errors import InvalidInputError
+from gpucost.errors import InvalidInputError, NotFoundError
 from gpucost.ports import Clock, Rollups, SettingsStore
 from gpucost.settings import Settings
 from gpucost.settings.alert_rules import BudgetRule
@@ -24,6 +25,8 @@ SETTLED = 2 * HOUR
 PeriodKind = Literal["month", "quarter"]
 _MONTHS_OF_QUARTER = 3
 _LEAST_KNOWN = Decimal("0.5")
+_NOTHING = Costs()
+"""What an hour says of a unit that held nothing, and of one that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,12 @@ class PeriodForecast:
     end: datetime
     known_until: datetime
     spent_usd: Decimal
-    """Of the hours known; exact."""
+    """What has a price; exact, as reports say it."""
     hours_known: int
+    """Hours of which all has a price."""
     hours_unknown: int
-    """Hours before `known_until` without figures: the projection takes them to cost what the known ones did."""
+    """Hours before `known_until` without figures, or of which a part has no price: the projection takes them to cost
+    what the known ones did."""
     projected_usd: Decimal | None
     """None where too little is known."""
     low_usd: Decimal | None
@@ -71,6 +76,7 @@ class Forecasts:
         Raises:
             AccessDeniedError: the caller may not see the unit.
             InvalidInputError: hours are of several currencies.
+            NotFoundError: neither the settings nor the hours looked back on know the unit.
             SettingsMissingError: no settings yet.
         """
         scope.require(business_unit)
@@ -78,9 +84,9 @@ class Forecasts:
         until = floor_hour(self._clock() - SETTLED)
         start, end = _period(until, period)
         first = min(start, until - HISTORY)
-        hours, currency = self._hours(settings, business_unit, first, until)
+        hours, priced, currency = self._hours(settings, business_unit, first, until)
         known = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
-        spent = sum(known, ZERO)
+        spent = sum(priced[(start - first) // HOUR :], ZERO)
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
         history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
         # Before its first cost a unit was not there; one that never cost anything will cost nothing.
@@ -90,7 +96,7 @@ class Forecasts:
         found = None
         if passed == 0 or len(known) >= _LEAST_KNOWN * passed:
             found = forecast(history, until - HOUR * len(history), ahead)
-        base = float(spent) * passed / len(known) if known else 0.0
+        base = float(sum(known, ZERO)) * passed / len(known) if known else 0.0
         return PeriodForecast(
             business_unit, start, end, until, spent, len(known), passed - len(known),
             None if found is None else cents(base + found.expected),
@@ -100,32 +106,39 @@ class Forecasts:
             _budget(settings, business_unit, period), currency,
         )  # fmt: skip
 
-    def _hours(self, settings: Settings, unit: str, start: datetime, end: datetime) -> tuple[list[Decimal | None], str]:
-        """What each hour cost over all clusters; None where one that was known before is not."""
+    def _hours(
+        self, settings: Settings, unit: str, start: datetime, end: datetime
+    ) -> tuple[list[Decimal | None], list[Decimal], str]:
+        """What each hour cost over all clusters, None where one that was known before is not, or a part of the hour
+        has no price; what of each has one; and the currency."""
         count = (end - start) // HOUR
         sums: list[Decimal] = [ZERO] * count
         missing = [False] * count
         seen = [False] * count
         currencies = set()
+        is_known = unit in {one.name for one in settings.business_units}
         for cluster in settings.clusters:
             hours = self._rollups.unit_hours(cluster.name, unit, start, end)
             costs = {hour.manifest.hour: hour.costs for hour in hours}
+            is_known = is_known or any(own is not None and own != _NOTHING for own in costs.values())
             currencies |= {hour.manifest.currency for hour in hours if hour.costs is not None}
             begins = min(costs, default=end)
             for place in range((begins - start) // HOUR, count):
                 own = costs.get(start + HOUR * place)
-                if own is None or (own.unpriced_gpu_hours and not own.allocated_usd):
+                if own is None:
                     missing[place] = True
-                else:
-                    seen[place] = True
-                    sums[place] += own.allocated_usd
+                    continue
+                seen[place] = True
+                missing[place] |= bool(own.unpriced_gpu_hours)
+                sums[place] += own.allocated_usd
+        if not is_known:
+            raise NotFoundError("no such business unit: neither the settings nor the hours of the last weeks name it")
         if len(currencies) > 1:
             raise InvalidInputError(
                 f"hours of the last weeks are of several currencies: {', '.join(sorted(currencies))}"
             )
-        return [None if missing[place] or not seen[place] else sums[place] for place in range(count)], next(
-            iter(currencies), settings.pricing.currency
-        )
+        known = [None if missing[place] or not seen[place] else sums[place] for place in range(count)]
+        return known, sums, next(iter(currencies), settings.pricing.currency)
 
 
 def _period(moment: datetime, kind: PeriodKind) -> tuple[datetime, datetime]:

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
 from gpucost.domain.advice.history import LookBack, PoolKey, ReservedPrice
-from gpucost.domain.advice.packing import gpus_of_node
+from gpucost.domain.advice.pools import gpus_of_node
 from gpucost.domain.prices import Price
 from gpucost.settings import Settings
 from gpucost.settings.pricing import RateSettings

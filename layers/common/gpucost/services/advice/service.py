@@ -8,17 +8,21 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
-from gpucost.advice_ports import AdviceStore, AdvisedHours
-from gpucost.domain.advice.history import LookBack, WorkloadKey
+from gpucost.advice_ports import AdviceStore, AdvisedHours, DisruptionReaders
+from gpucost.domain.advice.covering import committed_hours, uncovered
+from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
+from gpucost.domain.advice.verifying import SubjectHour
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.messages import AdviceDue
+from gpucost.observability import logger
 from gpucost.ports import Clock, SettingsStore
-from gpucost.services.advice.asking_once import MemoryKeeper, WaitingKeeper
+from gpucost.services.advice.asking_once import DayKeeper
 from gpucost.services.advice.node_prices import PriceLists, node_list_prices, node_spot_prices, reserved_prices
 from gpucost.services.advice.reading import LOOK_BACK, read_look_back
 from gpucost.settings import ClusterSettings, Settings
@@ -50,6 +54,7 @@ class AdviceService:
         prices: the price book.
         memory: of GPUs, by pod and day.
         waiting: pods that waited for GPUs, by day.
+        disruption: what Karpenter says of nodes that it could have let go.
         clock: the time now.
     """
 
@@ -59,8 +64,9 @@ class AdviceService:
         ledger: AdvisedHours,
         store: AdviceStore,
         prices: PriceLists,
-        memory: MemoryKeeper,
-        waiting: WaitingKeeper,
+        memory: DayKeeper[dict[tuple[str, str], float]],
+        waiting: DayKeeper[list[Wait]],
+        disruption: DisruptionReaders,
         *,
         clock: Clock,
     ) -> None:
@@ -70,6 +76,7 @@ class AdviceService:
         self._prices = prices
         self._memory = memory
         self._waiting = waiting
+        self._disruption = disruption
         self._clock = clock
 
     def advise(self, due: AdviceDue, seconds_left: Callable[[], float]) -> AdviceResult | None:
@@ -113,8 +120,8 @@ class AdviceService:
         now = self._clock().replace(microsecond=0)
         if self._ledger.latest(cluster.name) is None:
             return
-        memory = self._memory.memory(cluster, end - LOOK_BACK, end)
-        waits = self._waiting.waits(cluster, end - LOOK_BACK, end)
+        memory = self._memory.days(cluster, end - LOOK_BACK, end)
+        waits = self._waiting.days(cluster, end - LOOK_BACK, end)
         look = read_look_back(
             self._ledger, cluster.name, end, list_prices=node_list_prices(self._prices),
             spot_prices=node_spot_prices(self._prices), memory=memory, waits=waits,
@@ -123,6 +130,11 @@ class AdviceService:
             return
         if look.currencies == {"USD"}:
             look.reserved_prices.update(reserved_prices(settings, look, end))
+        look.zone = _zone(settings.alerts.time_zone)
+        try:
+            look.disruption = self._disruption(cluster).week(end)
+        except SourceError as error:
+            logger.warning("metrics do not tell", what="Karpenter", cluster=cluster.name, reason=str(error))
         known = self._store.recommendations(cluster.name)
         since = {
             one.id: (one.applied_at - look.start) // HOUR
@@ -130,7 +142,8 @@ class AdviceService:
             if one.applied_at is not None and one.applied_at > look.start
         }
         found = review(look, now, since)
-        for one in advance(known, {advice.id: advice for advice in found.advice}, _Subjects(look), now):
+        advice, standings = {one.id: one for one in found.advice}, {one.about: one.why for one in found.judged}
+        for one in advance(known, advice, _Subjects(look), now, standings):
             self._store.put(one)
             result.changed += 1
         self._store.put_review(found)
@@ -148,6 +161,8 @@ class _Subjects:
         return self.look.start
 
     def gpus(self, advice: Advice) -> list[float | None] | None:
+        if advice.kind == "commitment":
+            return uncovered(self.look, advice)
         held = self._of(advice, "held", "nodes")
         if held is None or not any(held):
             return None
@@ -167,15 +182,42 @@ class _Subjects:
             found.append(sum(week) / _WEEK if known and len(week) == _WEEK else None)
         return found
 
-    def usd(self, advice: Advice) -> list[float | None]:
-        """None for hours whose cost is not known: without a price, or where the look-back has several currencies."""
-        if not self.look.currencies <= {advice.currency}:
-            return [None] * self.look.hours
-        usd = self._of(advice, "usd", "cost")
-        held = self._of(advice, "held", "nodes")
-        if usd is None or held is None:
-            return self._known([0.0] * self.look.hours)
-        return [None if own and not cost else cost for cost, own in zip(self._known(usd), held, strict=True)]
+    def hours(self, advice: Advice) -> list[SubjectHour | None]:
+        """Without a cost where a part has no price, or where the look-back has several currencies."""
+        one_currency = self.look.currencies <= {advice.currency}
+        if advice.kind == "commitment" and one_currency:
+            return committed_hours(self.look, advice)
+        if advice.about.is_workload:
+            found = [self._workload_hours(one) for key, one in self.look.workloads.items() if _is_of(key, advice)]
+        else:
+            found = [
+                self._pool_hours(one, by_gpus=advice.kind == "consolidate")
+                for key, one in self.look.pools.items()
+                if key == _pool_of(advice)
+            ]
+        hours: list[SubjectHour | None] = []
+        for place, known in enumerate(self.look.known):
+            own = [one[place] for one in found]
+            usd = [one.usd for one in own if one.usd is not None]
+            is_priced = one_currency and len(usd) == len(own)
+            hours.append(
+                SubjectHour(
+                    sum(one.held for one in own), sum(usd) if is_priced else None, sum(one.work for one in own),
+                    sum(one.used for one in own),
+                ) if known else None
+            )  # fmt: skip
+        return hours
+
+    def _workload_hours(self, one: WorkloadHistory) -> list[SubjectHour]:
+        columns = zip(one.held, one.usd, one.unpriced, one.pods, one.used, strict=True)
+        return [SubjectHour(held, None if gap else usd, pods, used) for held, usd, gap, pods, used in columns]
+
+    def _pool_hours(self, one: PoolHistory, *, by_gpus: bool) -> list[SubjectHour]:
+        columns = zip(one.nodes, one.cost, one.unpriced, one.pods, strict=True)
+        return [
+            SubjectHour(nodes, None if gap else usd, sum((size if by_gpus else 1) * count for size, count in pods), 0.0)
+            for nodes, usd, gap, pods in columns
+        ]
 
     def _of(self, advice: Advice, of_workload: str, of_pool: str) -> Sequence[float] | None:
         about = advice.about
@@ -183,12 +225,27 @@ class _Subjects:
             # A workload that took a slice requests another resource.
             own = [getattr(one, of_workload) for key, one in self.look.workloads.items() if _is_of(key, advice)]
         else:
-            pool = (about.node_pool, about.instance_type, about.capacity_type, about.gpu_model)
-            own = [getattr(one, of_pool) for key, one in self.look.pools.items() if key == pool]
+            own = [getattr(one, of_pool) for key, one in self.look.pools.items() if key == _pool_of(advice)]
         return [sum(hour) for hour in zip(*own, strict=True)] if own else None
 
     def _known(self, values: Sequence[float]) -> list[float | None]:
         return [value if known else None for value, known in zip(values, self.look.known, strict=True)]
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    """A time zone; None for UTC, and where this machine does not know it."""
+    if name == "UTC":
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, OSError, ValueError):
+        logger.warning("a time zone is not known here; UTC is taken", time_zone=name)
+        return None
+
+
+def _pool_of(advice: Advice) -> PoolKey:
+    about = advice.about
+    return PoolKey(about.node_pool, about.instance_type, about.capacity_type, about.gpu_model)
 
 
 def _is_of(key: WorkloadKey, advice: Advice) -> bool:

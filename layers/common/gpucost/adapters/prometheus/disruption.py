@@ -1,0 +1,73 @@
+"""What Karpenter's metrics tell of nodes that it could have let go: one query, of a week.
+
+- `karpenter_voluntary_disruption_eligible_nodes{reason}`: nodes that its settings, pods' annotations and
+  PodDisruptionBudgets let it take into account, of the whole cluster;
+- `karpenter_nodepools_allowed_disruptions{nodepool, reason}`: how many a pool's budgets allow at once, told whenever
+  there are eligible ones.
+
+No metric tells `consolidationPolicy` or `consolidateAfter`. Reasons are `Underutilized` or `underutilized`, by version.
+"""
+
+from datetime import datetime
+
+from gpucost.adapters.prometheus import tables
+from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.connecting import connect
+from gpucost.adapters.prometheus.queries import STAT, Queries, union
+from gpucost.domain.advice.history import Disruption
+from gpucost.errors import MetricsAnswerError
+from gpucost.settings import ClusterSettings
+
+ELIGIBLE = "karpenter_voluntary_disruption_eligible_nodes"
+ALLOWED = "karpenter_nodepools_allowed_disruptions"
+_REASONS = 'reason=~"(?i)underutilized|empty"'
+_WEEK = "[7d] offset 1ms"
+
+
+class PrometheusDisruption:
+    """Fulfils `advice_ports.DisruptionReader` for one cluster.
+
+    Args:
+        client: asks the cluster's Prometheus.
+        queries: add the cluster's selector.
+        cluster: its name.
+    """
+
+    def __init__(self, client: PrometheusClient, queries: Queries, cluster: str) -> None:
+        self._client = client
+        self._queries = queries
+        self._cluster = cluster
+
+    def week(self, end: datetime) -> Disruption:
+        """The most of the seven days before a moment; what nobody told is not there.
+
+        Raises:
+            MetricsUnavailableError, MetricsAnswerError: as the client.
+        """
+
+        def most(metric: str, by: str) -> str:
+            return f"max by ({by}) (max_over_time({self._queries.select(metric, _REASONS)}{_WEEK}))"
+
+        query = union({
+            "eligible": most(ELIGIBLE, "reason"),
+            "allowed": most(ALLOWED, "nodepool, reason"),
+        })  # fmt: skip
+        eligible: dict[str, int] = {}
+        allowed: dict[tuple[str, str], int] = {}
+        for series in self._client.query(query, end):
+            try:
+                value = int(tables.number(series.samples[-1][1]))
+            except (ValueError, OverflowError) as error:
+                raise MetricsAnswerError(f"cluster {self._cluster}: Karpenter cannot be read: {error}") from error
+            reason = series.labels.get("reason", "").lower()
+            if series.labels.get(STAT) == "eligible":
+                eligible[reason] = max(eligible.get(reason, 0), value)
+            else:
+                key = series.labels.get("nodepool", ""), reason
+                allowed[key] = max(allowed.get(key, 0), value)
+        return Disruption(eligible, allowed)
+
+
+def disruption_reader(cluster: ClusterSettings) -> PrometheusDisruption:
+    """A reader for one cluster, as its settings say; fulfils `advice_ports.DisruptionReaders`."""
+    return PrometheusDisruption(connect(cluster), Queries(cluster.selector, []), cluster.name)

@@ -1,0 +1,83 @@
+"""What any view must be on any screen, on paper, and under the fingers of who has no mouse."""
+
+import re
+from typing import Any
+
+from playwright.sync_api import Page
+
+from tests.browser.tabs import violations
+
+NARROW, WIDE, PAPER = 360, 3840, 1030
+"""CSS pixels: a small telephone, 4K, A4 across without its margins."""
+
+_WATCH_FOCUS = """
+() => {
+  window.reached = new Set();
+  window.unmarked = [];
+  addEventListener("focusin", ({ target }) => {
+    window.reached.add(target);
+    const { outlineStyle, outlineWidth } = getComputedStyle(target);
+    if (outlineStyle === "none" || parseFloat(outlineWidth) < 2) window.unmarked.push(target.outerHTML.slice(0, 120));
+  });
+  document.activeElement?.blur();
+}
+"""
+_REACHABLE = """
+() => {
+  const pressed = "a[href], button:not(:disabled), select, summary, [tabindex='0'], [role=application]";
+  const all = (document.querySelector("dialog[open]") ?? document).querySelectorAll(pressed);
+  window.reachable = [...all].filter((one) => one.checkVisibility());
+  return window.reachable.length;
+}
+"""
+_NOT_REACHED = """
+() => [...window.reachable.filter((one) => !window.reached.has(one)).map((one) => one.outerHTML.slice(0, 120)),
+  ...window.unmarked.map((one) => `no mark: ${one}`)]
+"""
+_WIDER_THAN_THEIR_ROOM = """
+() => [...document.querySelectorAll(".scroller, .plot, .grid, .stats, section, h1")]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.outerHTML.slice(0, 120))
+"""
+
+
+def has_every_look(page: Page) -> None:
+    """Assert it of the view that a tab shows: 360 px and 4K, light and dark, print, keyboard."""
+    for width, height in ((NARROW, 740), (WIDE, 2160)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("(width) => document.documentElement.scrollWidth <= width", arg=width)  # nothing beside
+        for section in page.locator("main section").all()[:3]:
+            box = section.bounding_box()
+            assert box is not None
+            assert width - 150 < box["width"] <= width, "and none of it is left empty"
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.emulate_media(color_scheme="dark")
+    assert _is_dark(page)
+    assert violations(page, "color-contrast") == []
+    page.emulate_media(color_scheme="light")
+    assert not _is_dark(page)
+    assert violations(page) == []
+    _is_reached_by_keyboard(page)
+    page.set_viewport_size({"width": PAPER, "height": 700})
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("h1").is_visible()
+    assert not page.locator(".choices, .account, .download, .steps, .u-over").filter(visible=True).count()
+    cut: list[Any] = page.evaluate(_WIDER_THAN_THEIR_ROOM)
+    assert cut == [], "all columns are on the paper"
+    assert page.evaluate("document.documentElement.scrollWidth") <= PAPER
+    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF-")
+    page.emulate_media(media="screen")
+
+
+def _is_reached_by_keyboard(page: Page) -> None:
+    """Tab comes to whatever can be pressed, shows where it is, and is caught nowhere."""
+    page.evaluate(_WATCH_FOCUS)
+    for _ in range(page.evaluate(_REACHABLE) + 3):  # the scrolled regions that Chromium adds, and the way round
+        page.keyboard.press("Tab")
+    missed: list[str] = page.evaluate(_NOT_REACHED)
+    assert missed == []
+
+
+def _is_dark(page: Page) -> bool:
+    paper: str = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    return sum(map(int, re.findall(r"\d+", paper)[:3])) < 150

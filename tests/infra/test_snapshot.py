@@ -1,0 +1,63 @@
+"""The API from a snapshot (Lambda SnapStart): which version is asked, and when there is another."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local.template import REPOSITORY, transform
+from tests.infra.test_template import of_type
+
+
+def version(**uploaded: str) -> str:
+    """The logical name of the API's version: CloudFormation publishes another where it changes."""
+    ((name, _),) = of_type(transform(uploaded=uploaded), "AWS::Lambda::Version")
+    return name
+
+
+@pytest.mark.parametrize("changed", ["ApiFunction", "CommonLayer", "DependenciesLayer"])
+def test_another_version_is_published_where_any_of_its_code_changes(changed: str) -> None:
+    assert version(**{changed: "another"}) != version()
+
+
+def test_no_other_version_for_the_code_of_another_function() -> None:
+    assert version(DispatchFunction="another", DuckDbLayer="another") == version()
+
+
+def test_the_alias_is_asked_where_there_are_snapshots_and_may_be() -> None:
+    resources = transform()["Resources"]
+    ((alias, body),) = of_type(transform(), "AWS::Lambda::Alias")
+    assert body["FunctionVersion"] == {"Fn::GetAtt": [version(), "Version"]}
+    assert resources["HttpIntegration"]["Properties"]["IntegrationUri"] == {
+        "Fn::If": ["WithApiSnapshot", {"Ref": alias}, {"Fn::GetAtt": ["ApiFunction", "Arn"]}]
+    }
+    assert resources["HttpPermission"]["Properties"]["FunctionName"] == {
+        "Fn::If": ["WithApiSnapshot", {"Ref": alias}, {"Ref": "ApiFunction"}]
+    }
+    assert resources["ApiFunction"]["Properties"]["SnapStart"] == {
+        "ApplyOn": {"Fn::If": ["WithApiSnapshot", "PublishedVersions", "None"]}
+    }
+    assert resources[version()]["DeletionPolicy"] == "Delete", "AWS charges for every version's snapshot"
+
+
+def test_another_text_replaces_the_version_and_changes_the_function() -> None:
+    """Lambda makes no version of a function that did not change."""
+    resources = transform()["Resources"]
+    assert resources[version()]["Properties"]["Description"] == {"Fn::Sub": "snapshot ${ApiSnapshot}"}
+    assert "${ApiSnapshot}" in resources["ApiFunction"]["Properties"]["Description"]["Fn::Sub"]
+
+
+@pytest.mark.parametrize(("kind", "made"), [("snap-start", True), ("on-demand", False)])
+def test_a_snapshot_holds_the_client_that_a_cold_start_makes_later(kind: str, *, made: bool) -> None:
+    folders = [str(REPOSITORY / "functions" / "api"), str(REPOSITORY / "layers" / "common")]
+    script = f"import sys; sys.path[:0] = {folders!r}; import app, json; print(json.dumps('boto3' in sys.modules))"
+    environment = {
+        "AWS_LAMBDA_INITIALIZATION_TYPE": kind, "GPUCOST_TABLE": "t", "AWS_DEFAULT_REGION": "eu-central-1",
+        "POWERTOOLS_SERVICE_NAME": "api", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost", "PATH": os.environ["PATH"],
+        "HOME": str(Path(sys.executable).parent),
+    }  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert json.loads(done.stdout) is made

@@ -1,0 +1,146 @@
+// That colours can be told apart, measured: by people who see all of them, by those who lack a kind of cone, and on paper
+// without any.
+import { describe, expect, test } from "vitest";
+import { OUTLINE, PART_COLOURS, useColour } from "../src/charts/colours";
+import { PARTS } from "../src/identity";
+import style from "../src/style.css?raw";
+
+type Three = readonly [number, number, number];
+
+/** Machado, Oliveira, Fernandes (2009), severity 1, for linear RGB. */
+const VISIONS: Record<string, readonly [Three, Three, Three]> = {
+  "all cones": [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+  ],
+  protanopia: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+  ],
+  deuteranopia: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881],
+  ],
+  tritanopia: [
+    [1.255528, -0.076749, -0.178779],
+    [-0.078411, 0.930809, 0.147602],
+    [0.004733, 0.691367, 0.3039],
+  ],
+};
+
+function linear(colour: string): Three {
+  const short = colour.replace(/^#(.)(.)(.)$/, "#$1$1$2$2$3$3");
+  const found = short.startsWith("#")
+    ? [1, 3, 5].map((at) => parseInt(short.slice(at, at + 2), 16))
+    : (short.match(/\d+/g) ?? []).map(Number);
+  const [red = 0, green = 0, blue = 0] = found.map((one) =>
+    one / 255 <= 0.04045 ? one / 255 / 12.92 : ((one / 255 + 0.055) / 1.055) ** 2.4,
+  );
+  return [red, green, blue];
+}
+
+const dot = (one: Three, other: Three) => one[0] * other[0] + one[1] * other[1] + one[2] * other[2];
+
+function seen(colour: string, vision: string): Three {
+  const rows = VISIONS[vision] ?? [];
+  const [red = 0, green = 0, blue = 0] = rows.map((row) => Math.min(1, Math.max(0, dot(row, linear(colour)))));
+  return lab([red, green, blue]);
+}
+
+function lab(rgb: Three): Three {
+  const root = (one: number) => (one > 216 / 24389 ? Math.cbrt(one) : ((24389 / 27) * one + 16) / 116);
+  const x = root(dot([0.4124564, 0.3575761, 0.1804375], rgb) / 0.95047);
+  const y = root(dot([0.2126729, 0.7151522, 0.072175], rgb));
+  const z = root(dot([0.0193339, 0.119192, 0.9503041], rgb) / 1.08883);
+  return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
+}
+
+/** CIEDE2000, as Sharma, Wu and Dalal (2005) write it down. */
+function distance([l1, a1, b1]: Three, [l2, a2, b2]: Three): number {
+  const rad = (degrees: number) => (degrees * Math.PI) / 180;
+  const ratio = (chroma: number) => Math.sqrt(chroma ** 7 / (chroma ** 7 + 25 ** 7));
+  const grey = 1.5 - 0.5 * ratio((Math.hypot(a1, b1) + Math.hypot(a2, b2)) / 2);
+  const [c1, c2] = [Math.hypot(a1 * grey, b1), Math.hypot(a2 * grey, b2)];
+  const hue = (a: number, b: number) => ((Math.atan2(b, a * grey) * 180) / Math.PI + 360) % 360;
+  const [h1, h2] = [hue(a1, b1), hue(a2, b2)];
+  const turn = c1 * c2 === 0 ? 0 : ((h2 - h1 + 540) % 360) - 180;
+  const [dl, dc, dh] = [l2 - l1, c2 - c1, 2 * Math.sqrt(c1 * c2) * Math.sin(rad(turn / 2))];
+  const [l, c] = [(l1 + l2) / 2, (c1 + c2) / 2];
+  const h = c1 * c2 === 0 ? h1 + h2 : (h1 + turn / 2 + 360) % 360;
+  const t =
+    1 -
+    0.17 * Math.cos(rad(h - 30)) +
+    0.24 * Math.cos(rad(2 * h)) +
+    0.32 * Math.cos(rad(3 * h + 6)) -
+    0.2 * Math.cos(rad(4 * h - 63));
+  const twist = -2 * ratio(c) * Math.sin(rad(60 * Math.exp(-(((h - 275) / 25) ** 2))));
+  const sl = 1 + (0.015 * (l - 50) ** 2) / Math.sqrt(20 + (l - 50) ** 2);
+  const [byC, byH] = [dc / (1 + 0.045 * c), dh / (1 + 0.015 * c * t)];
+  return Math.sqrt((dl / sl) ** 2 + byC ** 2 + byH ** 2 + twist * byC * byH);
+}
+
+/** WCAG 2.2. */
+function contrast(one: string, other: string): number {
+  const [light = 0, dark = 0] = [one, other]
+    .map((colour) => dot([0.2126, 0.7152, 0.0722], linear(colour)) + 0.05)
+    .sort((left, right) => right - left);
+  return light / dark;
+}
+
+const [LIGHT = {}, DARK = {}] = [...style.matchAll(/:root[^{]*\{([^}]*--back:[^}]*)\}/g)].map(([, rules = ""]) =>
+  Object.fromEntries([...rules.matchAll(/--(\w+): (#\w+);/g)].map(([, name = "", colour = ""]) => [name, colour])),
+);
+const PART = PARTS.map((part) => PART_COLOURS[part.key]);
+
+test("the distance is CIEDE2000", () => {
+  // Sharma et al., table 1: pairs 1, 7, 9 and 16.
+  for (const [one, other, told] of [
+    [[50, 2.6772, -79.7751], [50, 0, -82.7485], 2.0425],
+    [[50, 0, 0], [50, -1, 2], 2.3669],
+    [[50, 2.49, -0.001], [50, -2.49, 0.0009], 7.1792],
+    [[50, 2.5, 0], [50, 0, -2.5], 4.3065],
+  ] as [Three, Three, number][]) {
+    expect(distance(one, other)).toBeCloseTo(told, 4);
+  }
+  expect(contrast("#000", "#fff")).toBeCloseTo(21, 10);
+});
+
+describe.each(Object.keys(VISIONS))("with %s", (vision) => {
+  test("any two parts differ: which of them meet in a stack, the figures decide", () => {
+    PART.forEach((one, at) => {
+      for (const other of PART.slice(at + 1)) {
+        expect(distance(seen(one, vision), seen(other, vision)), `${one} ${other}`).toBeGreaterThan(15);
+      }
+    });
+  });
+
+  test("more use is lighter, and what nobody held or could hold is no use", () => {
+    const uses = Array.from({ length: 101 }, (_, percent) => seen(useColour(percent / 100), vision));
+    for (let at = 10; at <= 100; at += 10) expect(uses[at]?.[0]).toBeGreaterThan((uses[at - 10]?.[0] ?? 0) + 4);
+    for (const one of [PART_COLOURS.unallocated_usd, PART_COLOURS.stranded_usd]) {
+      for (const use of uses) expect(distance(seen(one, vision), use), one).toBeGreaterThan(12);
+    }
+  });
+});
+
+test("without colours, the two that always meet differ in lightness, and lines part all", () => {
+  const light = (colour: string) => seen(colour, "all cones")[0];
+  expect(Math.abs(light(PART_COLOURS.effective_usd) - light(PART_COLOURS.waste_usd))).toBeGreaterThan(10);
+  for (const part of PART) {
+    expect(contrast(part, OUTLINE), part).toBeGreaterThan(3); // WCAG 1.4.11
+    expect(contrast(part, DARK["panel"] ?? ""), part).toBeGreaterThan(3);
+  }
+  expect(contrast(OUTLINE, LIGHT["panel"] ?? "")).toBeGreaterThan(3);
+});
+
+test.each([LIGHT, DARK])("text can be read, and hatching seen", (scheme) => {
+  for (const ground of [scheme["back"], scheme["panel"]]) {
+    for (const text of ["ink", "quiet", "link", "alert"]) {
+      expect(contrast(scheme[text] ?? "", ground ?? ""), text).toBeGreaterThan(4.5); // WCAG 1.4.3
+    }
+    expect(contrast(scheme["missing"] ?? "", ground ?? "")).toBeGreaterThan(3);
+  }
+});
