@@ -100,6 +100,18 @@ def test_a_plan_that_list_prices_do_not_show_stays_open_and_says_so() -> None:
     )
 
 
+@pytest.mark.parametrize(("source", "states"), [
+    ("on-demand", ["open", "withdrawn", "withdrawn"]),
+    ("constant", ["open", "withdrawn", "withdrawn"]),
+    ("rates", ["open", "applied", "verified"]),
+])  # fmt: skip
+def test_a_price_that_falls_for_everybody_is_no_commitment(source: str, states: list[str]) -> None:
+    """All nodes at $0.90 from the day on: a price list is cut; only rates are set for what was bought."""
+    told = life(fleet(price_source=source), fleet(price=Decimal("0.9"), price_source=source))
+    assert [one.state for one in told] == states
+    assert (told[-1].verified_usd is None) is (source != "rates")
+
+
 def test_nodes_that_went_are_no_commitment() -> None:
     """Half of them go for good: what is on demand is what was advised, and nothing was bought."""
     half = sim.Load("serve", lambda hour: 0.25 * there(hour), lambda hour: there(hour) // 2)

@@ -203,6 +203,23 @@ def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
     assert (one.state, one.verified_usd) == ("verified", Decimal(2) * Decimal("1.5") * 730)
 
 
+@pytest.mark.parametrize("moved", [{"business_unit": "R&D 50%"}, {"gpu_model": "NVIDIA-L4"}], ids=["unit", "model"])
+def test_what_idles_on_elsewhere_was_not_scaled_to_zero(moved: dict[str, str]) -> None:
+    """From 07:00 of day 10 on the same idle pods are another business unit's, or on another GPU model."""
+    idle = sim.Load("old", lambda _: 0.0, lambda _: 3)
+    records = [
+        replace(one, lines=tuple(replace(line, **moved) for line in one.lines)) if place >= 24 * 10 + 7 else one  # type: ignore[arg-type]
+        for place, one in enumerate(sim.simulate([idle], 24 * 20))
+    ]
+    ((key, first),), *later = (tuple(rows.items()) for rows in nightly(records, range(10, 21)))
+    assert first.state == "open"
+    told = [dict(rows)[key] for rows in later]
+    assert {(one.state, one.reason, one.verified_usd) for one in told} == {("withdrawn", "its subject is gone", None)}
+    ((other, last),) = (own for own in later[-1] if own[0] != key)
+    assert other.startswith("idle-")
+    assert last.state == "open"
+
+
 def test_an_object_that_gets_a_second_gpu_model_loses_its_advice_with_the_reason() -> None:
     """Too large on A10G; from day 10 on the same object has pods on L4, too: what changes these changes those."""
     old = sim.Load("chat", lambda _: 0.5, lambda _: 4)

@@ -8,7 +8,8 @@ Kubernetes knows no Savings Plan and no Reserved Instance: they are discounts of
 
       covered = nodes × (rate before − rate) ÷ (rate before − reserved price)
 
-Where the bill prices a pool, hours that it does not price yet tell nothing.
+Where the bill prices a pool, hours that it does not price yet tell nothing. A price list or constant that falls is
+nobody's commitment: at such prices nothing is covered.
 """
 
 from collections.abc import Sequence
@@ -104,6 +105,8 @@ def _covered(look: LookBack, pool: PoolHistory, before: float, place: int) -> fl
         return 0.0
     if _is_open(pool, place):
         return None
+    if not pool.telling[place]:
+        return 0.0
     if before <= price.usd:
         return float(pool.nodes[place])
     return pool.nodes[place] * min(1.0, max(0.0, (before - node_hourly(pool, place)) / (before - price.usd)))

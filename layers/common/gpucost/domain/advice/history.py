@@ -22,6 +22,8 @@ _MONEY_KNOWN = frozenset({"constant", "rates", "on-demand", "spot", "override"})
 """Price sources that say what an hour costs in cash; a bill's amortized amounts may hold commitments."""
 _LISTED = frozenset({"constant", "rates", "on-demand"})
 """Price sources that are lists."""
+_TELLING = frozenset({"cur", "rates", "override"})
+"""Price sources that follow what was bought; lists and a constant fall for everybody, or for nobody."""
 INTERRUPTIBLE = "gpucost/interruptible"
 """A pod label that says whether its work may be interrupted, as the settings' `cost_labels` bring it to the lines:
 `true` where it goes on from a checkpoint, `false` where it must not be."""
@@ -208,6 +210,8 @@ class PoolHistory:
     """1 for hours in which one of its nodes has no price: they are left out of money."""
     billed: "array[int]"
     """1 for hours whose price is the bill's."""
+    telling: "array[int]"
+    """1 for hours whose price would tell of a commitment."""
     cash: Cash = field(default_factory=Cash)
 
 
@@ -371,6 +375,7 @@ class LookBack:
             found = self.pools[key] = PoolHistory(
                 key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n),
                 array("l", bytes(array("l").itemsize * n)), [()] * n, array("b", bytes(n)), array("b", bytes(n)),
+                array("b", bytes(n)),
             )  # fmt: skip
         found.nodes[place] += 1
         found.capacity[place] += float(node.capacity.capacity_gpu_hours)
@@ -380,6 +385,7 @@ class LookBack:
         found.cash.add(cost, node.capacity_type, node.price_source)
         found.unpriced[place] |= not node.price_source
         found.billed[place] |= node.price_source == "cur"
+        found.telling[place] |= node.price_source in _TELLING
         return found
 
 

@@ -16,6 +16,7 @@ from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, Wait, 
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
+from gpucost.domain.advice.rightsizing import IDLE
 from gpucost.domain.advice.verifying import SubjectHour
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
@@ -30,6 +31,8 @@ from gpucost.settings import ClusterSettings, Settings
 SPARE_SECONDS = 240.0
 """No further cluster is begun with less time left: 30 days of 10,000 pods take about four minutes."""
 _DAY, _WEEK = 24, 168
+_MOVED = 6
+"""Hours without anything after which advice could count as applied: what holds it elsewhere must be known by then."""
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -164,13 +167,26 @@ class _Subjects:
         if advice.kind == "commitment":
             return uncovered(self.look, advice)
         held = self._of(advice, "held", "nodes")
-        if held is None or not any(held):
+        if held is None or not any(held) or (not any(held[-_MOVED:]) and self._is_elsewhere(advice)):
             return None
         if advice.kind == "off-hours":
             return self._weekly(held)
         if advice.kind == "spot":
             return self._known(self._of(advice, "on_demand", "nodes") or held) if any(held[-_DAY:]) else None
         return self._known(held)
+
+    def _is_elsewhere(self, advice: Advice) -> bool:
+        """Whether the very object goes on under another business unit, or as idle on another GPU model or resource."""
+        about, newest = advice.about, range(max(0, self.look.hours - _MOVED), self.look.hours)
+        return about.is_workload and any(
+            key[1:4] == (about.namespace, about.workload_kind, about.workload)
+            and any(one.held[-_MOVED:])
+            and (
+                key.business_unit != about.business_unit
+                or all(one.used[place] < IDLE * one.held[place] for place in newest if one.held[place])
+            )
+            for key, one in self.look.workloads.items()
+        )
 
     def _weekly(self, held: Sequence[float]) -> list[float | None]:
         """The mean of the week that ends with each hour: what stops at night holds less of a week, not of an hour."""
