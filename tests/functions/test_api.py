@@ -15,9 +15,12 @@ import pytest
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.domain.model import Costs
 from gpucost.domain.money import quantize
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
 from local.openapi import main as openapi_main
 from tests.functions.prepared_hours import (
     DAY,
+    DOCUMENT,
     NASTY,
     NOON,
     NOW,
@@ -233,6 +236,17 @@ def test_amounts_in_several_currencies_are_never_added(prepared: Prepared, ask: 
     assert "hours in EUR and USD, which are never added up" in refused.json["detail"]
     assert ask("/v1/costs", {**period, "cluster": "west"}).json["currency"] == "EUR"
     assert ask("/v1/costs", {**period, "cluster": "east"}).json["currency"] == "USD"
+
+
+def test_where_no_hour_has_figures_the_settings_name_the_currency(
+    prepared: Prepared, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared.put("east", at(0), {("research", "r1"): usd("1")})
+    text = DOCUMENT.replace("gpu_hourly_usd: 12", "gpu_hourly_usd: 12, currency: EUR")
+    stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
+    monkeypatch.setattr(prepared, "current", lambda: stored)
+    assert ask("/v1/costs", {**DAY, "cluster": "west"}).json["currency"] == "EUR"
+    assert ask("/v1/costs", {**DAY, "cluster": "east"}).json["currency"] == "USD", "the hours' own, where there are any"
 
 
 def test_money_is_null_where_nothing_has_a_price(prepared: Prepared, ask: Ask) -> None:

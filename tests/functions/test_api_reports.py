@@ -94,7 +94,7 @@ def hours() -> list[HourRecord]:
             lines.append(held(hour, "=w", "job", "1", "1", labels={}))
         found.append(published("east", hour, lines, twins=hour == 72))
     west = [published("west", hour, [held(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
-    return [*found, *west, *partly_priced()]
+    return [*found, *west, *partly_priced(), *in_yen_and_dollars()]
 
 
 def partly_priced() -> list[HourRecord]:
@@ -105,6 +105,12 @@ def partly_priced() -> list[HourRecord]:
         published("east", -96, [priced]),
         published("east", -72, [priced, held(-72, "part", "new", "4", "1", **nothing)]),
     ]
+
+
+def in_yen_and_dollars() -> list[HourRecord]:
+    """Weeks before, days with an hour each, the last two side by side: the settings' currency changed in between."""
+    made = [published("east", hour, [held(hour, "abroad", "job", "4", "1")]) for hour in (-1008, -960, -936)]
+    return [*(replace(one, currency="JPY") for one in made[:2]), made[2]]
 
 
 @pytest.fixture(scope="module")
@@ -275,6 +281,20 @@ def test_one_business_unit_its_workloads_and_its_trend() -> None:
     ), "what half of it costs is not known"
     assert part["change"]["allocated_gpu_hours"] == part["before"]["costs"]["allocated_gpu_hours"]
     assert part["percent"]["allocated_gpu_hours"] == 100
+
+
+def test_a_trend_compares_no_two_currencies() -> None:
+    path, route = "/v1/business-units/abroad/trend", "/v1/business-units/{name}/trend"
+
+    def trend(day: int) -> Answer:
+        start = FIRST + day * DAY
+        return ask(path, {"start": f"{start:%Y-%m-%d}", "end": f"{start + DAY:%Y-%m-%d}"}, route=route)
+
+    assert trend(-40).json["currency"] == "JPY", "the day before has no figures"
+    refused = trend(-39)
+    assert refused.status == 400
+    assert "the one before have hours in JPY and USD, which are never compared" in refused.json["detail"]
+    assert trend(-41).json["currency"] == "JPY", "the day itself has no figures"
 
 
 @pytest.mark.parametrize("more", ["", "/workloads", "/trend"])

@@ -82,8 +82,11 @@ class Known:
         complete = len(known) == len(self.capacities)
         return Totals(Costs.total(self.costs), Capacity.total(known) if complete else None)
 
-    def currency(self) -> str:
+    def currency(self, otherwise: str) -> str:
         """The one of all amounts.
+
+        Args:
+            otherwise: the settings', where no hour has figures.
 
         Raises:
             InvalidInputError: there are several, which are never added up.
@@ -93,7 +96,7 @@ class Known:
                 f"the period has hours in {' and '.join(sorted(self.currencies))}, which are never added up; "
                 "ask for one cluster, or for the time before or after the change"
             )
-        return next(iter(self.currencies), "USD")
+        return next(iter(self.currencies), otherwise)
 
     def coverage(self, hours_expected: int) -> PeriodCoverage:
         """How much of the period is known."""

@@ -114,6 +114,7 @@ class ReportService:
         """A unit's period beside the one of the same length before it (of a calendar month, the month before).
 
         Raises:
+            InvalidInputError: the two are in different currencies.
             As `business_unit`.
         """
         asked = replace(asked, granularity="total")
@@ -129,7 +130,14 @@ class ReportService:
             reports.append(self._report(question, clusters, scope, read, known, None))
         if not cells:
             self._check_known(name, Read())
-        return Trend(*reports)
+        currencies = sorted({report.currency for report in reports if report.totals is not None})
+        if len(currencies) > 1:
+            raise InvalidInputError(
+                f"the period and the one before have hours in {' and '.join(currencies)}, which are never compared; "
+                "shorten the period, or ask for one cluster"
+            )
+        current, before = (replace(report, currency=(currencies or [report.currency])[0]) for report in reports)
+        return Trend(current, before)
 
     def waste(self, asked: Asked, *, scope: Scope) -> WastePage:
         """Which workloads waste most, since when, and which pods.
@@ -247,7 +255,7 @@ class ReportService:
         whose = None if scope.units is None else sorted(scope.units)
         seal = fingerprint(f"{question.text()} {list(clusters)} {whose} {more}", known.versions)
         place = read_cursor(cursor, seal)
-        currency = known.currency()
+        currency = known.currency(self._settings_store.current().settings.pricing.currency)
         grouped = group(question, read)
         rows = grouped.rows if shown is None else [row for row in grouped.rows if shown(row)]
         return CostReport(
