@@ -92,3 +92,9 @@ def test_holes_are_not_zeros() -> None:
     history: Series = [None if 100 <= hour < 140 else weekly(hour) for hour in range(4 * WEEK)]
     told = expect(history, START, WEEK)
     assert told == pytest.approx(sum(weekly(hour) for hour in range(WEEK)), rel=0.03)
+
+
+def test_an_hour_of_the_day_that_nobody_ever_saw_does_not_cost_nothing() -> None:
+    """A Prometheus that is down every night from 02:00 to 04:00."""
+    history: Series = [None if hour % 24 in {2, 3} else 10.0 for hour in range(8 * WEEK)]
+    assert expect(history, START, WEEK + 3) == pytest.approx(10 * (WEEK + 3))

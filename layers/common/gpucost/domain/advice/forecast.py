@@ -3,7 +3,7 @@
     cost of an hour to come = level × shape of its hour of the week
 
 - shape: the mean over the weeks known of (hour's cost ÷ its week's mean). Where fewer than two weeks know an hour of
-  the week, the same hour of any day.
+  the week, the same hour of any day; where none knows it, the week's mean.
 - level: the mean of the weeks' levels, each counting half as much as the one after it.
 - interval: the same forecast is made from every day of the past, for as long ahead as the history allows, and compared
   with what came. The root mean square of these relative errors, times Student's t, is the half width; beyond what could
@@ -162,7 +162,7 @@ def _shape_of(shape: Sequence[Sequence[float]], hour: int) -> float:
         return total / count
     same = [shape[day * _DAY + hour % _DAY] for day in range(7)]
     seen = sum(count for _, count in same)
-    return sum(total for total, _ in same) / seen if seen else 0.0
+    return sum(total for total, _ in same) / seen if seen else 1.0
 
 
 def _levels(weeks: Sequence[Sequence[float | None]]) -> list[float | None]:
