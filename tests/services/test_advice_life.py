@@ -20,7 +20,7 @@ from gpucost.services.advice.reading import read_look_back
 from gpucost.services.advice.service import AdviceService
 from gpucost.settings import parse_settings
 from tests import advice_fleet as sim
-from tests.services.test_advice_service import TEXT, Book, Kept, Memory, NoDays, Reviews, Silent, Store, Waits
+from tests.services.test_advice_service import TEXT, Book, Kept, Memory, NoDays, Reviews, Silent, Store, Waits, price
 
 DAYS = 24
 
@@ -62,7 +62,11 @@ class Rows(Reviews):
 
 
 def nightly(
-    records: Sequence[HourRecord], days: Sequence[int], settings: Store | None = None, karpenter: Any = None
+    records: Sequence[HourRecord],
+    days: Sequence[int],
+    settings: Store | None = None,
+    karpenter: Any = None,
+    book: Book | None = None,
 ) -> list[dict[str, Recommendation]]:
     """What is stored after the run at the end of each day."""
     store, found = Rows(), []
@@ -71,8 +75,9 @@ def nightly(
         memory = memory_keeper(Memory(now), Kept(), clock=lambda now=now: now)
         waiting = waiting_keeper(Waits(), NoDays(), clock=lambda now=now: now)
         stored: Any = settings or Store()
+        prices = book or Book([])
         service = AdviceService(
-            stored, Ledger(records), store, Book([]), memory, waiting, karpenter or Silent(), clock=lambda now=now: now
+            stored, Ledger(records), store, prices, memory, waiting, karpenter or Silent(), clock=lambda now=now: now
         )
         service.advise(AdviceDue(scheduled_time=now, cluster="a"), lambda: 900)
         found.append(dict(store.rows))
@@ -201,6 +206,20 @@ def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
     (one,) = last.values()
     assert one.advice.kind == "idle"
     assert (one.state, one.verified_usd) == ("verified", Decimal(2) * Decimal("1.5") * 730)
+
+
+@pytest.mark.parametrize(("capacity_type", "end"), [
+    ("spot", ("verified", Decimal(2920))), ("reserved", ("withdrawn", None)), ("", ("withdrawn", None)),
+])  # fmt: skip
+def test_only_spot_nodes_are_spot(capacity_type: str, end: tuple[str, Decimal | None]) -> None:
+    """Four replicas leave $1.50 on demand for nodes at $0.50: of spot, as advised, or something else."""
+    load, book = sim.Load("serve", lambda _: 2.4, lambda _: 4), Book([price("spot", "0.5", instance_type="g5.xlarge")])
+    pool = sim.Pool("other", price=Decimal("0.5"), capacity_type=capacity_type)
+    before, since = (list(sim.simulate([one], 24 * 23)) for one in (load, replace(load, pool=pool)))
+    first, _, last = nightly(before[: 24 * 14] + since[24 * 14 :], [13, 15, 23], book=book)
+    ((key, one),) = first.items()
+    assert (one.advice.kind, one.state) == ("spot", "open")
+    assert (last[key].state, last[key].verified_usd) == end
 
 
 @pytest.mark.parametrize("moved", [{"business_unit": "R&D 50%"}, {"gpu_model": "NVIDIA-L4"}], ids=["unit", "model"])

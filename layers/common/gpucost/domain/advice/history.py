@@ -156,8 +156,8 @@ class WorkloadHistory:
     """Of these, whose use somebody saw."""
     used: "array[float]"
     usd: "array[float]"
-    on_demand: "array[float]"
-    """Physical GPU-hours held on on-demand capacity."""
+    off_spot: "array[float]"
+    """Physical GPU-hours held on anything but spot."""
     pods: "array[int]"
     """Pods that held something in the hour, however shortly."""
     busiest: "array[float]"
@@ -351,8 +351,8 @@ class LookBack:
             history.used[place] += line.effective_gpu_hours or 0.0
             if line.utilization is not None:
                 history.busiest[place] = max(history.busiest[place], line.utilization)
-        if line.capacity_type == "on-demand":
-            history.on_demand[place] += held
+        if line.capacity_type != "spot":
+            history.off_spot[place] += held
         if line.labels and isinstance(line.labels, Mapping):
             said = line.labels.get(INTERRUPTIBLE, "").lower()
             history.interruptible += held if said == "true" else 0.0

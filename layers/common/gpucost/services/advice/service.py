@@ -172,7 +172,7 @@ class _Subjects:
         if advice.kind == "off-hours":
             return self._weekly(held)
         if advice.kind == "spot":
-            return self._known(self._of(advice, "on_demand", "nodes") or held) if any(held[-_DAY:]) else None
+            return self._known(self._of(advice, "off_spot", "nodes") or held) if any(held[-_DAY:]) else None
         return self._known(held)
 
     def _is_elsewhere(self, advice: Advice) -> bool:
