@@ -195,6 +195,18 @@ def test_a_saving_is_not_verified_in_another_currency() -> None:
     assert [one.verified_usd for one in last.values()] == [None]
 
 
+def test_advice_that_a_change_of_currency_ends_says_so() -> None:
+    idle = sim.Load("old", lambda _: 0.0, lambda _: 2)
+    records = [
+        replace(one, currency="JPY") if place >= 240 else one for place, one in enumerate(sim.simulate([idle], 24 * 11))
+    ]
+    (*_, last) = nightly(records, [10, 11])
+    assert [(one.state, one.reason) for one in last.values()] == [(
+        "withdrawn",
+        "newer figures no longer support it: hours of the look-back are in JPY and USD, which are never added up",
+    )]  # fmt: skip
+
+
 def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
     """Idle on A10G, which goes on day 10; on day 9 the same object got pods on L4, which are at work."""
     old = sim.Load("chat", lambda _: 0.0, lambda hour: 2 if hour < 240 else 0)

@@ -146,6 +146,9 @@ class AdviceService:
         }
         found = review(look, now, since)
         advice, standings = {one.id: one for one in found.advice}, {one.about: one.why for one in found.judged}
+        if len(look.currencies) > 1:
+            why = f"hours of the look-back are in {' and '.join(sorted(look.currencies))}, which are never added up"
+            standings = {one.advice.about: why for one in known}
         for one in advance(known, advice, _Subjects(look), now, standings):
             self._store.put(one)
             result.changed += 1
