@@ -30,6 +30,8 @@ from local.stack import LocalStack, running_stack
 
 SCHEDULED_HOURS = 24
 """The last hours go through the schedule, one by one, and may alert; the older ones are a backfill."""
+MONTHLY_BUDGET_USD = 100_000
+"""Of each unit: far above what they spend in any hour, so that the page has a budget to show and nobody is alerted."""
 SLACK_SECRET = "gpucost/slack-webhook"
 
 
@@ -128,6 +130,7 @@ def settings_text(prometheus_url: str) -> str:
                     },
                     {"rule": "idle-workload", "gpus": 2, "utilization_percent": 10, "for_hours": 2},
                     {"rule": "unallocated", "usd_per_hour": 20, "for_hours": 2, "keep_firing_hours": 2},
+                    {"rule": "budget", "monthly_usd": MONTHLY_BUDGET_USD},
                 ],
                 "receivers": [{"type": "slack", "secret": SLACK_SECRET}, {"type": "email"}],
             },

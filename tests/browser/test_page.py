@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 import requests
@@ -235,7 +235,9 @@ def test_every_node_is_a_strip_that_says_who_held_it(visit: Callable[..., Page],
     assert page.get_by_test_id("strip").count() == 2
     strip = page.get_by_test_id("strip").filter(has_text="inference-2")
     strip.get_by_role("application").focus()
-    page.keyboard.press("ArrowRight")
+    begin = (demo.end - timedelta(hours=24)).hour
+    for _ in range(8 - begin if 1 <= begin < 7 else 1):  # past the training of every night
+        page.keyboard.press("ArrowRight")
     readout = strip.locator(".readout")
     expect(readout).to_contain_text(
         "notebook-0 of notebooks (research): 1 × nvidia.com/gpu, 0.3% used, $12.00, $11.96 wasted"
@@ -332,7 +334,10 @@ def test_long_names_and_those_of_other_scripts_stay_in_their_place(visit: Callab
     address = page.url
 
     def rename(route: Route) -> None:
-        answer = route.fetch()
+        asked = route.request.url
+        for name, strange in STRANGE.items():
+            asked = asked.replace(quote_plus(strange), name).replace(quote(strange), name)
+        answer = route.fetch(url=asked)
         text = answer.text()
         for name, strange in STRANGE.items():
             text = text.replace(f'"{name}"', json.dumps(strange))

@@ -8,6 +8,7 @@ import pytest
 from gpucost import bootstrap
 from tests.functions.asking import ask_as
 from tests.functions.prepared_hours import NASTY, NOW, SOMEBODY, Ask, Prepared, at, usd
+from tests.functions.reported_hours import reported
 
 
 @pytest.fixture
@@ -38,3 +39,9 @@ def day(prepared: Prepared) -> Prepared:
     prepared.put("west", at(0), {("research", "r1"): usd("7")})
     prepared.put("west", at(1), {}, status="complete")
     return prepared
+
+
+@pytest.fixture(scope="module")
+def reported_hours(dynamodb_url: str) -> Iterator[None]:
+    with reported(dynamodb_url):
+        yield

@@ -3,158 +3,23 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import jsonschema
 import pytest
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.limit_items import DynamoLimits
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.api import pages
-from gpucost.domain.hours import HOUR
-from gpucost.domain.limits import Limits, PoolLimit, Quota
-from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.domain.rollups import DAY
-from gpucost.ports import StoredSettings
-from gpucost.services.reports import reading
-from gpucost.settings import parse_settings
-from local.aws import local_client
-from local.dynamodb_local import create_table
 from local.grafana.asked import dashboards, panels
-from tests.functions.asking import Answer, ask_as, by_iam
-from tests.records import line, record
-from tests.sandbox import forget
+from tests.functions.asking import Answer
+from tests.functions.reported_hours import (
+    FIRST,
+    PERIOD,
+    ask,
+)
 
-FIRST = datetime(2026, 11, 16, tzinfo=UTC)
-NOW = FIRST + 3 * DAY + timedelta(hours=2, minutes=5)
-"""Three whole days and two hours of a fourth."""
-PERIOD = {"start": "2026-11-16", "end": "2026-11-19T02:00:00Z"}
-DOCUMENT = """
-clusters:
-  - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
-  - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
-pricing: {source: constant, gpu_hourly_usd: 12}
-cost_labels: [team]
-business_units:
-  - {name: research, namespaces: ["bu-a"]}
-  - {name: nobody, namespaces: ["none"]}
-  - {name: "R&D 🚀 #1 50%41", namespaces: ["none-2"]}
-"""
-SCHEMAS = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
-
-
-class Store:
-    """A settings store of one document."""
-
-    def current(self) -> StoredSettings:
-        return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
-
-
-def held(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
-    """A line of that cost and waste; the rest was used."""
-    found = replace(
-        line(unit, f"ns-{unit}", f"{workload}-{hour}", usd), workload=workload, uid=f"{workload}{hour}",
-        waste_usd=Decimal(waste), effective_usd=Decimal(usd) - Decimal(waste),
-    )  # fmt: skip
-    return replace(found, **more)
-
-
-def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:
-    """An hour on node n1 (and n2, that nobody holds), 5 USD of which nobody held."""
-    made = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
-    assert made.totals is not None
-    usd = made.totals.costs.allocated_usd
-    free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=Decimal(3), residual_usd=Decimal(2))
-    rest = Capacity.total([free, Capacity(node_cost_usd=usd + 5)])
-    facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
-    second = "n1" if twins else "n2"
-    nodes = (
-        NodeHour("n1", "aws:///a/i-1", *facts, usd, Capacity(node_cost_usd=usd)),
-        NodeHour(
-            second, "aws:///a/i-2", *facts, Decimal(0), Capacity.total([free, Capacity(node_cost_usd=Decimal(5))])
-        ),
-    )
-    return replace(made, totals=Totals(made.totals.costs, rest), nodes=nodes)
-
-
-def hours() -> list[HourRecord]:
-    """Every fourth hour. East: research trains, wasting from the second day on; a job runs on the first day only."""
-    found = []
-    for hour in (*range(0, 3 * 24, 4), 72, 73):
-        lines = [held(hour, "research", "train", "10", "0" if hour < 24 else "4", labels={"team": "x"})]
-        if hour < 24:
-            lines.append(held(hour, "=w", "job", "1", "1", labels={}))
-        found.append(published("east", hour, lines, twins=hour == 72))
-    west = [published("west", hour, [held(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
-    return [*found, *west, *partly_priced(), *in_yen_and_dollars()]
-
-
-def partly_priced() -> list[HourRecord]:
-    """Two earlier days: on the second, half of what the unit holds has no price."""
-    nothing = dict.fromkeys(("gpu_hourly_usd", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"))
-    priced = held(-96, "part", "job", "4", "1")
-    return [
-        published("east", -96, [priced]),
-        published("east", -72, [priced, held(-72, "part", "new", "4", "1", **nothing)]),
-    ]
-
-
-def in_yen_and_dollars() -> list[HourRecord]:
-    """Weeks before, days with an hour each, the last two side by side: the settings' currency changed in between."""
-    made = [published("east", hour, [held(hour, "abroad", "job", "4", "1")]) for hour in (-1008, -960, -936)]
-    return [*(replace(one, currency="JPY") for one in made[:2]), made[2]]
-
-
-@pytest.fixture(scope="module")
-def ledger(dynamodb_url: str) -> Iterator[None]:
-    client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
-    create_table(client, table)
-    for one in hours():
-        DynamoLedger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
-    for number in range(3):
-        DynamoRollups(client, table).roll_up("east", FIRST + number * DAY, NOW)
-    pools = (
-        PoolLimit("gpu", "nvidia.com/gpu", Decimal(6), Decimal(8)),
-        PoolLimit("free", "nvidia.com/gpu", Decimal(2), None),
-    )
-    quotas = (
-        Quota("ns-research", "gpus", "nvidia.com/gpu", Decimal(4), Decimal(3)),
-        Quota("ns-empty", "gpus", "nvidia.com/gpu", Decimal(4), None),
-        Quota("ns-research", "mig", "nvidia.com/mig-1g.5gb", Decimal(7), Decimal(0)),
-    )
-    DynamoLimits(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUCOST_TABLE", table)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
-        patch.setattr(bootstrap, "settings_store", Store)
-        patch.setattr(bootstrap, "utc_now", lambda: NOW)
-        forget()
-        yield
-        forget()
-
-
-pytestmark = pytest.mark.usefixtures("ledger")
-
-
-def ask(path: str, query: dict[str, str] | str | None = None, *, route: str | None = None) -> Answer:
-    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, query)
-    responses = SCHEMAS["paths"][route or path]["get"]["responses"]
-    content = responses[str(int(answer.status))]["content"]
-    if "json" in answer.headers["Content-Type"] and "jsonl" not in answer.headers["Content-Type"]:
-        schema = content[answer.headers["Content-Type"]]["schema"]
-        whole = {**schema, "components": SCHEMAS["components"]}
-        jsonschema.validate(json.loads(answer.body), whole, cls=jsonschema.Draft202012Validator)
-    else:
-        assert answer.headers["Content-Type"].partition(";")[0] in content
-    return answer
+pytestmark = pytest.mark.usefixtures("reported_hours")
 
 
 def test_costs_by_workload_and_day_come_from_facts_and_from_lines_at_the_edges() -> None:
@@ -373,117 +238,6 @@ def test_node_pools_and_quotas_stand_against_what_was_held() -> None:
     assert ask("/v1/quotas", {**day, "cluster": "west"}).json["rows"] == []
     for path in ("/v1/nodepools", "/v1/quotas"):
         assert "at most 48 hours" in ask(path, PERIOD).json["detail"]
-
-
-HUGE = "x" * 10_240
-ODD = [
-    "a\0b",
-    "\u202ea",
-    "a\u200f",
-    "a\x1b[2J",
-    "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace") + "\0",
-]
-
-
-@pytest.mark.parametrize("route", sorted(path for path in SCHEMAS["paths"] if path.startswith("/v1/")))
-def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
-    path = route.replace("{name}", "research")
-    parameters = SCHEMAS["paths"][route]["get"].get("parameters", [])
-    right = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-17T00:00:00Z"}
-    right |= {
-        one["name"]: one["schema"]["examples"][0] for one in parameters if one["required"] and one["in"] == "query"
-    }
-    base = {one["name"]: right[one["name"]] for one in parameters if one["name"] in right}
-    for parameter in parameters:
-        if parameter["in"] != "query":
-            continue
-        name = parameter["name"]
-        for wrong in (HUGE, "", *ODD):
-            given = {name: wrong} if name == "window" else {**base, name: wrong}
-            answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, given)
-            if wrong == "" and name in {"group_by", "sort", "source", "instance_type"}:
-                continue  # nothing is a value of these
-            assert answer.status == 400, (name, wrong[:10], answer.body[:300])
-            assert answer.json["errors"][0]["parameter"] == name, (name, answer.body[:300])
-            assert len(answer.body) < 2_000
-        twice = "&".join([*(f"{one}={value}" for one, value in base.items()), f"{name}=a&{name}=b"])
-        answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, twice)
-        assert answer.status == 400, name
-        assert name in {one["parameter"] for one in answer.json["errors"]}, (name, answer.body)
-
-
-@pytest.mark.parametrize(
-    ("query", "parameter", "says"),
-    [
-        ({"start": "2026-11-17", "end": "2026-11-16"}, "end", "must be after start"),
-        ({"start": "2020-01-01", "end": "2026-11-16"}, "end", "at most 35 days of this kind; granularity=day"),
-        ({"start": "2020-01-01", "end": "2026-11-16", "granularity": "month"}, "end", "at most 731 days"),
-        ({"window": "fortnight"}, "window", "allowed: 24h, 7d"),
-        ({"window": "9999d"}, "window", "at most 35 days of this kind; granularity=day"),
-        ({**PERIOD, "group_by": "label:app"}, "group_by", "label:team"),
-        ({**PERIOD, "group_by": "pod"}, "group_by", "at most 48 hours at once; shorten the period, or"),
-        ({**PERIOD, "node": "n1"}, "node", "GET /v1/exports"),
-        ({**PERIOD, "label": "app:x"}, "label", "allowed: team"),
-        ({**PERIOD, "cluster": "north,east"}, "cluster", "'north' is not in the settings; allowed: east, west"),
-        ({**PERIOD, "cluster": "!east,!west"}, "cluster", "no cluster of the settings is meant"),
-        ({**PERIOD, "sort": "cost_usd"}, "sort", "cannot be sorted by; allowed, with a - to turn: start, allocated"),
-        ({**PERIOD, "limit": "0"}, "limit", "greater than or equal to 1"),
-        ({**PERIOD, "limit": "10001"}, "limit", "less than or equal to 10000"),
-        ({**PERIOD, "limit": "many"}, "limit", "valid integer"),
-        ({**PERIOD, "idle": "shared"}, "idle", "must be 'hidden', 'separate', 'shared-by-allocation' or"),
-        ({**PERIOD, "cursor": "x"}, "cursor", "is not one that an answer gave"),
-        ({**PERIOD, HUGE: "x"}, "x" * 60, "is not a parameter"),
-    ],
-)  # fmt: skip
-def test_a_question_that_cannot_be_answered_says_what_can(query: dict[str, str], parameter: str, says: str) -> None:
-    answer = ask("/v1/costs", query)
-    assert answer.status == 400
-    (error,) = answer.json["errors"]
-    assert error["parameter"] == parameter
-    assert says in error["detail"]
-    for secret in ("reports-", "arn:", "Traceback", "C#", "DynamoDB"):
-        assert secret not in answer.body
-
-
-@pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodepools", "/v1/quotas"])
-def test_a_window_that_is_too_long_is_named(path: str) -> None:
-    (error,) = ask(path, {"window": "3d"}).json["errors"]
-    assert error["parameter"] == "window"
-
-
-def test_a_path_that_is_not_there_is_not_found_whatever_is_asked_of_it() -> None:
-    # no route answers for it, so the published schemas have no word on it either
-    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), "/v1/business-units/a/b", {"window": "24h"})
-    assert answer.status == 404
-    assert "not a parameter" not in answer.body
-
-
-def test_a_cursor_fits_no_other_question_and_no_other_route() -> None:
-    query = {**PERIOD, "group_by": "business_unit", "limit": "10"}
-    cursor = ask("/v1/costs", query).json["cursor"]
-    assert ask("/v1/costs", {**query, "cursor": cursor}).status == 200
-    for other in ({"limit": "11"}, {"group_by": "namespace"}, {"cluster": "east"}, {"sort": "-waste_usd"},
-                  {"business_unit": "!x"}, {"end": "2026-11-19T01:00:00Z"}, {"idle": "separate"}):  # fmt: skip
-        answer = ask("/v1/costs", {**query, **other, "cursor": cursor})
-        assert answer.status == 400, other
-        assert "is of another question" in answer.json["detail"]
-    assert ask("/v1/waste", {**PERIOD, "limit": "10", "cursor": cursor}).status == 400
-
-
-def test_a_question_that_reads_too_much_says_what_to_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    def detail(query: dict[str, str]) -> str:
-        answer = ask("/v1/costs", query)
-        assert answer.status == 400
-        return str(answer.json["detail"])
-
-    assert "at most 48 hours at once; ask for granularity=day" in detail({**PERIOD, "group_by": "workload"})
-    monkeypatch.setattr(reading, "DAYS_OF_FACTS", 5)
-    by_day = {**PERIOD, "group_by": "workload", "granularity": "day"}
-    assert "summed from 6 days of clusters, at most 5 are; shorten" in detail(by_day)
-    assert ask("/v1/costs", {**by_day, "business_unit": "research"}).status == 200
-    assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
-    monkeypatch.setattr(reading, "MOST_LINES", 1)
-    assert "more than 1 pods' hours" in detail({**by_day, "cluster": "east"})
 
 
 def _selected(row: Any, selector: str) -> Any:

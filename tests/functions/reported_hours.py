@@ -1,0 +1,152 @@
+"""Three days and two hours of two clusters on a real table, and the api function asked about them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import jsonschema
+import pytest
+
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.limit_items import DynamoLimits
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.domain.hours import HOUR
+from gpucost.domain.limits import Limits, PoolLimit, Quota
+from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
+from gpucost.domain.rollups import DAY
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
+from local.aws import local_client
+from local.dynamodb_local import create_table
+from tests.functions.asking import Answer, ask_as, by_iam
+from tests.records import line, record
+from tests.sandbox import forget
+
+FIRST = datetime(2026, 11, 16, tzinfo=UTC)
+NOW = FIRST + 3 * DAY + timedelta(hours=2, minutes=5)
+"""Three whole days and two hours of a fourth."""
+PERIOD = {"start": "2026-11-16", "end": "2026-11-19T02:00:00Z"}
+DOCUMENT = """
+clusters:
+  - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
+pricing: {source: constant, gpu_hourly_usd: 12}
+cost_labels: [team]
+business_units:
+  - {name: research, namespaces: ["bu-a"]}
+  - {name: nobody, namespaces: ["none"]}
+  - {name: "R&D 🚀 #1 50%41", namespaces: ["none-2"]}
+"""
+SCHEMAS = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+
+
+class Store:
+    """A settings store of one document."""
+
+    def current(self) -> StoredSettings:
+        return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
+
+
+def held(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
+    """A line of that cost and waste; the rest was used."""
+    found = replace(
+        line(unit, f"ns-{unit}", f"{workload}-{hour}", usd), workload=workload, uid=f"{workload}{hour}",
+        waste_usd=Decimal(waste), effective_usd=Decimal(usd) - Decimal(waste),
+    )  # fmt: skip
+    return replace(found, **more)
+
+
+def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:
+    """An hour on node n1 (and n2, that nobody holds), 5 USD of which nobody held."""
+    made = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
+    assert made.totals is not None
+    usd = made.totals.costs.allocated_usd
+    free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=Decimal(3), residual_usd=Decimal(2))
+    rest = Capacity.total([free, Capacity(node_cost_usd=usd + 5)])
+    facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
+    second = "n1" if twins else "n2"
+    nodes = (
+        NodeHour("n1", "aws:///a/i-1", *facts, usd, Capacity(node_cost_usd=usd)),
+        NodeHour(
+            second, "aws:///a/i-2", *facts, Decimal(0), Capacity.total([free, Capacity(node_cost_usd=Decimal(5))])
+        ),
+    )
+    return replace(made, totals=Totals(made.totals.costs, rest), nodes=nodes)
+
+
+def hours() -> list[HourRecord]:
+    """Every fourth hour. East: research trains, wasting from the second day on; a job runs on the first day only."""
+    found = []
+    for hour in (*range(0, 3 * 24, 4), 72, 73):
+        lines = [held(hour, "research", "train", "10", "0" if hour < 24 else "4", labels={"team": "x"})]
+        if hour < 24:
+            lines.append(held(hour, "=w", "job", "1", "1", labels={}))
+        found.append(published("east", hour, lines, twins=hour == 72))
+    west = [published("west", hour, [held(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
+    return [*found, *west, *partly_priced(), *in_yen_and_dollars()]
+
+
+def partly_priced() -> list[HourRecord]:
+    """Two earlier days: on the second, half of what the unit holds has no price."""
+    nothing = dict.fromkeys(("gpu_hourly_usd", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"))
+    priced = held(-96, "part", "job", "4", "1")
+    return [
+        published("east", -96, [priced]),
+        published("east", -72, [priced, held(-72, "part", "new", "4", "1", **nothing)]),
+    ]
+
+
+def in_yen_and_dollars() -> list[HourRecord]:
+    """Weeks before, days with an hour each, the last two side by side: the settings' currency changed in between."""
+    made = [published("east", hour, [held(hour, "abroad", "job", "4", "1")]) for hour in (-1008, -960, -936)]
+    return [*(replace(one, currency="JPY") for one in made[:2]), made[2]]
+
+
+@contextmanager
+def reported(dynamodb_url: str) -> Iterator[None]:
+    """The api function on a table that holds these hours."""
+    client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
+    create_table(client, table)
+    for one in hours():
+        DynamoLedger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
+    for number in range(3):
+        DynamoRollups(client, table).roll_up("east", FIRST + number * DAY, NOW)
+    pools = (
+        PoolLimit("gpu", "nvidia.com/gpu", Decimal(6), Decimal(8)),
+        PoolLimit("free", "nvidia.com/gpu", Decimal(2), None),
+    )
+    quotas = (
+        Quota("ns-research", "gpus", "nvidia.com/gpu", Decimal(4), Decimal(3)),
+        Quota("ns-empty", "gpus", "nvidia.com/gpu", Decimal(4), None),
+        Quota("ns-research", "mig", "nvidia.com/mig-1g.5gb", Decimal(7), Decimal(0)),
+    )
+    DynamoLimits(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUCOST_TABLE", table)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+        patch.setattr(bootstrap, "settings_store", Store)
+        patch.setattr(bootstrap, "utc_now", lambda: NOW)
+        forget()
+        yield
+        forget()
+
+
+def ask(path: str, query: dict[str, str] | str | None = None, *, route: str | None = None) -> Answer:
+    """An answer, which fits what is documented of its route."""
+    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, query)
+    responses = SCHEMAS["paths"][route or path]["get"]["responses"]
+    content = responses[str(int(answer.status))]["content"]
+    if "json" in answer.headers["Content-Type"] and "jsonl" not in answer.headers["Content-Type"]:
+        schema = content[answer.headers["Content-Type"]]["schema"]
+        whole = {**schema, "components": SCHEMAS["components"]}
+        jsonschema.validate(json.loads(answer.body), whole, cls=jsonschema.Draft202012Validator)
+    else:
+        assert answer.headers["Content-Type"].partition(";")[0] in content
+    return answer

@@ -1,0 +1,123 @@
+"""Questions that the reports refuse: each says which parameter is wrong and what is allowed, or what to narrow."""
+
+import pytest
+
+from gpucost.services.reports import reading
+from tests.functions.asking import ask_as, by_iam
+from tests.functions.reported_hours import (
+    PERIOD,
+    SCHEMAS,
+    ask,
+)
+
+pytestmark = pytest.mark.usefixtures("reported_hours")
+
+HUGE = "x" * 10_240
+ODD = [
+    "a\0b",
+    "\u202ea",
+    "a\u200f",
+    "a\x1b[2J",
+    "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace") + "\0",
+]
+
+
+@pytest.mark.parametrize("route", sorted(path for path in SCHEMAS["paths"] if path.startswith("/v1/")))
+def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
+    path = route.replace("{name}", "research")
+    parameters = SCHEMAS["paths"][route]["get"].get("parameters", [])
+    right = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-17T00:00:00Z"}
+    right |= {
+        one["name"]: one["schema"]["examples"][0] for one in parameters if one["required"] and one["in"] == "query"
+    }
+    base = {one["name"]: right[one["name"]] for one in parameters if one["name"] in right}
+    for parameter in parameters:
+        if parameter["in"] != "query":
+            continue
+        name = parameter["name"]
+        for wrong in (HUGE, "", *ODD):
+            given = {name: wrong} if name == "window" else {**base, name: wrong}
+            answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, given)
+            if wrong == "" and name in {"group_by", "sort", "source", "instance_type"}:
+                continue  # nothing is a value of these
+            assert answer.status == 400, (name, wrong[:10], answer.body[:300])
+            assert answer.json["errors"][0]["parameter"] == name, (name, answer.body[:300])
+            assert len(answer.body) < 2_000
+        twice = "&".join([*(f"{one}={value}" for one, value in base.items()), f"{name}=a&{name}=b"])
+        answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, twice)
+        assert answer.status == 400, name
+        assert name in {one["parameter"] for one in answer.json["errors"]}, (name, answer.body)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter", "says"),
+    [
+        ({"start": "2026-11-17", "end": "2026-11-16"}, "end", "must be after start"),
+        ({"start": "2020-01-01", "end": "2026-11-16"}, "end", "at most 35 days of this kind; granularity=day"),
+        ({"start": "2020-01-01", "end": "2026-11-16", "granularity": "month"}, "end", "at most 731 days"),
+        ({"window": "fortnight"}, "window", "allowed: 24h, 7d"),
+        ({"window": "9999d"}, "window", "at most 35 days of this kind; granularity=day"),
+        ({**PERIOD, "group_by": "label:app"}, "group_by", "label:team"),
+        ({**PERIOD, "group_by": "pod"}, "group_by", "at most 48 hours at once; shorten the period, or"),
+        ({**PERIOD, "node": "n1"}, "node", "GET /v1/exports"),
+        ({**PERIOD, "label": "app:x"}, "label", "allowed: team"),
+        ({**PERIOD, "cluster": "north,east"}, "cluster", "'north' is not in the settings; allowed: east, west"),
+        ({**PERIOD, "cluster": "!east,!west"}, "cluster", "no cluster of the settings is meant"),
+        ({**PERIOD, "sort": "cost_usd"}, "sort", "cannot be sorted by; allowed, with a - to turn: start, allocated"),
+        ({**PERIOD, "limit": "0"}, "limit", "greater than or equal to 1"),
+        ({**PERIOD, "limit": "10001"}, "limit", "less than or equal to 10000"),
+        ({**PERIOD, "limit": "many"}, "limit", "valid integer"),
+        ({**PERIOD, "idle": "shared"}, "idle", "must be 'hidden', 'separate', 'shared-by-allocation' or"),
+        ({**PERIOD, "cursor": "x"}, "cursor", "is not one that an answer gave"),
+        ({**PERIOD, HUGE: "x"}, "x" * 60, "is not a parameter"),
+    ],
+)  # fmt: skip
+def test_a_question_that_cannot_be_answered_says_what_can(query: dict[str, str], parameter: str, says: str) -> None:
+    answer = ask("/v1/costs", query)
+    assert answer.status == 400
+    (error,) = answer.json["errors"]
+    assert error["parameter"] == parameter
+    assert says in error["detail"]
+    for secret in ("reports-", "arn:", "Traceback", "C#", "DynamoDB"):
+        assert secret not in answer.body
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodepools", "/v1/quotas"])
+def test_a_window_that_is_too_long_is_named(path: str) -> None:
+    (error,) = ask(path, {"window": "3d"}).json["errors"]
+    assert error["parameter"] == "window"
+
+
+def test_a_path_that_is_not_there_is_not_found_whatever_is_asked_of_it() -> None:
+    # no route answers for it, so the published schemas have no word on it either
+    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), "/v1/business-units/a/b", {"window": "24h"})
+    assert answer.status == 404
+    assert "not a parameter" not in answer.body
+
+
+def test_a_cursor_fits_no_other_question_and_no_other_route() -> None:
+    query = {**PERIOD, "group_by": "business_unit", "limit": "10"}
+    cursor = ask("/v1/costs", query).json["cursor"]
+    assert ask("/v1/costs", {**query, "cursor": cursor}).status == 200
+    for other in ({"limit": "11"}, {"group_by": "namespace"}, {"cluster": "east"}, {"sort": "-waste_usd"},
+                  {"business_unit": "!x"}, {"end": "2026-11-19T01:00:00Z"}, {"idle": "separate"}):  # fmt: skip
+        answer = ask("/v1/costs", {**query, **other, "cursor": cursor})
+        assert answer.status == 400, other
+        assert "is of another question" in answer.json["detail"]
+    assert ask("/v1/waste", {**PERIOD, "limit": "10", "cursor": cursor}).status == 400
+
+
+def test_a_question_that_reads_too_much_says_what_to_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    def detail(query: dict[str, str]) -> str:
+        answer = ask("/v1/costs", query)
+        assert answer.status == 400
+        return str(answer.json["detail"])
+
+    assert "at most 48 hours at once; ask for granularity=day" in detail({**PERIOD, "group_by": "workload"})
+    monkeypatch.setattr(reading, "DAYS_OF_FACTS", 5)
+    by_day = {**PERIOD, "group_by": "workload", "granularity": "day"}
+    assert "summed from 6 days of clusters, at most 5 are; shorten" in detail(by_day)
+    assert ask("/v1/costs", {**by_day, "business_unit": "research"}).status == 200
+    assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
+    monkeypatch.setattr(reading, "MOST_LINES", 1)
+    assert "more than 1 pods' hours" in detail({**by_day, "cluster": "east"})
