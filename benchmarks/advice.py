@@ -17,7 +17,7 @@ from decimal import Decimal
 from benchmarks.figures import Figure
 from gpucost.adapters.dynamodb.line_items import line_items, read_line_uses
 from gpucost.adapters.dynamodb.table import Item
-from gpucost.domain.advice.history import LookBack, ReservedPrice, Wait
+from gpucost.domain.advice.history import LookBack, ReservedPrice, SpotPrice, Wait
 from gpucost.domain.advice.review import review
 from gpucost.domain.hours import HOUR
 from gpucost.domain.model import Capacity, Line, NodeHour
@@ -104,7 +104,7 @@ def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, floa
     look = LookBack("demo", START, HOURS)
     look.memory.update(peaks(workloads, pods))
     look.expect(waits(workloads))
-    look.spot_prices["p5.48xlarge"] = 20.0
+    look.spot_prices["p5.48xlarge"] = SpotPrice(20.0, 15.0, 30.0)
     look.reserved_prices["p5.48xlarge"] = ReservedPrice(25.0, "p5.*")
     for place in range(HOURS):
         look.add(START + HOUR * place, read_line_uses(hours[place % SEVERAL]), there, "USD")

@@ -225,7 +225,10 @@ def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
 ])  # fmt: skip
 def test_only_spot_nodes_are_spot(capacity_type: str, end: tuple[str, Decimal | None]) -> None:
     """Four replicas leave $1.50 on demand for nodes at $0.50: of spot, as advised, or something else."""
-    load, book = sim.Load("serve", lambda _: 2.4, lambda _: 4), Book([price("spot", "0.5", instance_type="g5.xlarge")])
+    load, book = (
+        sim.Load("serve", lambda _: 2.4, lambda _: 4),
+        Book([price("spot", "0.5", 400, instance_type="g5.xlarge")]),
+    )
     pool = sim.Pool("other", price=Decimal("0.5"), capacity_type=capacity_type)
     before, since = (list(sim.simulate([one], 24 * 23)) for one in (load, replace(load, pool=pool)))
     first, _, last = nightly(before[: 24 * 14] + since[24 * 14 :], [13, 15, 23], book=book)

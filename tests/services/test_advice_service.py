@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpucost.domain.advice.history import Disruption, Wait
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.domain.advice.history import Disruption, SpotPrice, Wait
 from gpucost.domain.advice.model import Recommendation, Review
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.prices import Price
 from gpucost.errors import MetricsUnavailableError, SourceError
 from gpucost.messages import AdviceDue
 from gpucost.ports import StoredSettings
+from gpucost.price_ports import PricesInForce
 from gpucost.services.advice.asking_once import KEPT, memory_keeper, waiting_keeper
 from gpucost.services.advice.node_prices import node_list_prices, node_spot_prices
 from gpucost.services.advice.service import AdviceService
@@ -43,6 +45,10 @@ class Book:
     def newest(self, source: str) -> list[Price]:
         return [one for one in self._prices if one.source == source]
 
+    def in_force(self, start: datetime, end: datetime, *, sources: Any = None) -> PricesInForce:
+        assert sources == {"spot"}
+        return PricesInForce(self._prices)
+
 
 def test_list_prices_of_several_regions_are_no_list_price_unless_they_agree() -> None:
     book = Book([
@@ -55,13 +61,20 @@ def test_list_prices_of_several_regions_are_no_list_price_unless_they_agree() ->
     assert node_list_prices(book) == {"p5.4xlarge": 7.0}
 
 
-def test_spot_is_the_newest_price_of_the_dearest_zone() -> None:
-    book = Book([
-        price("spot", "0.9", 3, instance_type="g5.xlarge", region="r", zone="a"),
-        price("spot", "0.5", 1, instance_type="g5.xlarge", region="r", zone="a"),
-        price("spot", "0.6", 2, instance_type="g5.xlarge", region="r", zone="b"),
-    ])  # fmt: skip
-    assert node_spot_prices(book) == {"g5.xlarge": 0.6}
+def test_spot_is_the_mean_over_time_in_the_zone_that_is_dearest_on_average(table: DynamoTable) -> None:
+    """Zone a: $1.20 for the last of ten days, $0.50 before. Zone b: $0.60 all along."""
+    book = DynamoPriceBook(table.client, table.name)
+    applies = {"instance_type": "g5.xlarge", "region": "r", "product": "Linux/UNIX"}
+    prices = [
+        Price("spot", "node-hour", Decimal(usd), {**applies, "zone": zone}, "USD", NOW - DAY * since)
+        for zone, usd, since in (("a", "0.50", 12), ("a", "1.20", 1), ("b", "0.60", 12))
+    ]
+    book.replace("spot", prices, since=NOW - DAY * 12, rated_until=NOW, now=NOW)
+    ten = node_spot_prices(book, NOW - DAY * 10, NOW)
+    assert [*ten] == ["g5.xlarge"]
+    assert ten["g5.xlarge"] == pytest.approx(SpotPrice(0.6, 0.6, 0.6)), "zone b: a costs 0.57"
+    five = node_spot_prices(book, NOW - DAY * 5, NOW)
+    assert five["g5.xlarge"] == pytest.approx(SpotPrice((4 * 0.5 + 1.2) / 5, 0.5, 1.2)), "zone a"
 
 
 class Memory:

@@ -34,8 +34,11 @@ alerts:
 
 
 class Store:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
     def current(self) -> StoredSettings:
-        return StoredSettings(1, TEXT, parse_settings(TEXT), "test", NOW)
+        return StoredSettings(1, self._text, parse_settings(self._text), "test", NOW)
 
 
 class Hours:
@@ -72,8 +75,8 @@ def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:
     return {UNTIL - HOUR * (1 + place): Decimal(usd) for place in range(24 * days)}
 
 
-def forecasts(rollups: Hours) -> Forecasts:
-    return Forecasts(Store(), rollups, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
+def forecasts(rollups: Hours, text: str = TEXT) -> Forecasts:
+    return Forecasts(Store(text), rollups, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
 
 
 def test_a_month_is_what_was_spent_and_the_hours_to_come() -> None:
@@ -93,6 +96,22 @@ def test_a_quarter_has_three_months_of_budget() -> None:
     assert found.spent_usd == 2 * 24 * 46
     assert found.projected_usd == 2 * 24 * 92
     assert found.budget_usd == 9000
+
+
+@pytest.mark.parametrize(
+    ("rule", "budget"),
+    [
+        ("{rule: budget, monthly_usd: 5000, quarterly_usd: 12000}", 12000),
+        ("{rule: budget, monthly_usd: 5000, quarterly_usd: 12000, overrides: [{%s, quarterly_usd: 7000}]}", 7000),
+        ("{rule: budget, monthly_usd: 5000, quarterly_usd: 12000, overrides: [{%s, monthly_usd: 3000}]}", 9000),
+        ("{rule: budget, monthly_usd: 5000, overrides: [{%s, monthly_usd: 3000, quarterly_usd: 8000}]}", 8000),
+    ],
+)
+def test_a_quarter_may_have_a_budget_of_its_own(rule: str, budget: int) -> None:
+    rule = rule.replace("%s", "business_unit: research")
+    text = f"{TEXT.partition('alerts:')[0]}alerts:\n  rules: [{rule}]\n"
+    found = forecasts(Hours({"east": hours(60, "2")}), text).forecast("research", "quarter")
+    assert found.budget_usd == budget
 
 
 def test_unknown_hours_are_taken_to_cost_what_known_ones_did_and_are_counted() -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.domain.advice.history import LookBack, ReservedPrice
+from gpucost.domain.advice.history import LookBack, ReservedPrice, SpotPrice
 from gpucost.domain.advice.model import Advice
 from gpucost.domain.advice.pools import is_priced
 from gpucost.domain.advice.review import review
@@ -53,7 +53,7 @@ def without_price(records: Sequence[HourRecord], hours: Collection[int], *, half
 
 def advised(records: Sequence[HourRecord]) -> dict[str, Advice]:
     look: LookBack = look_at(records)
-    look.spot_prices["g5.xlarge"] = 0.5
+    look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look.reserved_prices["g5.xlarge"] = ReservedPrice(0.9, "g5.xlarge")
     found = review(look, sim.START + timedelta(hours=len(records)), {}).advice
     return {f"{one.kind} {one.about.workload or one.about.node_pool}".strip(): one for one in found}

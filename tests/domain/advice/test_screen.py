@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from gpucost.domain.advice.history import LookBack, ReservedPrice, use_of
+from gpucost.domain.advice.history import LookBack, ReservedPrice, SpotPrice, use_of
 from gpucost.domain.advice.model import About, Advice, Kind, Recommendation
 from gpucost.domain.advice.review import review
 from local.advice_screen import COLUMNS, LINES, screen
@@ -54,7 +54,7 @@ def advised() -> dict[str, Advice]:
     look.expect(line.waits(jobs, queue, 1, HOURS))
     for record in sim.simulate(loads, HOURS):
         look.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
-    look.spot_prices["g5.xlarge"] = 0.5
+    look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look.reserved_prices.update({"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")})
     found: dict[str, Advice] = {}
     for one in review(look, sim.START + timedelta(hours=HOURS), {}).advice:

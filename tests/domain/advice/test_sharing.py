@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.domain.advice.grouping import EXACT, MOST_SHARERS, Sharer, groups
+from gpucost.domain.advice.history import SpotPrice
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
 from gpucost.domain.devices import memory_gb
@@ -146,7 +147,7 @@ def by_hand() -> list[sim.Load]:
 def test_day_and_night_share_a_gpu_and_what_is_said_of_it() -> None:
     (one,) = [one for one in reviewed(by_hand()).advice if one.kind == "sharing"]
     assert one.summary == (
-        "Let 2 pods take turns on 1 GPU of node pool a10g (time-slicing, 2 replicas): 3 g5.xlarge nodes become 2"
+        "Let 2 pods take turns on 1 GPU of node pool a10g (time-slicing or MPS, 2 replicas): 3 g5.xlarge nodes become 2"
     )
     assert float(one.saving.usd) == pytest.approx(1.5 * 730, rel=1e-4)
     assert one.evidence.facts["together"] in {"day + night", "night + day"}
@@ -165,7 +166,7 @@ def test_shared_workloads_are_not_advised_to_move_to_spot_too() -> None:
     loads = [replace(load, pods=lambda _: 3, work=lambda hour, load=load: 3 * load.work(hour)) for load in by_hand()]  # type: ignore[misc]
     records = list(sim.simulate(loads, HOURS))
     look = look_at(records, sim.memory(loads, HOURS))
-    look.spot_prices["g5.xlarge"] = 0.5
+    look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     found = review(look, sim.START, {}).advice
     assert [(one.kind, one.about.workload) for one in found] == [("sharing", ""), ("spot", "both")]
 

@@ -9,13 +9,15 @@ from decimal import Decimal
 import pytest
 import yaml
 
+from gpucost.domain.advice.history import SpotPrice
 from gpucost.domain.advice.model import Advice
 from gpucost.domain.advice.review import review
 from tests import advice_fleet as sim
 from tests.domain.advice.test_rightsizing import look_at
 
 HOURS = 192
-PRICES = {"g5.xlarge": 0.6}
+PRICES = {"g5.xlarge": SpotPrice(0.6, 0.6, 0.6)}
+MOVING = SpotPrice(0.6, 0.45, 1.2)
 YES, NO = {"gpucost/interruptible": "true", "team": "x"}, {"gpucost/interruptible": "false"}
 SORTS: Mapping[str, tuple[str, int, Mapping[str, str], bool]] = {
     "service": ("Deployment", 3, {}, True),
@@ -57,7 +59,7 @@ def fleet(seed: int) -> list[sim.Load]:
     return found
 
 
-def advised(own: list[sim.Load], prices: Mapping[str, float] = PRICES) -> dict[str, Advice]:
+def advised(own: list[sim.Load], prices: Mapping[str, SpotPrice] = PRICES) -> dict[str, Advice]:
     look = look_at(list(sim.simulate(own, HOURS)))
     look.spot_prices.update(prices)
     found = review(look, sim.START + timedelta(hours=HOURS), {}).advice
@@ -65,7 +67,7 @@ def advised(own: list[sim.Load], prices: Mapping[str, float] = PRICES) -> dict[s
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(3, 13))])
-def test_what_may_be_interrupted_runs_on_spot_at_the_newest_price(seed: int) -> None:
+def test_what_may_be_interrupted_runs_on_spot_at_its_mean_price(seed: int) -> None:
     own = fleet(seed)
     given = advised(own)
     assert given.keys() == {load.name for load in own if load.truth}, "recall and precision of 1"
@@ -107,4 +109,16 @@ def test_no_spot_where_no_price_is_known_or_it_is_dearer() -> None:
     service = [sim.Load("service", lambda _: 1.5, lambda _: 3)]
     assert advised(service)
     assert not advised(service, {})
-    assert not advised(service, {"g5.xlarge": 1.6})
+    assert not advised(service, {"g5.xlarge": SpotPrice(1.6, 0.6, 1.7)}), "dearer on average"
+
+
+def test_the_range_is_that_of_the_prices() -> None:
+    """Steady work on one node of $1.50: its range is nothing but the price's."""
+    service = [sim.Load("service", lambda _: 1.5, lambda _: 3)]
+    steady, moving = (advised(service, {"g5.xlarge": one})["service"] for one in (SpotPrice(0.6, 0.6, 0.6), MOVING))
+    assert moving.saving.usd == steady.saving.usd
+    for found, price in ((moving.saving.low_usd, MOVING.high), (moving.saving.high_usd, MOVING.low)):
+        moved = replace(service[0], pool=replace(service[0].pool, price=Decimal(str(price))))
+        before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (service[0], moved))
+        assert float(found) == pytest.approx(before - after, rel=0.01)
+    assert moving.evidence.facts["spot"] == "g5.xlarge $0.600 an hour (0.450 to 1.200): mean of the dearest zone"

@@ -198,6 +198,11 @@ class BudgetOverride(Override):
     """Another budget."""
 
     monthly_usd: Positive | None = None
+    quarterly_usd: Positive | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """What it replaces; a month of its own is not followed by everybody's quarter."""
+        return ({} if self.monthly_usd is None else {"quarterly_usd": None}) | super().changes()
 
 
 class BudgetRule(RuleSettings):
@@ -207,6 +212,8 @@ class BudgetRule(RuleSettings):
 
     rule: Literal["budget"]
     monthly_usd: Positive
+    quarterly_usd: Positive | None = None
+    """Of forecasts of a quarter; three months' where there is none. Alerts are about months."""
     percents: Annotated[tuple[Annotated[Decimal, Field(gt=0, le=1000)], ...], Field(min_length=1, max_length=10)] = (
         Decimal(50),
         Decimal(80),

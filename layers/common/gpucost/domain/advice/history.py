@@ -215,6 +215,15 @@ class PoolHistory:
     cash: Cash = field(default_factory=Cash)
 
 
+class SpotPrice(NamedTuple):
+    """USD per node-hour of an instance type on spot over the look-back, in the zone that was dearest on average."""
+
+    usd: float
+    """By time."""
+    low: float
+    high: float
+
+
 class ReservedPrice(NamedTuple):
     """What a commitment charges for an instance type."""
 
@@ -243,7 +252,7 @@ class LookBack:
         self.pools: dict[PoolKey, PoolHistory] = {}
         self.list_prices: dict[str, float] = {}
         """USD per node-hour by instance type, where a price list is known."""
-        self.spot_prices: dict[str, float] = {}
+        self.spot_prices: dict[str, SpotPrice] = {}
         """USD per node-hour of spot by instance type, the dearest zone's newest, where fetched."""
         self.reserved_prices: dict[str, ReservedPrice] = {}
         """Of reserved capacity by instance type, as the settings' rates give it."""

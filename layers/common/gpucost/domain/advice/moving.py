@@ -1,12 +1,13 @@
 """Workloads that could stop at nights and weekends, and workloads that could run on spot capacity."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from gpucost.domain.advice.history import INTERRUPTIBLE, LookBack
+from gpucost.domain.advice.history import INTERRUPTIBLE, LookBack, SpotPrice, WorkloadHistory
 from gpucost.domain.advice.measuring import Measured, about_workload, evidence_of, list_ratio_of, saving_of
 from gpucost.domain.advice.model import Advice, cents, ratio
 from gpucost.domain.advice.patches import schedule_patch, spot_patch
@@ -130,7 +131,9 @@ def _moment(hour: int, minute: int) -> str:
 
 
 def spot(look: LookBack, one: Measured) -> Advice | None:
-    """What can be interrupted, at the newest spot price of its own instance type, the dearest zone's.
+    """What can be interrupted, at the look-back's mean spot price of its own instance type in the dearest zone.
+
+    The range is widened to that zone's highest and lowest price.
 
     That is services that can lose a replica, and whatever says so itself by the label `gpucost/interruptible`, if
     something starts its pods again.
@@ -139,16 +142,11 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
     why = _tolerates(one)
     if not why or not history.pools or {pool.capacity_type for pool in history.pools} != {"on-demand"}:
         return None
+    costs = _on_spot(look, history)
     charged = sum(history.usd)
-    cost = 0.0
-    for pool, gpu_hours in history.pools.items():
-        own, price = look.pools[pool], look.spot_prices.get(pool.instance_type)
-        capacity = sum(own.capacity)
-        if price is None or not capacity:
-            return None
-        cost += gpu_hours / 1000 * price * sum(own.nodes) / capacity
-    cost *= 1 - history.unpriced_gpu_hours / sum(history.held)
-    part = 1 - cost / charged if charged else 0.0
+    if costs is None or not charged:
+        return None
+    part, at_highest, at_lowest = (1 - cost / charged for cost in (costs.usd, costs.high, costs.low))
     if part <= 0:
         return None
 
@@ -158,17 +156,38 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
     saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history), history.unpriced)
     if saving.usd < _LEAST_USD:
         return None
-    names = sorted({pool.instance_type for pool in history.pools})
-    types = ", ".join(f"{name} at ${look.spot_prices[name]:.3f} an hour" for name in names)
+    saving = replace(
+        saving,
+        low_usd=cents(max(0.0, float(saving.low_usd) * at_highest / part)),
+        high_usd=cents(float(saving.high_usd) * at_lowest / part),
+    )
+    prices = {name: look.spot_prices[name] for name in sorted({pool.instance_type for pool in history.pools})}
+    types = ", ".join(
+        f"{name} ${one.usd:.3f} an hour ({one.low:.3f} to {one.high:.3f})" for name, one in prices.items()
+    )
     return Advice(
         "spot", about,
         f"Run {about.workload_kind} {about.namespace}/{about.workload} on spot capacity: {why}, and spot costs "
-        f"{part:.0%} less now",
+        f"{part:.0%} less",
         saving,
-        evidence_of(look, one, {"spot": f"{types}, newest price of the dearest zone"}), "medium", "high",
+        evidence_of(look, one, {"spot": f"{types}: mean of the dearest zone"}), "medium", "high",
         _SPOT_RISK if about.workload_kind in SERVICES else _BATCH_RISK,
         "medium", spot_patch(about), cents(one.now), cents(0), cents(one.usd_hourly),
     )  # fmt: skip
+
+
+def _on_spot(look: LookBack, history: WorkloadHistory) -> SpotPrice | None:
+    """USD that what a workload held would have cost on spot; None where a price is not known."""
+    costs = [0.0, 0.0, 0.0]
+    for pool, gpu_hours in history.pools.items():
+        own, price = look.pools[pool], look.spot_prices.get(pool.instance_type)
+        capacity = sum(own.capacity)
+        if price is None or not capacity:
+            return None
+        node_hours = gpu_hours / 1000 * sum(own.nodes) / capacity
+        costs = [cost + node_hours * usd for cost, usd in zip(costs, price, strict=True)]
+    priced = 1 - history.unpriced_gpu_hours / sum(history.held)
+    return SpotPrice(*(cost * priced for cost in costs))
 
 
 def _tolerates(one: Measured) -> str:

@@ -121,7 +121,7 @@ def _pool(look: LookBack, pool: PoolHistory, own: Sequence[Measured]) -> Shared 
     advice = Advice(
         "sharing", about_pool(look, pool),
         f"Let {sum(map(len, names))} pods take turns on {len(names)} GPU{'s' if len(names) > 1 else ''} of node pool "
-        f"{pool.key.node_pool or '(none)'} (time-slicing, {replicas} replicas): {counted(before)} "
+        f"{pool.key.node_pool or '(none)'} (time-slicing or MPS, {replicas} replicas): {counted(before)} "
         f"{pool.key.instance_type} nodes become {counted(after)}",
         saving,
         evidence_of_pool(

@@ -158,5 +158,7 @@ def _budget(settings: Settings, unit: str, kind: PeriodKind) -> Decimal | None:
         for rule in settings.alerts.named_rules().values()
         if isinstance(rule, BudgetRule) and rule.scope.has_unit(unit) and not rule.scope.clusters
     ]
-    budgets = [rule.for_subject(Subject(business_unit=unit)).monthly_usd for rule in rules]
-    return min(budgets) * (_MONTHS_OF_QUARTER if kind == "quarter" else 1) if budgets else None
+    own = [rule.for_subject(Subject(business_unit=unit)) for rule in rules]
+    if kind == "month":
+        return min((rule.monthly_usd for rule in own), default=None)
+    return min((rule.quarterly_usd or rule.monthly_usd * _MONTHS_OF_QUARTER for rule in own), default=None)

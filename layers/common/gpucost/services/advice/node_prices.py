@@ -1,19 +1,20 @@
 """What nodes cost at list price and on spot, as far as the price book knows; in USD, as AWS lists it."""
 
 import re
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
-from gpucost.domain.advice.history import LookBack, PoolKey, ReservedPrice
+from gpucost.domain.advice.history import LookBack, PoolKey, ReservedPrice, SpotPrice
 from gpucost.domain.advice.pools import gpus_of_node
-from gpucost.domain.prices import Price
+from gpucost.domain.prices import Price, PriceSource
+from gpucost.price_ports import PricesInForce
 from gpucost.settings import Settings
 from gpucost.settings.pricing import RateSettings
 
 _FAMILY = re.compile(r"[a-z0-9-]+\.\*")
 """An instance type's pattern that takes all sizes of one family."""
-_EVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class PriceLists(Protocol):
@@ -21,6 +22,12 @@ class PriceLists(Protocol):
 
     def newest(self, source: Literal["spot", "on-demand"]) -> list[Price]:
         """The newest known prices of a source."""
+        ...
+
+    def in_force(
+        self, start: datetime, end: datetime, *, sources: Collection[PriceSource] | None = None
+    ) -> PricesInForce:
+        """All that was in force at some time of `[start, end)`."""
         ...
 
 
@@ -33,18 +40,24 @@ def node_list_prices(book: PriceLists) -> dict[str, float]:
     return {name: prices.pop() for name, prices in found.items() if len(prices) == 1}
 
 
-def node_spot_prices(book: PriceLists) -> dict[str, float]:
-    """USD per node-hour on spot, by instance type: the dearest zone's newest."""
-    newest: dict[tuple[str, str, str], Price] = {}
-    for price in _of_nodes(book.newest("spot")):
-        facts = price.applies_to
-        key = facts["instance_type"], facts.get("region", ""), facts.get("zone", "")
-        known = newest.get(key)
-        if known is None or (price.valid_from or _EVER) >= (known.valid_from or _EVER):
-            newest[key] = price
-    found: dict[str, float] = {}
-    for (name, _, _), price in newest.items():
-        found[name] = max(found.get(name, 0.0), float(price.amount))
+def node_spot_prices(book: PriceLists, start: datetime, end: datetime) -> dict[str, SpotPrice]:
+    """What nodes cost on spot in a time, by instance type: in the zone that was dearest on average.
+
+    Raises:
+        SourceError: the price book could not be read.
+    """
+    zones: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for price in _of_nodes(book.in_force(start, end, sources={"spot"}).prices):
+        since, until = max(price.valid_from or start, start), min(price.valid_to or end, end)
+        if price.source == "spot" and since < until:
+            facts = price.applies_to
+            key = facts["instance_type"], facts.get("region", ""), facts.get("zone", "")
+            zones.setdefault(key, []).append(((until - since).total_seconds(), float(price.amount)))
+    found: dict[str, SpotPrice] = {}
+    for (name, _, _), parts in zones.items():
+        mean = sum(seconds * usd for seconds, usd in parts) / sum(seconds for seconds, _ in parts)
+        if name not in found or mean > found[name].usd:
+            found[name] = SpotPrice(mean, min(usd for _, usd in parts), max(usd for _, usd in parts))
     return found
 
 
@@ -93,7 +106,7 @@ def _is_for(rate: RateSettings, cluster: str, key: PoolKey, at: datetime) -> boo
     )
 
 
-def _of_nodes(prices: list[Price]) -> list[Price]:
+def _of_nodes(prices: Iterable[Price]) -> list[Price]:
     return [
         price
         for price in prices

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gpucost.advice_ports import AdvisedHours
-from gpucost.domain.advice.history import LookBack, Wait
+from gpucost.domain.advice.history import LookBack, SpotPrice, Wait
 from gpucost.domain.hours import HOUR
 from gpucost.observability import logger
 
@@ -19,7 +19,7 @@ def read_look_back(
     end: datetime,
     *,
     list_prices: Mapping[str, float],
-    spot_prices: Mapping[str, float],
+    spot_prices: Mapping[str, SpotPrice],
     memory: Mapping[datetime, Mapping[tuple[str, str], float]],
     waits: Mapping[datetime, Sequence[Wait]],
     length: timedelta = LOOK_BACK,
@@ -32,7 +32,7 @@ def read_look_back(
         cluster: whose.
         end: a full hour, itself not in it.
         list_prices: USD per node-hour by instance type, where known.
-        spot_prices: the same on spot.
+        spot_prices: what nodes cost on spot in these hours, by instance type, where known.
         memory: the most bytes that pods used on UTC days, where known.
         waits: who waited for GPUs on UTC days, where known.
         length: how far back.

@@ -127,7 +127,7 @@ class AdviceService:
         waits = self._waiting.days(cluster, end - LOOK_BACK, end)
         look = read_look_back(
             self._ledger, cluster.name, end, list_prices=node_list_prices(self._prices),
-            spot_prices=node_spot_prices(self._prices), memory=memory, waits=waits,
+            spot_prices=node_spot_prices(self._prices, end - LOOK_BACK, end), memory=memory, waits=waits,
         )  # fmt: skip
         if not any(look.known):
             return
