@@ -166,6 +166,7 @@ def test_a_filter_tells_which_names_alone_can_pass() -> None:
         ("a\u202eb", "U+202E"),
         ("a\u200fb", "U+200F"),
         ("a\ud800", "U+D800"),
+        (b"a\xff".decode("utf-8", "replace"), "not UTF-8"),
         ("x" * 4_001, "has 4,001 characters; at most 4,000"),
         (",".join("ab" * 51), "names 102 values"),
     ],

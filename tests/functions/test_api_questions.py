@@ -18,6 +18,7 @@ ODD = [
     "\u202ea",
     "a\u200f",
     "a\x1b[2J",
+    b"a\xff\xfe".decode("utf-8", "replace"),
     "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace") + "\0",
 ]
 

@@ -17,6 +17,8 @@ LONGEST = 4_000
 """Characters of a filter."""
 MOST = 100
 """Names in a filter."""
+_NOT_UTF8 = "\ufffd"
+"""What stands where bytes of an address are no text."""
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 """Marks that change the order of what people read."""
 
@@ -98,10 +100,13 @@ def check_text(parameter: str, text: str, longest: int = LONGEST) -> None:
     """Refuse what no name holds, before anything repeats it.
 
     Raises:
-        ParameterError: too long; or control characters, marks that reverse what is read, or half a character in it.
+        ParameterError: too long; not UTF-8; or control characters, marks that reverse what is read, or half a
+            character in it.
     """
     if len(text) > longest:
         raise ParameterError(parameter, f"has {len(text):,} characters; at most {longest:,} are taken")
+    if _NOT_UTF8 in text:
+        raise ParameterError(parameter, "is not UTF-8, percent-encoded")
     wrong = next((one for one in text if one in _BIDI or unicodedata.category(one) in {"Cc", "Cs", "Cn"}), None)
     if wrong is not None:
         raise ParameterError(parameter, f"holds the character U+{ord(wrong):04X}, which no name has")
