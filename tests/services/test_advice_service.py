@@ -41,12 +41,14 @@ def price(source: str, amount: str, since: int = 0, **applies_to: str) -> Price:
 class Book:
     def __init__(self, prices: list[Price]) -> None:
         self._prices = prices
+        self.readings = 0
 
     def newest(self, source: str) -> list[Price]:
         return [one for one in self._prices if one.source == source]
 
     def in_force(self, start: datetime, end: datetime, *, sources: Any = None) -> PricesInForce:
         assert sources == {"spot"}
+        self.readings += 1
         return PricesInForce(self._prices)
 
 
@@ -202,10 +204,18 @@ class Store:
         return StoredSettings(1, TEXT, SETTINGS, "test", NOW)
 
 
-def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW) -> AdviceService:
+def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW, book: Book | None = None) -> AdviceService:
     keeper = memory_keeper(Memory(at), Kept(), clock=lambda: at)
     waiting = waiting_keeper(Waits(), NoDays(), clock=lambda: at)
-    return AdviceService(Store(), ledger, reviews, Book([]), keeper, waiting, Silent(), clock=lambda: at)  # type: ignore[arg-type]
+    return AdviceService(Store(), ledger, reviews, book or Book([]), keeper, waiting, Silent(), clock=lambda: at)  # type: ignore[arg-type]
+
+
+def test_the_price_book_is_read_once_for_all_clusters() -> None:
+    book, reviews = Book([]), Reviews()
+    found = service(Ledger("nobody"), reviews, book=book).advise(AdviceDue(scheduled_time=NOW), lambda: 900)
+    assert found is not None
+    assert book.readings == 1
+    assert sorted(reviews.kept) == ["a", "b", "c"]
 
 
 def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:

@@ -5,14 +5,16 @@ others; clusters are taken in the order in which they were reviewed last, so tha
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.advice_ports import AdviceStore, AdvisedHours, DisruptionReaders
 from gpucost.domain.advice.covering import committed_hours, uncovered
-from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
+from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, SpotPrice, Wait, WorkloadHistory, WorkloadKey
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
@@ -45,6 +47,13 @@ class AdviceResult:
     """Recommendations that were written."""
     failures: list[str] = field(default_factory=list)
     clusters_left: int = 0
+
+
+class NodePrices(NamedTuple):
+    """What nodes cost by instance type, in USD per node-hour."""
+
+    listed: Mapping[str, float]
+    spot: Mapping[str, SpotPrice]
 
 
 class AdviceService:
@@ -101,13 +110,19 @@ class AdviceService:
             raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; there are: {', '.join(names)}")
         result = AdviceResult()
         end = floor_hour(due.scheduled_time)
+
+        @cache
+        def prices() -> NodePrices:
+            """Of every region, and as much for one cluster as for hundreds: read once."""
+            return NodePrices(node_list_prices(self._prices), node_spot_prices(self._prices, end - LOOK_BACK, end))
+
         work = self._oldest_first(names if due.cluster is None else [due.cluster])
         for place, name in enumerate(work):
             if place and seconds_left() < SPARE_SECONDS:
                 result.clusters_left = len(work) - place
                 break
             try:
-                self._review(settings, by_name[name], end, result)
+                self._review(settings, by_name[name], end, prices(), result)
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name}: {error}")
         return result
@@ -119,15 +134,17 @@ class AdviceService:
         last = {name: found.reviewed_at if found else _NEVER for name, found in known.items()}
         return sorted(names, key=lambda name: (last[name], name))
 
-    def _review(self, settings: Settings, cluster: ClusterSettings, end: datetime, result: AdviceResult) -> None:
+    def _review(
+        self, settings: Settings, cluster: ClusterSettings, end: datetime, prices: NodePrices, result: AdviceResult
+    ) -> None:
         now = self._clock().replace(microsecond=0)
         if self._ledger.latest(cluster.name) is None:
             return
         memory = self._memory.days(cluster, end - LOOK_BACK, end)
         waits = self._waiting.days(cluster, end - LOOK_BACK, end)
         look = read_look_back(
-            self._ledger, cluster.name, end, list_prices=node_list_prices(self._prices),
-            spot_prices=node_spot_prices(self._prices, end - LOOK_BACK, end), memory=memory, waits=waits,
+            self._ledger, cluster.name, end, list_prices=prices.listed, spot_prices=prices.spot,
+            memory=memory, waits=waits,
         )  # fmt: skip
         if not any(look.known):
             return
