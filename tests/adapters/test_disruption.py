@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from gpucost.adapters.prometheus.disruption import disruption_reader
+from gpucost.adapters.prometheus.disruption import PrometheusDisruption
 from gpucost.domain.advice.history import Disruption, LookBack
 from gpucost.domain.advice.model import Advice
 from gpucost.domain.advice.packing import consolidate
@@ -38,7 +38,7 @@ def test_the_most_of_a_week_by_reason_and_pool(prometheus: Callable[[str], str])
         f'clusters: [{{name: demo, prometheus: {{url: "{url}"}}, selector: {{cluster: demo}}}}]\n'
         "pricing: {source: constant, gpu_hourly_usd: 1}\n"
     )
-    reader = disruption_reader(settings.clusters[0])
+    reader = PrometheusDisruption(settings.clusters[0])
     assert reader.week(HOUR + 2 * timedelta(hours=1)) == Disruption(
         {"underutilized": 3, "empty": 0},
         {("gpu", "underutilized"): 0, ("gpu", "empty"): 2, ("cpu", "underutilized"): 5},

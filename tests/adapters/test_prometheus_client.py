@@ -13,7 +13,7 @@ import pytest
 
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import ATTEMPTS, PrometheusClient, parse_duration
-from gpucost.adapters.prometheus.limits import limits_reader
+from gpucost.adapters.prometheus.limits import PrometheusLimits
 from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError, SettingsError
 from gpucost.settings import parse_settings
 from local.doctor import examine
@@ -229,7 +229,7 @@ def test_only_amp_is_asked_to_refuse_dear_queries(
             metrics_reader(settings.clusters[0], settings).observe([HOUR])
         observed = len(server.asked)
         with suppress(MetricsAnswerError):
-            limits_reader(settings.clusters[0]).at_ends([HOUR])
+            PrometheusLimits(settings.clusters[0]).at_ends([HOUR])
         asked_of_limits = len(server.asked)
         examine(settings.clusters[0], settings, HOUR)
     assert 0 < observed < asked_of_limits < len(server.asked)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpucost.adapters.dynamodb.waiting_pods import DynamoWaitingPods
-from gpucost.adapters.prometheus.waiting import waiting_reader
+from gpucost.adapters.prometheus.waiting import PrometheusWaiting
 from gpucost.domain.advice.history import Wait
 from gpucost.errors import MetricsAnswerError
 from gpucost.settings import parse_settings
@@ -89,7 +89,7 @@ def waits(url: str) -> Callable[[datetime], list[Wait]]:
         f'clusters: [{{name: demo, prometheus: {{url: "{url}"}}, selector: {{cluster: demo}}}}]\n'
         "pricing: {source: constant, gpu_hourly_usd: 1}\n"
     )
-    return waiting_reader(settings.clusters[0]).waits
+    return PrometheusWaiting(settings.clusters[0]).waits
 
 
 def test_a_day_s_waits_are_those_that_were_written_down(waits: Callable[[datetime], list[Wait]]) -> None:

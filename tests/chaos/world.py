@@ -294,7 +294,7 @@ class World:
             patch.dict(os.environ, variables),
             patch("gpucost.adapters.aws.client", lambda service: wrapped[service]),
             patch("gpucost.adapters.prometheus.metrics_reader", scripted),
-            patch("gpucost.adapters.prometheus.limits.limits_reader", lambda _cluster: NoLimits()),
+            patch("gpucost.adapters.prometheus.limits.PrometheusLimits", lambda _cluster: NoLimits()),
             patch("gpucost.adapters.notifiers.notifiers", lambda *_, **__: {"email": Person(person)}),
             patch("gpucost.bootstrap.utc_now", lambda: self.now + self.skew),
         ):

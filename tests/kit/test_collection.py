@@ -20,8 +20,8 @@ import requests
 
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.adapters.prometheus.memory import memory_reader
-from gpucost.adapters.prometheus.waiting import waiting_reader
+from gpucost.adapters.prometheus.memory import PrometheusMemory
+from gpucost.adapters.prometheus.waiting import PrometheusWaiting
 from gpucost.domain.hours import floor_day, floor_hour
 from gpucost.settings import parse_settings
 from local.doctor import examine
@@ -226,8 +226,8 @@ def sent(history: str) -> Sent:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrometheusClient, "_ask", record)
         metrics_reader(settings.clusters[0], settings).observe([BASE])
-        memory_reader(settings.clusters[0]).peaks(floor_day(BASE))
-        waiting_reader(settings.clusters[0]).waits(floor_day(BASE))
+        PrometheusMemory(settings.clusters[0]).peaks(floor_day(BASE))
+        PrometheusWaiting(settings.clusters[0]).waits(floor_day(BASE))
         examine(settings.clusters[0], settings, datetime.now(UTC))
     return Sent(sorted(set(found)))
 

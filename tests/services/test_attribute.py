@@ -20,7 +20,7 @@ from gpucost.adapters.prices.on_demand import AwsPriceList
 from gpucost.adapters.prices.spot import Ec2SpotHistory
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient, parse_duration
-from gpucost.adapters.prometheus.limits import limits_reader
+from gpucost.adapters.prometheus.limits import PrometheusLimits
 from gpucost.domain.attribution import attribute
 from gpucost.domain.model import HourRecord
 from gpucost.domain.prices import Price
@@ -79,7 +79,7 @@ class System:
             self.heard,
             pricer=self.pricer,
             clock=lambda: self.now,
-            limits=LimitsKeeper(limits_reader, self.limits),
+            limits=LimitsKeeper(PrometheusLimits, self.limits),
         )
 
     def push(self, url: str, price: int = 12) -> None:

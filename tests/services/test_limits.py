@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.adapters.dynamodb.limit_items import DynamoLimits
-from gpucost.adapters.prometheus.limits import limits_reader
+from gpucost.adapters.prometheus.limits import PrometheusLimits
 from gpucost.domain.hours import HOUR as ONE
 from gpucost.domain.limits import Limits, PoolLimit, Quota
 from gpucost.errors import SourceError
@@ -31,7 +31,7 @@ pricing: {{source: constant, gpu_hourly_usd: 12}}
 
 def keep(table: DynamoTable, settings: Settings, hours: int = 2) -> list[Limits]:
     store = DynamoLimits(table.client, table.name)
-    keeper = LimitsKeeper(limits_reader, store)
+    keeper = LimitsKeeper(PrometheusLimits, store)
     keeper.keep(settings.clusters[0], settings, [HOUR + ONE * number for number in range(hours)], NOW)
     return store.limits("demo", HOUR - ONE, HOUR + 5 * ONE)
 

@@ -168,7 +168,7 @@ def attribute_service() -> "AttributeService":
         bus(),
         pricer=pricer(),
         clock=utc_now,
-        limits=LimitsKeeper(limits.limits_reader, limits_store()),
+        limits=LimitsKeeper(limits.PrometheusLimits, limits_store()),
     )
 
 
@@ -367,9 +367,9 @@ def advice_service() -> "AdviceService":
     from gpucost.adapters import aws
     from gpucost.adapters.dynamodb.gpu_memory import DynamoGpuMemory
     from gpucost.adapters.dynamodb.waiting_pods import DynamoWaitingPods
-    from gpucost.adapters.prometheus.disruption import disruption_reader
-    from gpucost.adapters.prometheus.memory import memory_reader
-    from gpucost.adapters.prometheus.waiting import waiting_reader
+    from gpucost.adapters.prometheus.disruption import PrometheusDisruption
+    from gpucost.adapters.prometheus.memory import PrometheusMemory
+    from gpucost.adapters.prometheus.waiting import PrometheusWaiting
     from gpucost.services.advice.asking_once import memory_keeper, waiting_keeper
     from gpucost.services.advice.service import AdviceService
 
@@ -380,9 +380,9 @@ def advice_service() -> "AdviceService":
         ledger(),
         advice_store(),
         price_book(),
-        memory_keeper(memory_reader, DynamoGpuMemory(dynamodb, table), clock=utc_now),
-        waiting_keeper(waiting_reader, DynamoWaitingPods(dynamodb, table), clock=utc_now),
-        disruption_reader,
+        memory_keeper(PrometheusMemory, DynamoGpuMemory(dynamodb, table), clock=utc_now),
+        waiting_keeper(PrometheusWaiting, DynamoWaitingPods(dynamodb, table), clock=utc_now),
+        PrometheusDisruption,
         clock=utc_now,
     )
 

@@ -2,6 +2,7 @@
 
 from gpucost.adapters.prometheus.auth import authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.queries import Queries
 from gpucost.settings import ClusterSettings
 
 
@@ -15,3 +16,16 @@ def connect(cluster: ClusterSettings) -> PrometheusClient:
         timeout=prometheus.timeout_seconds,
         most_samples=prometheus.most_samples(),
     )
+
+
+class ClusterReader:
+    """Asks a cluster's metrics one thing, without signals of utilization.
+
+    Args:
+        cluster: as its settings say.
+    """
+
+    def __init__(self, cluster: ClusterSettings) -> None:
+        self._client = connect(cluster)
+        self._queries = Queries(cluster.selector, [])
+        self._cluster = cluster.name

@@ -11,12 +11,10 @@ No metric tells `consolidationPolicy` or `consolidateAfter`. Reasons are `Underu
 from datetime import datetime
 
 from gpucost.adapters.prometheus import tables
-from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.adapters.prometheus.connecting import connect
-from gpucost.adapters.prometheus.queries import STAT, Queries, union
+from gpucost.adapters.prometheus.connecting import ClusterReader
+from gpucost.adapters.prometheus.queries import STAT, union
 from gpucost.domain.advice.history import Disruption
 from gpucost.errors import MetricsAnswerError
-from gpucost.settings import ClusterSettings
 
 ELIGIBLE = "karpenter_voluntary_disruption_eligible_nodes"
 ALLOWED = "karpenter_nodepools_allowed_disruptions"
@@ -24,19 +22,8 @@ _REASONS = 'reason=~"(?i)underutilized|empty"'
 _WEEK = "[7d] offset 1ms"
 
 
-class PrometheusDisruption:
-    """Fulfils `advice_ports.DisruptionReader` for one cluster.
-
-    Args:
-        client: asks the cluster's Prometheus.
-        queries: add the cluster's selector.
-        cluster: its name.
-    """
-
-    def __init__(self, client: PrometheusClient, queries: Queries, cluster: str) -> None:
-        self._client = client
-        self._queries = queries
-        self._cluster = cluster
+class PrometheusDisruption(ClusterReader):
+    """Fulfils `advice_ports.DisruptionReader` for one cluster."""
 
     def week(self, end: datetime) -> Disruption:
         """The most of the seven days before a moment; what nobody told is not there.
@@ -66,8 +53,3 @@ class PrometheusDisruption:
                 key = series.labels.get("nodepool", ""), reason
                 allowed[key] = max(allowed.get(key, 0), value)
         return Disruption(eligible, allowed)
-
-
-def disruption_reader(cluster: ClusterSettings) -> PrometheusDisruption:
-    """A reader for one cluster, as its settings say; fulfils `advice_ports.DisruptionReaders`."""
-    return PrometheusDisruption(connect(cluster), Queries(cluster.selector, []), cluster.name)

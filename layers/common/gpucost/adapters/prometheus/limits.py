@@ -10,32 +10,19 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpucost.adapters.prometheus import tables
-from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.adapters.prometheus.connecting import connect
-from gpucost.adapters.prometheus.queries import Queries, union
+from gpucost.adapters.prometheus.connecting import ClusterReader
+from gpucost.adapters.prometheus.queries import union
 from gpucost.domain.hours import HOUR, to_ms
 from gpucost.domain.limits import Limits, PoolLimit, Quota
 from gpucost.errors import MetricsAnswerError
-from gpucost.settings import ClusterSettings
 
 _RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
 _REQUESTS = "requests."
 _RANGE = "[1h] offset 1ms"
 
 
-class PrometheusLimits:
-    """Fulfils `ports.LimitsReader` for one cluster.
-
-    Args:
-        client: asks the cluster's Prometheus.
-        queries: add the cluster's selector.
-        cluster: its name.
-    """
-
-    def __init__(self, client: PrometheusClient, queries: Queries, cluster: str) -> None:
-        self._client = client
-        self._queries = queries
-        self._cluster = cluster
+class PrometheusLimits(ClusterReader):
+    """Fulfils `ports.LimitsReader` for one cluster."""
 
     def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
         """What stood last in each of consecutive hours.
@@ -91,8 +78,3 @@ def _last(selector: str, names: str) -> str:
     """What stands at the hour's end, or stood last in it: a replica that is gone must not outlive its successor."""
     at_end, last = f"{selector} offset 1ms", f"last_over_time({selector}{_RANGE})"
     return f"(max by ({names}) ({at_end}) or max by ({names}) ({last}))"
-
-
-def limits_reader(cluster: ClusterSettings) -> PrometheusLimits:
-    """A reader for one cluster, as its settings say; fulfils `ports.LimitsReaders`."""
-    return PrometheusLimits(connect(cluster), Queries(cluster.selector, []), cluster.name)

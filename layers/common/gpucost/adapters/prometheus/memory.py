@@ -7,12 +7,9 @@ samples, 0.3 cents at AMP's price.
 from datetime import datetime, timedelta
 
 from gpucost.adapters.prometheus import tables
-from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.adapters.prometheus.connecting import connect
+from gpucost.adapters.prometheus.connecting import ClusterReader
 from gpucost.adapters.prometheus.devices import workload
-from gpucost.adapters.prometheus.queries import Queries
 from gpucost.errors import MetricsAnswerError
-from gpucost.settings import ClusterSettings
 
 _DAY = timedelta(days=1)
 MEMORY = "DCGM_FI_DEV_FB_USED"
@@ -20,19 +17,8 @@ _MIB = 2**20
 _LABELS = "namespace, pod, exported_namespace, exported_pod, pod_namespace, pod_name"
 
 
-class PrometheusMemory:
-    """Fulfils `advice_ports.MemoryReader` for one cluster.
-
-    Args:
-        client: asks the cluster's Prometheus.
-        queries: add the cluster's selector.
-        cluster: its name.
-    """
-
-    def __init__(self, client: PrometheusClient, queries: Queries, cluster: str) -> None:
-        self._client = client
-        self._queries = queries
-        self._cluster = cluster
+class PrometheusMemory(ClusterReader):
+    """Fulfils `advice_ports.MemoryReader` for one cluster."""
 
     def peaks(self, day: datetime) -> dict[tuple[str, str], float]:
         """The most bytes that each pod (namespace, name) used of any GPU on a UTC day; pods nobody saw are not there.
@@ -52,8 +38,3 @@ class PrometheusMemory:
             if all(pod) and value.is_finite():
                 found[pod] = max(found.get(pod, 0.0), float(value) * _MIB)
         return found
-
-
-def memory_reader(cluster: ClusterSettings) -> PrometheusMemory:
-    """A reader for one cluster, as its settings say; fulfils `advice_ports.MemoryReaders`."""
-    return PrometheusMemory(connect(cluster), Queries(cluster.selector, []), cluster.name)

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.adapters.prometheus.connecting import connect
+from gpucost.adapters.prometheus.connecting import ClusterReader
 from gpucost.adapters.prometheus.pods import identity
 from gpucost.adapters.prometheus.queries import (
     GPU_RESOURCES,
@@ -18,7 +17,6 @@ from gpucost.adapters.prometheus.queries import (
     NODE_INFO,
     REQUESTS,
     STAT,
-    Queries,
     quote,
     union,
 )
@@ -27,7 +25,6 @@ from gpucost.domain.advice.history import Wait
 from gpucost.domain.hours import HOUR, HOUR_MS, to_ms
 from gpucost.domain.shares import kubernetes_resource
 from gpucost.errors import MetricsAnswerError
-from gpucost.settings import ClusterSettings
 
 _DAY = timedelta(days=1)
 _LABELS = "namespace, pod, container, exported_namespace, exported_pod, exported_container, uid, resource"
@@ -36,19 +33,8 @@ Pod = tuple[str, str, str, str]
 """Namespace, name, uid, resource."""
 
 
-class PrometheusWaiting:
-    """Fulfils `advice_ports.WaitingReader` for one cluster.
-
-    Args:
-        client: asks the cluster's Prometheus.
-        queries: add the cluster's selector.
-        cluster: its name.
-    """
-
-    def __init__(self, client: PrometheusClient, queries: Queries, cluster: str) -> None:
-        self._client = client
-        self._queries = queries
-        self._cluster = cluster
+class PrometheusWaiting(ClusterReader):
+    """Fulfils `advice_ports.WaitingReader` for one cluster."""
 
     def waits(self, day: datetime) -> list[Wait]:
         """What pods waited on a UTC day, in order of name.
@@ -108,8 +94,3 @@ def _effective(units: dict[tuple[bool, str], Decimal]) -> int:
         return (value for (is_init, _), value in units.items() if is_init is init)
 
     return int(max(sum(of(init=False), Decimal(0)), max(of(init=True), default=Decimal(0))))
-
-
-def waiting_reader(cluster: ClusterSettings) -> PrometheusWaiting:
-    """A reader for one cluster, as its settings say; fulfils `advice_ports.WaitingReaders`."""
-    return PrometheusWaiting(connect(cluster), Queries(cluster.selector, []), cluster.name)
