@@ -17,7 +17,8 @@ from decimal import Decimal
 from benchmarks.figures import Figure
 from gpucost.adapters.dynamodb.line_items import line_items, read_line_uses
 from gpucost.adapters.dynamodb.table import Item
-from gpucost.domain.advice.history import LookBack, ReservedPrice, SpotPrice, Wait
+from gpucost.domain.advice.history import LookBack, Wait
+from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
 from gpucost.domain.advice.review import review
 from gpucost.domain.hours import HOUR
 from gpucost.domain.model import Capacity, Line, NodeHour

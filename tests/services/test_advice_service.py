@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
-from gpucost.domain.advice.history import Disruption, SpotPrice, Wait
+from gpucost.domain.advice.history import Disruption, Wait
 from gpucost.domain.advice.model import Recommendation, Review
+from gpucost.domain.advice.node_prices import SpotPrice
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.prices import Price
 from gpucost.errors import MetricsUnavailableError, SourceError

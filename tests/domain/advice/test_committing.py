@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.domain.advice.history import ReservedPrice
 from gpucost.domain.advice.model import Advice
+from gpucost.domain.advice.node_prices import ReservedPrice
 from gpucost.domain.advice.review import review
 from gpucost.domain.model import HourRecord
 from gpucost.services.advice.node_prices import reserved_prices

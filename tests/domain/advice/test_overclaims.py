@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.domain.advice.history import ReservedPrice
 from gpucost.domain.advice.model import Advice, counted
+from gpucost.domain.advice.node_prices import ReservedPrice
 from gpucost.domain.advice.review import review
 from gpucost.domain.model import HourRecord
 from tests import advice_fleet as sim

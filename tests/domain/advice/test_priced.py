@@ -7,8 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.domain.advice.history import LookBack, ReservedPrice, SpotPrice
+from gpucost.domain.advice.history import LookBack
 from gpucost.domain.advice.model import Advice
+from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
 from gpucost.domain.advice.pools import is_priced
 from gpucost.domain.advice.review import review
 from gpucost.domain.model import HourRecord

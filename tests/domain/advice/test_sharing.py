@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.domain.advice.grouping import EXACT, MOST_SHARERS, Sharer, groups
-from gpucost.domain.advice.history import SpotPrice
 from gpucost.domain.advice.model import Advice, Review
+from gpucost.domain.advice.node_prices import SpotPrice
 from gpucost.domain.advice.review import review
 from gpucost.domain.devices import memory_gb
 from tests import advice_fleet as sim

@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 import yaml
 
-from gpucost.domain.advice.history import SpotPrice
 from gpucost.domain.advice.model import Advice
+from gpucost.domain.advice.node_prices import SpotPrice
 from gpucost.domain.advice.review import review
 from tests import advice_fleet as sim
 from tests.domain.advice.test_rightsizing import look_at

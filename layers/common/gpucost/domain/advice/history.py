@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
 from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.model import Line, NodeHour
 
@@ -213,24 +214,6 @@ class PoolHistory:
     telling: "array[int]"
     """1 for hours whose price would tell of a commitment."""
     cash: Cash = field(default_factory=Cash)
-
-
-class SpotPrice(NamedTuple):
-    """USD per node-hour of an instance type on spot over the look-back, in the zone that was dearest on average."""
-
-    usd: float
-    """By time."""
-    low: float
-    high: float
-
-
-class ReservedPrice(NamedTuple):
-    """What a commitment charges for an instance type."""
-
-    usd: float
-    """Per node-hour."""
-    scope: str
-    """What is committed to: the instance type, or its family as `g5.*`."""
 
 
 class LookBack:

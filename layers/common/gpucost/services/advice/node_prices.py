@@ -6,7 +6,8 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
-from gpucost.domain.advice.history import LookBack, PoolKey, ReservedPrice, SpotPrice
+from gpucost.domain.advice.history import LookBack, PoolKey
+from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
 from gpucost.domain.advice.pools import gpus_of_node
 from gpucost.domain.prices import Price, PriceSource
 from gpucost.price_ports import PricesInForce

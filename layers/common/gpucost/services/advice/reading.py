@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gpucost.advice_ports import AdvisedHours
-from gpucost.domain.advice.history import LookBack, SpotPrice, Wait
+from gpucost.domain.advice.history import LookBack, Wait
+from gpucost.domain.advice.node_prices import SpotPrice
 from gpucost.domain.hours import HOUR
 from gpucost.observability import logger
 

@@ -14,9 +14,10 @@ from zoneinfo import ZoneInfo
 
 from gpucost.advice_ports import AdviceStore, AdvisedHours, DisruptionReaders
 from gpucost.domain.advice.covering import committed_hours, uncovered
-from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, SpotPrice, Wait, WorkloadHistory, WorkloadKey
+from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
+from gpucost.domain.advice.node_prices import SpotPrice
 from gpucost.domain.advice.review import review
 from gpucost.domain.advice.rightsizing import IDLE
 from gpucost.domain.advice.verifying import SubjectHour
