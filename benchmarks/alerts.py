@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -107,7 +107,7 @@ def unit_name(number: int) -> str:
 def lines() -> list[Line]:
     """One hour's pods, twenty of each unit."""
     return [
-        replace(line, business_unit=unit_name(place % UNITS), namespace=f"team-{place % UNITS:03d}-prod")
+        line._replace(business_unit=unit_name(place % UNITS), namespace=f"team-{place % UNITS:03d}-prod")
         for place, line in enumerate(large_ledger.lines(pods=PODS))
     ]
 

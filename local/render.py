@@ -1,7 +1,6 @@
 """Results for people and for scripts: tables, and the JSON and CSV of design §6."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from decimal import Decimal
 from typing import Any
 
@@ -46,13 +45,10 @@ def hours_json(records: Iterable[HourRecord]) -> str:
 
 def hours_csv(records: Iterable[HourRecord]) -> str:
     """One row per line, with its cluster, hour and status."""
-    names = [field.name for field in fields(Line)]
     rows = [
-        [record.cluster, record.hour, record.status, *(_cell(getattr(line, name)) for name in names)]
-        for record in records
-        for line in record.lines
+        [record.cluster, record.hour, record.status, *map(_cell, line)] for record in records for line in record.lines
     ]
-    return csv_text(["cluster", "hour", "status", *names], rows)
+    return csv_text(["cluster", "hour", "status", *Line._fields], rows)
 
 
 def hours_tables(records: Iterable[HourRecord]) -> Iterable[Table | str]:
@@ -156,7 +152,7 @@ def _hour(record: HourRecord) -> dict[str, Any]:
         "business_units": [
             {"business_unit": unit, **costs.figures()} for unit, costs in record.by_business_unit().items()
         ],
-        "lines": [{field.name: getattr(line, field.name) for field in fields(Line)} for line in record.lines],
+        "lines": [line._asdict() for line in record.lines],
         "notes": list(record.notes),
         "currency": record.currency,
         "charges": list(record.charges),

@@ -73,7 +73,7 @@ def pod(unit: str = "research", name: str = "train", gpus: int = 1, use: str = "
         "effective_gpu_hours": used, "utilization": quantize(Decimal(use)), "gpu_hourly_usd": PRICE,
         "allocated_usd": held * PRICE, "effective_usd": used * PRICE, "waste_usd": (held - used) * PRICE, **changes,
     }  # fmt: skip
-    return replace(line(unit, f"{unit}-ns", pod=f"{name}-0"), **{key: _exact(value) for key, value in given.items()})
+    return line(unit, f"{unit}-ns", pod=f"{name}-0")._replace(**{key: _exact(value) for key, value in given.items()})
 
 
 def _exact(value: Any) -> Any:

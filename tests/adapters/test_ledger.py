@@ -1,7 +1,6 @@
 """The ledger on Amazon's own DynamoDB engine: atomic, idempotent, exact, cheap."""
 
 import random
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -250,12 +249,11 @@ def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: Dynam
         return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=length))
 
     lines = [
-        replace(
-            line(f"unit-{i % 5}", "shared", noise(63), f"{chance.randrange(100)}.{chance.randrange(10**12):012d}"),
-            uid=noise(36), workload=noise(63), node=noise(40), labels={noise(20): noise(63) for _ in range(3)},
+        line(f"unit-{i % 5}", "shared", noise(63), f"{chance.randrange(100)}.{chance.randrange(10**12):012d}")._replace(
+            uid=noise(36), workload=noise(63), node=noise(40), labels={noise(20): noise(63) for _ in range(3)}
         )
         for i in range(5_000)
-    ]  # fmt: skip
+    ]
     ledger = DynamoLedger(table.client, table.name)
     what = record(lines, notes=tuple(noise(999) for _ in range(1_000)))
     ledger.publish(what, replacing=None, settings_version=1, now=NOW)

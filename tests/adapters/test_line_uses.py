@@ -1,6 +1,5 @@
 """Lines as advice reads them: the same as those that reports read, in every form that was ever stored."""
 
-from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,15 +10,14 @@ from gpucost.domain.model import Line
 from tests import advice_fleet as sim
 
 (RECORD,) = sim.simulate(sim.fleet(1, 24, 1), 1)
-ODD = replace(
-    RECORD.lines[0], allocated_usd=None, effective_gpu_hours=None, utilization=None, shared_from="platform",
+ODD = RECORD.lines[0]._replace(allocated_usd=None, effective_gpu_hours=None, utilization=None, shared_from="platform",
     unmeasured_gpu_hours=Decimal("0.333333333333"),
 )  # fmt: skip
 LINES = [*RECORD.lines, ODD]
 
 
 def form_1(lines: list[Line]) -> dict[str, Any]:
-    rows = [[getattr(line, field.name) for field in fields(Line)][:-1] for line in lines]
+    rows = [list(line[:-1]) for line in lines]
     (piece,) = blobs.pack(rows)
     return {"pk": {"S": "pk"}, "sk": {"S": "1-a#unit#0000"}, "v": {"N": "1"}, "b": {"B": piece}}
 

@@ -1,7 +1,6 @@
 """Days on Amazon's own DynamoDB engine: always the sum of the hours in force, and cheap to read."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -91,8 +90,8 @@ def some(seed: int) -> list[Line]:
     """A few lines of several units, workloads and zones, different in each hour."""
     return [
         line("research", "bu-a", f"p{seed}", f"1.{seed:012d}"),
-        replace(line("research", "bu-b", "q", "0.000000000001"), zone="b", labels={"team": "y", "tier": "x"}),
-        replace(line("research", "bu-a", f"r{seed}", "2"), workload=f"job-{seed % 3}"),
+        line("research", "bu-b", "q", "0.000000000001")._replace(zone="b", labels={"team": "y", "tier": "x"}),
+        line("research", "bu-a", f"r{seed}", "2")._replace(workload=f"job-{seed % 3}"),
         *([line("idle", "notebooks", "n", "12")] if seed % 2 else []),
     ]
 
@@ -267,7 +266,7 @@ def test_a_day_whose_figures_are_gone_is_not_summed_to_less(day: Day) -> None:
 
 def test_facts_larger_than_an_item_are_kept_in_pieces(day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.adapters.dynamodb.rollups.PIECE", 500)
-    lines = [replace(line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}"), workload=f"w{i}") for i in range(60)]
+    lines = [line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}")._replace(workload=f"w{i}") for i in range(60)]
     day.publish(0, *lines)
     day.rollups.roll_up("demo", DAY_1, OVER)
     assert sum("#facts#" in item["pk"]["S"] for item in items(day)) > 1

@@ -112,12 +112,11 @@ def records(length: timedelta) -> Iterator[HourRecord]:
         if hour not in MISSING:
             yield record(lines, hour=hour, cluster="west")
         if hour >= END - EAST:
-            yield record([replace(line(pod="e"), node="e1")], hour=hour, cluster="east")
+            yield record([line(pod="e")._replace(node="e1")], hour=hour, cluster="east")
 
 
 def unpriced(one: Line) -> Line:
-    return replace(
-        one, gpu_hourly_usd=None, price_source="", allocated_usd=None, effective_usd=None, waste_usd=None,
+    return one._replace(gpu_hourly_usd=None, price_source="", allocated_usd=None, effective_usd=None, waste_usd=None,
         unmeasured_usd=None,
     )  # fmt: skip
 

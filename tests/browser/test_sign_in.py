@@ -124,13 +124,12 @@ def strange_advice() -> Recommendation:
 
 
 def hour_with_strange_names(hour: datetime) -> HourRecord:
-    evil = replace(
-        line(f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}pod", "3.25"),
+    evil = line(f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}pod", "3.25")._replace(
         workload=f"{EVIL}workload", workload_kind=f"{EVIL}kind", node=f"{EVIL}node", node_pool=f"{EVIL}pool",
         instance_type=f"{EVIL}type", gpu_model=f"{EVIL}model", resource=f"{EVIL}resource",
         capacity_type=f"{EVIL}capacity", price_source=f"{EVIL}source", split_policy=f"{EVIL}split",
     )  # fmt: skip
-    lines = [replace(line(), node="n1"), evil]
+    lines = [line()._replace(node="n1"), evil]
     made = record(lines, hour=hour, notes=(f"{EVIL}note",))
     return replace(made, nodes=tuple(node_of(one) for one in lines))
 

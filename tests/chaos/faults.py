@@ -260,7 +260,7 @@ def large_item(bench: Bench) -> None:
         lines = [line(f"unit-{i}", f"ns-{i}", f"pod-{i}") for i in range(200)]
         for i in range(1000):
             labels = {f"label-{n}": zlib.crc32(f"{i}{n}".encode()).to_bytes(4, "big").hex() * 12 for n in range(5)}
-            lines.append(replace(line("big", "one", f"{i:04d}-" + "p" * 240, f"{i}.{i:012d}"), labels=labels))
+            lines.append(line("big", "one", f"{i:04d}-" + "p" * 240, f"{i}.{i:012d}")._replace(labels=labels))
         big = record(lines, hour=bench.start, cluster="east")
         world.ledger.publish(big, replacing=None, settings_version=1, now=world.now)
         world.rollups.roll_up("east", bench.start.replace(hour=0), bench.start + timedelta(days=2))

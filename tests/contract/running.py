@@ -50,19 +50,19 @@ access:
 def lines_of(hour: datetime) -> list[Line]:
     """Three units, of which one comes and goes, with a pod that has no controller and one that nobody priced."""
     held = [
-        replace(line("research", "bu-a", f"train-{hour.day % 3}", "3.5"), labels={"team": "x"}),
-        replace(line("research", "bu-a", "web-0", "1.25"), workload="web", labels={}),
-        replace(
-            line("assistant", "bu-b", "serve-0", "6.000000000001"), workload_kind="StatefulSet", labels={"team": "y"}
+        line("research", "bu-a", f"train-{hour.day % 3}", "3.5")._replace(labels={"team": "x"}),
+        line("research", "bu-a", "web-0", "1.25")._replace(workload="web", labels={}),
+        line("assistant", "bu-b", "serve-0", "6.000000000001")._replace(
+            workload_kind="StatefulSet", labels={"team": "y"}
         ),
     ]
     if hour.hour % 5 == 0:
-        held.append(replace(line("kube-system", "kube-system", "bare"), workload_kind="", workload=""))
+        held.append(line("kube-system", "kube-system", "bare")._replace(workload_kind="", workload=""))
     if hour.day % 9 == 0:
         nobody_knows = dict.fromkeys(
             ("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd", "gpu_hourly_usd")
         )
-        held.append(replace(line("research", "bu-a", "unpriced"), price_source="", **nobody_knows))  # type: ignore[arg-type]
+        held.append(line("research", "bu-a", "unpriced")._replace(price_source="", **nobody_knows))  # type: ignore[arg-type]
     return held
 
 

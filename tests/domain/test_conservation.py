@@ -144,5 +144,5 @@ def test_names_change_nothing_but_names(observation: Observation, metering: Mete
     lines = attribute(meter(observation, metering), plain).lines
     again = attribute(meter(other, metering), plain).lines
     assert [
-        replace(line, namespace=renamed(line.namespace), business_unit=renamed(line.namespace)) for line in lines
+        line._replace(namespace=renamed(line.namespace), business_unit=renamed(line.namespace)) for line in lines
     ] == list(again)

@@ -1,6 +1,5 @@
 """Shared units are paid by the others, to the last digit."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -18,8 +17,7 @@ usd = st.decimals(0, 1000, places=12).map(quantize)
 
 
 def priced(unit: str, effective: Decimal, waste: Decimal, unmeasured: Decimal) -> Line:
-    return replace(
-        line(unit),
+    return line(unit)._replace(
         effective_usd=effective,
         waste_usd=waste,
         unmeasured_usd=unmeasured,

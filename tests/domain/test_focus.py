@@ -42,7 +42,7 @@ def held(pod: str, gpu_hours: str, usd: str | None, **more: object) -> Line:
     if usd is None:
         unknown = ("gpu_hourly_usd", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd")
         amounts |= {**dict.fromkeys(unknown), "price_source": "", "split_policy": ""}
-    return replace(line(pod=pod, usd=usd or "0"), **{**amounts, **more})  # type: ignore[arg-type]
+    return line(pod=pod, usd=usd or "0")._replace(**{**amounts, **more})  # type: ignore[arg-type]
 
 
 def rows_of(

@@ -56,11 +56,10 @@ class Store:
 
 def held(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
     """A line of that cost and waste; the rest was used."""
-    found = replace(
-        line(unit, f"ns-{unit}", f"{workload}-{hour}", usd), workload=workload, uid=f"{workload}{hour}",
+    found = line(unit, f"ns-{unit}", f"{workload}-{hour}", usd)._replace(workload=workload, uid=f"{workload}{hour}",
         waste_usd=Decimal(waste), effective_usd=Decimal(usd) - Decimal(waste),
     )  # fmt: skip
-    return replace(found, **more)
+    return found._replace(**more)
 
 
 def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:

@@ -101,8 +101,7 @@ class Strangers:
         for _ in range(2):
             tag = self._tag()
             effective, waste, unmeasured, hours = (self._usd() for _ in range(4))
-            yield replace(
-                line(self.units[letter]),
+            yield line(self.units[letter])._replace(
                 namespace=f"ns{tag}", workload=f"app{tag}", pod=f"pod{tag}", uid=f"uid{tag}", node=f"node{tag}",
                 node_pool=f"pool{tag}", labels={"team": f"team{tag}"}, allocated_gpu_hours=hours + self._usd(),
                 effective_gpu_hours=hours, unmeasured_gpu_hours=self._usd(), effective_usd=effective, waste_usd=waste,

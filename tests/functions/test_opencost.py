@@ -59,8 +59,7 @@ OPENCOST_FIELDS = {
 def held(namespace: str, kind: str, workload: str, pod: str, usd: str, hours: str, **changes: Any) -> Line:
     """A line that used a quarter of what it held."""
     spent, gpu = Decimal(usd), Decimal(hours)
-    return replace(
-        line(changes.pop("unit", "research"), namespace, pod, usd),
+    return line(changes.pop("unit", "research"), namespace, pod, usd)._replace(
         workload_kind=kind, workload=workload, allocated_gpu_hours=gpu, effective_gpu_hours=gpu / 4,
         allocated_usd=spent, **changes,
     )  # fmt: skip

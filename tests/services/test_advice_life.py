@@ -172,7 +172,7 @@ def test_what_karpenter_said_stands_beside_what_could_be_consolidated() -> None:
 def test_a_saving_is_not_verified_by_hours_without_a_price() -> None:
 
     def unpriced(line: Line) -> Line:
-        return replace(line, allocated_usd=None, gpu_hourly_usd=None, price_source="", waste_usd=None)
+        return line._replace(allocated_usd=None, gpu_hourly_usd=None, price_source="", waste_usd=None)
 
     busy = sim.Load("big", lambda _: 1.0, lambda hour: 8 if hour < 24 * 14 else 2)
     records = [
@@ -242,7 +242,7 @@ def test_what_idles_on_elsewhere_was_not_scaled_to_zero(moved: dict[str, str]) -
     """From 07:00 of day 10 on the same idle pods are another business unit's, or on another GPU model."""
     idle = sim.Load("old", lambda _: 0.0, lambda _: 3)
     records = [
-        replace(one, lines=tuple(replace(line, **moved) for line in one.lines)) if place >= 24 * 10 + 7 else one  # type: ignore[arg-type]
+        replace(one, lines=tuple(line._replace(**moved) for line in one.lines)) if place >= 24 * 10 + 7 else one  # type: ignore[arg-type]
         for place, one in enumerate(sim.simulate([idle], 24 * 20))
     ]
     ((key, first),), *later = (tuple(rows.items()) for rows in nightly(records, range(10, 21)))
@@ -301,7 +301,7 @@ def test_pods_without_an_owner_fill_no_memory_however_many_come_and_go() -> None
     short = sim.Load("task", lambda _: 1.0, lambda _: 5, kind="Pod")
     records = [
         replace(one, lines=tuple(
-            replace(line, workload=f"{line.pod}-{place}", pod=f"{line.pod}-{place}", uid=f"{line.uid}-{place}")
+            line._replace(workload=f"{line.pod}-{place}", pod=f"{line.pod}-{place}", uid=f"{line.uid}-{place}")
             if line.workload == "task" else line for line in one.lines
         ))
         for place, one in enumerate(sim.simulate([serve, short], 240))

@@ -1,6 +1,5 @@
 """Who is told what, how often, when messages come twice, late, out of order, or the function dies half-way."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -238,7 +237,7 @@ def test_guessed_utilization_alerts_nobody(world: World, line: Line, source: str
     world.store.text = DOCUMENT + "utilization: {ladder: [pod, cluster]}\n"
     for number in range(2):
         world.hours.put(number, research="15")
-        lines = [replace(line, utilization_source="pod" if source == "pod" else "cluster")]
+        lines = [line._replace(utilization_source="pod" if source == "pod" else "cluster")]
         world.hours.kept_lines[START + HOUR * number, "research"] = lines
     world.closed(1)
 

@@ -1,6 +1,5 @@
 """An hour that is replaced while a report reads it: the answer is of one version, never of two."""
 
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -34,7 +33,7 @@ class Restless(DynamoLedger):
 
     def replace(self) -> None:
         self.price += 1
-        dearer = replace(line(usd=str(self.price)), waste_usd=self.price - 1, effective_usd=Decimal(1))
+        dearer = line(usd=str(self.price))._replace(waste_usd=self.price - 1, effective_usd=Decimal(1))
         now = HOUR + ONE
         self.publish(record([dearer]), replacing=self.manifest("demo", HOUR), settings_version=1, now=now)
 

@@ -126,6 +126,8 @@ def _plain(value: Any) -> Any:
         return format_instant(value)
     if isinstance(value, Mapping):
         return {_key(name): _plain(item) for name, item in value.items()}
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):

@@ -98,8 +98,7 @@ def test_a_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
     records = list(sim.simulate(own, HOURS))
     rollout = records[200]
     half = [
-        replace(
-            one, uid=f"{one.uid}{which}", allocated_gpu_hours=one.allocated_gpu_hours / 2,
+        one._replace(uid=f"{one.uid}{which}", allocated_gpu_hours=one.allocated_gpu_hours / 2,
             effective_gpu_hours=None if one.effective_gpu_hours is None else one.effective_gpu_hours / 2,
             allocated_usd=None if one.allocated_usd is None else one.allocated_usd / 2,
         )

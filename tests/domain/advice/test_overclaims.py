@@ -108,7 +108,7 @@ def test_pods_that_follow_each_other_within_an_hour_make_no_nodes_that_could_go(
     small = sim.Load("tick", lambda _: 0.05, lambda _: 1, kind="CronJob", pool=A100, memory_gib=3.0)
     records = [
         replace(one, lines=tuple(
-            replace(line, uid=f"{line.uid}-{number}", allocated_gpu_hours=line.allocated_gpu_hours / 12,
+            line._replace(uid=f"{line.uid}-{number}", allocated_gpu_hours=line.allocated_gpu_hours / 12,
                     effective_gpu_hours=Decimal("0.05") / 12, allocated_usd=Decimal(4) / 12)
             for line in one.lines for number in range(12)
         ))

@@ -40,7 +40,7 @@ def without_price(records: Sequence[HourRecord], hours: Collection[int], *, half
             found.append(one)
             continue
         lines = tuple(
-            line if half and number % 2 else replace(line, allocated_usd=None, gpu_hourly_usd=None, price_source="")
+            line if half and number % 2 else line._replace(allocated_usd=None, gpu_hourly_usd=None, price_source="")
             for number, line in enumerate(one.lines)
         )
         nodes = tuple(

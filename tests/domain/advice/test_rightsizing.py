@@ -203,8 +203,7 @@ def test_a_unit_s_cost_that_others_bear_is_advised_to_the_unit_that_holds_the_gp
         assert line.allocated_usd is not None
         assert line.effective_gpu_hours is not None
         return [
-            replace(
-                line, business_unit=unit, shared_from="platform", allocated_gpu_hours=line.allocated_gpu_hours / 2,
+            line._replace(business_unit=unit, shared_from="platform", allocated_gpu_hours=line.allocated_gpu_hours / 2,
                 effective_gpu_hours=line.effective_gpu_hours / 2, allocated_usd=line.allocated_usd / 2,
             )
             for unit in ("research", "vision")

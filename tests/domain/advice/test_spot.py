@@ -99,7 +99,7 @@ def test_all_pods_must_say_so() -> None:
     records = list(sim.simulate([job], HOURS))
     assert advised([job])
     for hour in range(0, HOURS, 10):
-        records[hour] = replace(records[hour], lines=tuple(replace(one, labels={}) for one in records[hour].lines))
+        records[hour] = replace(records[hour], lines=tuple(one._replace(labels={}) for one in records[hour].lines))
     look = look_at(records)
     look.spot_prices.update(PRICES)
     assert not review(look, sim.START, {}).advice, "a tenth of what was held did not"

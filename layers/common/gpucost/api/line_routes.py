@@ -1,7 +1,6 @@
 """Routes that explain: the identity period by period, and single pods with how their figures were found."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
@@ -12,7 +11,6 @@ from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.pages import cut, paged_json
 from gpucost.api.routes import answers, json_answer
 from gpucost.api.schemas import Amount, Coverage, FleetTotals, Instant, Shape, coverage_answer, totals_answer
-from gpucost.domain.model import Line
 from gpucost.domain.reporting.paging import write_cursor
 from gpucost.domain.reporting.periods import Granularity
 from gpucost.encoding import dumps_row
@@ -171,5 +169,4 @@ def _period(row: FleetRow) -> dict[str, Any]:
 
 
 def _line(row: LineRow) -> dict[str, Any]:
-    own = {field.name: getattr(row.line, field.name) for field in fields(Line)}
-    return {"cluster": row.cluster, "hour": row.hour, "currency": row.currency, **own}
+    return {"cluster": row.cluster, "hour": row.hour, "currency": row.currency, **row.line._asdict()}

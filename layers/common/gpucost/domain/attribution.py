@@ -10,7 +10,7 @@ from fractions import Fraction
 from gpucost.domain.distribution import Policy, distribute
 from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.model import Costs, HourRecord, Line, Totals
-from gpucost.domain.money import quantize
+from gpucost.domain.money import ZERO, quantize
 from gpucost.domain.observations import PodObservation
 from gpucost.domain.pricing import NodePrice, Pricing
 from gpucost.domain.rating import RatedPod, rate_usage
@@ -176,7 +176,9 @@ def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
         effective_usd=None if unknown else rated.effective_usd,
         waste_usd=None if unknown and not rated.waste_usd else rated.waste_usd,
         unmeasured_usd=rated.unmeasured_usd,
-        used_beyond_allocation_gpu_hours=quantize(Fraction(measured.beyond_gpu_ms, HOUR_MS)),
+        used_beyond_allocation_gpu_hours=quantize(Fraction(measured.beyond_gpu_ms, HOUR_MS))
+        if measured.beyond_gpu_ms
+        else ZERO,
     )
 
 

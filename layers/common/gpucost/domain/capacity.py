@@ -39,14 +39,13 @@ def offers(life: NodeLife, slices_per_gpu: int | None, *, capacity_is_kept: bool
     if not capacity_is_kept:
         physical = physical_gpus(life.node, slices_per_gpu)
         return [Offer(life.present, physical, physical)]
-    return [
-        Offer(
-            time,
-            node.advertised(node.capacity, slices_per_gpu),
-            node.advertised(node.allocatable, slices_per_gpu),
-        )
-        for time, node in life.states
-    ]
+    return [_offer(time, node, slices_per_gpu) for time, node in life.states]
+
+
+def _offer(time: Interval, node: GpuNode, slices_per_gpu: int | None) -> Offer:
+    advertised = node.advertised(node.capacity, slices_per_gpu)
+    is_healthy = node.allocatable == node.capacity
+    return Offer(time, advertised, advertised if is_healthy else node.advertised(node.allocatable, slices_per_gpu))
 
 
 def account(

@@ -43,8 +43,9 @@ def find_claims(holdings: Sequence[Holding], devices: Iterable[DeviceHour]) -> C
             labelled.setdefault(place, []).append(found)
     claims = Claims()
     for place, one in enumerate(holdings):
-        uids = {holdings[other].pod.uid for other in by_name[one.pod.namespace, one.pod.pod]}
-        own = _own(one, labelled.get(place, []), has_namesakes=len(uids) > 1)
+        named = by_name[one.pod.namespace, one.pod.pod]
+        has_namesakes = len(named) > 1 and len({holdings[other].pod.uid for other in named}) > 1
+        own = _own(one, labelled.get(place, []), has_namesakes=has_namesakes)
         for device in own or _only_device(one, on_node.get(one.node.name, [])):
             claims.add(place, device)
     return claims
@@ -132,7 +133,8 @@ def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
     """Physical GPUs that a device is."""
     if device.is_neuron and holding.resource != NEURON_CORE:
         return holding.share.of_gpu / holding.node.cores_per_device()
-    return holding.share.of_gpu * replicas(holding, device)
+    count = replicas(holding, device)
+    return holding.share.of_gpu if count == 1 else holding.share.of_gpu * count
 
 
 def devices_expected(holding: Holding) -> int:

@@ -126,7 +126,8 @@ class DeviceHour:
     def covered(self) -> list[Interval]:
         """Times in which its use was observed."""
         if self.is_plain:
-            return union(interval for one in self.series for interval in self._plain.get(one.instance, ()))
+            seen = {one.instance: self._plain.get(one.instance, ()) for one in self.series}
+            return union(interval for run in seen.values() for interval in run)
         return union(sample.time.overlap(self._window) for sample in self.samples)
 
     @cached_property

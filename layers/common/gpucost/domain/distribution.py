@@ -4,7 +4,6 @@ Each line of a shared unit becomes one line per receiving unit, so that every re
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
@@ -27,6 +26,8 @@ def distribute(lines: Sequence[Line], policies: Mapping[str, Policy]) -> list[Li
     Returns:
         Lines with the same sums, to the last digit, of every amount.
     """
+    if not policies:
+        return list(lines)
     costs: dict[str, Fraction] = {}
     for line in lines:
         if line.business_unit not in policies:
@@ -62,8 +63,7 @@ def _parts(line: Line, receivers: Sequence[str], weights: Sequence[Fraction]) ->
     ]
     parts = split_each(amounts, weights)
     return [
-        replace(
-            line,
+        line._replace(
             business_unit=unit,
             shared_from=line.business_unit,
             allocated_gpu_hours=used_hours + idle_hours + unseen_hours,

@@ -34,6 +34,8 @@ class HoldingReader:
     nodes_are_kept: bool = False
     notes: list[str] = field(default_factory=list)
     _shares: dict[tuple[int, str], Share] = field(default_factory=dict)
+    _all_hour: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
+    """By node: where and when those held that were seen at every scrape, which most are."""
 
     def read(self, pods: Sequence[PodObservation]) -> list[Holding]:
         """All holdings of the hour, in the order of namespaces, pods and uids."""
@@ -43,19 +45,13 @@ class HoldingReader:
         return _hand_over(found)
 
     def _of_pod(self, pod: PodObservation) -> list[Holding]:
-        span = self.spans.held(pod)
-        if not span.time.length:
-            return []
-        life = _life(self.lives.get(pod.node, ()), span.time)
-        node = GpuNode(pod.node)
-        if life is not None:
-            # A spot node that is gone leaves its pod objects behind for a while: they hold nothing any more.
-            span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end), span.since)
-            node = life.at(span.time)
-        elif self.nodes_are_kept or pod.node in self.lives:
-            self.notes.append(f"node {pod.node!r} is not there: pods that are still listed on it hold nothing")
-            return []
-        if not span.time.length:
+        if pod.held is None:
+            if pod.node not in self._all_hour:
+                self._all_hour[pod.node] = self._placed(pod)
+            span, node = self._all_hour[pod.node]
+        else:
+            span, node = self._placed(pod)
+        if node is None or not span.time.length:
             return []
         running = self.spans.running(pod, span)
         return [
@@ -72,6 +68,21 @@ class HoldingReader:
             )
             for resource, units in self._effective_requests(pod).items()
         ]
+
+    def _placed(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
+        """When a pod held, and its node as it was then; no node where that is not there."""
+        span = self.spans.held(pod)
+        if not span.time.length:
+            return span, None
+        life = _life(self.lives.get(pod.node, ()), span.time)
+        if life is not None:
+            # A spot node that is gone leaves its pod objects behind for a while: they hold nothing any more.
+            span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end), span.since)
+            return span, life.at(span.time)
+        if self.nodes_are_kept or pod.node in self.lives:
+            self.notes.append(f"node {pod.node!r} is not there: pods that are still listed on it hold nothing")
+            return span, None
+        return span, GpuNode(pod.node)
 
     def _share(self, pod: PodObservation, node: GpuNode, resource: str) -> Share:
         key = (id(node), resource) if node.labels or node.capacity else (0, resource)

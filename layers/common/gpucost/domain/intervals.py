@@ -21,7 +21,7 @@ class Interval:
     @property
     def length(self) -> int:
         """Milliseconds, never negative."""
-        return max(0, self.end - self.start)
+        return self.end - self.start if self.end > self.start else 0
 
     def overlap(self, other: "Interval") -> "Interval":
         """What both share."""
@@ -39,11 +39,18 @@ class Scrapes:
     times: tuple[int, ...]
 
     @cached_property
+    def _distances(self) -> Sequence[int]:
+        return [after - before for before, after in pairwise(self.times)]
+
+    @cached_property
+    def _is_steady(self) -> bool:
+        """Whether one interval was in force throughout, and no scrape is missing."""
+        return bool(self._distances) and 2 * max(self._distances) < 3 * min(self._distances)
+
+    @cached_property
     def _intervals(self) -> Sequence[int]:
-        distances = [after - before for before, after in pairwise(self.times)]
-        if not distances:
-            return ()
-        if 2 * max(distances) < 3 * min(distances):
+        distances = self._distances
+        if self._is_steady:
             return (median_low(distances),) * len(distances)
         return [median_low(distances[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]) for at in range(len(distances))]
 
@@ -97,24 +104,20 @@ class Scrapes:
             window: what is asked about.
             fallback: interval in milliseconds where none can be read off.
         """
-        covered: list[Interval] = []
         first = max(bisect_right(self.times, window.start) - 1, 0)
-        for place in range(first, len(self.times)):
-            time = self.times[place]
-            if time >= window.end:
-                break
-            interval = self._intervals[min(place, len(self._intervals) - 1)] if self._intervals else fallback
-            reach = time + interval
-            if place + 1 < len(self.times) and 2 * (self.times[place + 1] - time) <= 5 * interval:
-                reach = self.times[place + 1]
-            found = Interval(time, reach).overlap(window)
-            if not found.length:
-                continue
-            if covered and covered[-1].end >= found.start:
-                covered[-1] = Interval(covered[-1].start, max(covered[-1].end, found.end))
-            else:
-                covered.append(found)
-        return covered
+        stop = bisect_left(self.times, window.end)
+        if self._is_steady:
+            pieces = [Interval(self.times[first], self._reach(stop - 1, fallback))] if first < stop else []
+        else:
+            pieces = [Interval(self.times[place], self._reach(place, fallback)) for place in range(first, stop)]
+        return union(piece.overlap(window) for piece in pieces)
+
+    def _reach(self, place: int, fallback: int) -> int:
+        """Until when one scrape speaks."""
+        time = self.times[place]
+        interval = self._intervals[min(place, len(self._intervals) - 1)] if self._intervals else fallback
+        after = self.times[place + 1] if place + 1 < len(self.times) else None
+        return after if after is not None and 2 * (after - time) <= 5 * interval else time + interval
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
@@ -141,4 +144,9 @@ def gaps(covered: Sequence[Interval], window: Interval, shortest: int = 0) -> li
 
 def overlap_length(intervals: Iterable[Interval], other: Interval) -> int:
     """Milliseconds that disjoint intervals share with another."""
-    return sum(interval.overlap(other).length for interval in intervals)
+    shared = 0
+    for one in intervals:  # without an object for each piece: asked several times of every pod and device
+        start, end = max(one.start, other.start), min(one.end, other.end)
+        if end > start:
+            shared += end - start
+    return shared

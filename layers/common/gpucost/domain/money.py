@@ -43,9 +43,10 @@ def split(total: Decimal, weights: Sequence[Fraction | int]) -> list[Decimal]:
 def split_each(totals: Sequence[Decimal], weights: Sequence[Fraction | int]) -> list[list[Decimal]]:
     """Split several amounts by the same weights, each as `split` does."""
     # Whole numbers from here on: the same proportions, and far faster than fractions on a fleet's many lines.
-    common = lcm(*(weight.denominator for weight in weights))
-    shares = [weight.numerator * (common // weight.denominator) for weight in weights]
-    if any(share < 0 for share in shares):
+    ratios = [weight.as_integer_ratio() for weight in weights]
+    common = lcm(*[denominator for _, denominator in ratios])
+    shares = [numerator * (common // denominator) for numerator, denominator in ratios]
+    if min(shares, default=0) < 0:
         raise ValueError("weights of a split must not be negative")
     return [_split(total, shares, sum(shares)) for total in totals]
 
@@ -56,16 +57,11 @@ def _split(total: Decimal, shares: Sequence[int], whole: int) -> list[Decimal]:
         if quanta:
             raise ValueError(f"cannot split {total} over weights that are all zero")
         return [ZERO for _ in shares]
-    parts, rests = [], []
-    for share in shares:
-        part, rest = divmod(quanta * share, whole)
-        parts.append(part)
-        rests.append(rest)
+    parts = [quanta * share // whole for share in shares]
     left = quanta - sum(parts)
-    if left == 1:
-        parts[rests.index(max(rests))] += 1
-    elif left:
-        for i in sorted(range(len(parts)), key=lambda i: (-rests[i], i))[:left]:
+    if left:
+        rests = [quanta * share % whole for share in shares]
+        for i in sorted(range(len(parts)), key=rests.__getitem__, reverse=True)[:left]:
             parts[i] += 1
     return [_from_quanta(part) for part in parts]
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import NamedTuple
 
 from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.intervals import Interval
@@ -14,8 +15,7 @@ from gpucost.domain.pricing import NodePrice, Pricing, Unpriced
 from gpucost.domain.usage import NodeUsage, PodUsage, Usage
 
 
-@dataclass(frozen=True, slots=True)
-class RatedPod:
+class RatedPod(NamedTuple):
     """A pod's usage with its amounts: `allocated = effective + waste + unmeasured`, in GPU-hours and in money.
 
     Without a price all of its money is None.
@@ -124,7 +124,8 @@ def _rate_node(
         rest_usd = [quantize(Fraction(part, HOUR_MS) * (hourly or 0)) for part in rest]
     else:
         parts, amounts = split_each([hours, of_gpus], [pod.holding.gpu_ms for pod in pods] + rest)
-        lines = [_split_line(*line, price, hourly) for line in zip(pods, parts, amounts, strict=False)]
+        published = _published(hourly)
+        lines = [_split_line(*line, price, published) for line in zip(pods, parts, amounts, strict=False)]
         rest_hours, rest_usd = parts[len(pods) :], amounts[len(pods) :]
     accounted = sum((line.allocated_usd or ZERO for line in lines), ZERO) + sum(rest_usd, ZERO)
     return lines, Capacity(
@@ -165,18 +166,22 @@ def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePri
 
 def _rate_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None) -> RatedPod:
     hours = Fraction(pod.holding.gpu_ms, HOUR_MS)
-    return _split_line(pod, quantize(hours), quantize(hours * (hourly or 0)), price, hourly)
+    return _split_line(pod, quantize(hours), quantize(hours * (hourly or 0)), price, _published(hourly))
+
+
+def _published(hourly: Fraction | None) -> Decimal | None:
+    return None if hourly is None else quantize(hourly)
 
 
 def _split_line(
-    pod: PodUsage, gpu_hours: Decimal, usd: Decimal, price: NodePrice | Unpriced, hourly: Fraction | None
+    pod: PodUsage, gpu_hours: Decimal, usd: Decimal, price: NodePrice | Unpriced, hourly: Decimal | None
 ) -> RatedPod:
     weights: list[Fraction | int] = [pod.measurement.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]
     if hourly is None:
         (hours,) = split_each([gpu_hours], weights)
         return RatedPod(pod, price, None, gpu_hours, hours[0], hours[2], None, None, None, None)
     hours, amounts = split_each([gpu_hours, usd], weights)
-    return RatedPod(pod, price, quantize(hourly), gpu_hours, hours[0], hours[2], usd, *amounts)
+    return RatedPod(pod, price, hourly, gpu_hours, hours[0], hours[2], usd, *amounts)
 
 
 def _node_hour(

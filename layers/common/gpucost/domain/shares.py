@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 
 from gpucost.domain.devices import NEURON_OF_INSTANCE, compute_share, profile_share
 from gpucost.domain.money import quantize
@@ -193,6 +193,7 @@ def is_neuron(resource: str) -> bool:
     return resource.startswith("aws_amazon_com_neuron")
 
 
+@cache
 def kubernetes_resource(resource: str) -> str:
     """A resource's name as Kubernetes writes it: `nvidia_com_mig_1g_5gb` → `nvidia.com/mig-1g.5gb`."""
     if resource.startswith(MIG_PREFIX):

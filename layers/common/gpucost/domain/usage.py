@@ -41,7 +41,7 @@ class Holding:
     @cached_property
     def gpus(self) -> Fraction:
         """Physical GPUs held."""
-        return self.units * self.share.of_gpu
+        return self.share.of_gpu if self.units == 1 else self.units * self.share.of_gpu
 
     @cached_property
     def gpu_ms(self) -> Fraction:

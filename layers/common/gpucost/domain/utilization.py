@@ -93,6 +93,8 @@ class Ladder:
             if device.node in unknown or device.is_part:
                 continue
             held = [self._holdings[place].held for place in self._claims.holders_of.get(device.key, ())]
+            if self._window in held:
+                continue
             for free in gaps(union(held), self._window, 2 * device.interval):
                 used = device.seen(free).used_ms
                 if used:

@@ -7,7 +7,6 @@ pieces there are, so that nobody takes some of them for all while they are moved
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from decimal import Decimal
 from itertools import repeat
 from typing import Any
@@ -19,8 +18,8 @@ from gpucost.domain.model import Line
 from gpucost.errors import SourceError
 
 LINES_FORMAT = 2
-_NAMES = tuple(field.name for field in fields(Line))
-_DECIMALS = {field.name for field in fields(Line) if "Decimal" in str(field.type)}
+_NAMES = Line._fields
+_DECIMALS = {name for name, kind in Line.__annotations__.items() if "Decimal" in str(kind)}
 
 
 class BeingMovedError(SourceError):
@@ -36,7 +35,8 @@ def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> l
         lines: of that unit.
         expires_at: seconds since the epoch.
     """
-    pieces = blobs.pack({"rows": len(lines), "columns": {name: _column(name, lines) for name in _NAMES}})
+    columns = zip(_NAMES, zip(*lines, strict=True), strict=True)
+    pieces = blobs.pack({"rows": len(lines), "columns": {name: _column(values) for name, values in columns}})
     return [
         {
             **key(pk, f"{group}#{place:04d}"),
@@ -139,14 +139,12 @@ def _float(told: str | None) -> float | None:
     return None if told is None else float(told)
 
 
-def _column(name: str, lines: Sequence[Line]) -> Any:
-    values = [getattr(line, name) for line in lines]
-    return values[0] if all(value == values[0] and _same_digits(value, values[0]) for value in values) else values
-
-
-def _same_digits(one: Any, other: Any) -> bool:
-    """Whether two equal values are written alike: `1.0` equals `1` and is another text."""
-    return not isinstance(one, Decimal) or str(one) == str(other)
+def _column(values: Sequence[Any]) -> Any:
+    """The values, or the one that all are; `1.0` equals `1` and is another text."""
+    first = values[0]
+    if values.count(first) < len(values) or (isinstance(first, Decimal) and len({*map(str, values)}) > 1):
+        return values
+    return first
 
 
 def _value(name: str, told: Any) -> Any:

@@ -204,8 +204,8 @@ def _series(row: Any) -> Series:
     """One series, refused unless its labels and values are text, as Prometheus writes them."""
     labels = row["metric"]
     told = row["values"] if "values" in row else [row["value"]]
-    samples = tuple((round(at * 1000), value) for at, value in told)
-    if type(labels) is not dict or any(type(value) is not str for _, value in samples):
+    samples = tuple([(round(at * 1000), value) for at, value in told if type(value) is str])
+    if type(labels) is not dict or len(samples) != len(told):
         raise ValueError("labels or values of another type")
     return Series(labels, samples)
 

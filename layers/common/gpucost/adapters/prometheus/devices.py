@@ -22,6 +22,9 @@ _NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 class _Row:
     signal: Signal
     labels: Labels
+    key: DeviceKey
+    instance: Instance
+    workload: tuple[str, str]
     samples: int = 0
     total: Decimal = Decimal(0)
     peaked: bool = False
@@ -65,11 +68,11 @@ class DeviceTable:
 
     def nodes(self) -> set[str]:
         """Names of nodes with devices."""
-        return {self._node(row.labels) for row in self._rows.values()}
+        return {row.key[0] for row in self._rows.values()}
 
     def keep(self, nodes: Container[str]) -> None:
         """Forget devices of other nodes."""
-        self._rows = {key: row for key, row in self._rows.items() if self._node(row.labels) in nodes}
+        self._rows = {key: row for key, row in self._rows.items() if row.key[0] in nodes}
 
     def signal_names(self) -> str:
         """The signals that have series."""
@@ -79,9 +82,8 @@ class DeviceTable:
         """The series with most samples of each exporter."""
         best: dict[Instance, _Row] = {}
         for row in self._rows.values():
-            who = instance(row.labels)
-            if who not in best or row.samples > best[who].samples:
-                best[who] = row
+            if row.instance not in best or row.samples > best[row.instance].samples:
+                best[row.instance] = row
         return {who: row.labels for who, row in best.items()}
 
     def uncertain(
@@ -96,16 +98,16 @@ class DeviceTable:
         keys: set[DeviceKey] = set()
         told_by: dict[tuple[DeviceKey, str], Instance] = {}
         for row in self._rows.values():
-            who = instance(row.labels)
-            if told_by.setdefault((self._key(row.labels), who.split("/", 1)[0]), who) != who:
-                keys.add(self._key(row.labels))  # one instance followed another: each tells of a part of the hour
+            who = row.instance
+            if told_by.setdefault((row.key, who.split("/", 1)[0]), who) != who:
+                keys.add(row.key)  # one instance followed another: each tells of a part of the hour
             whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_even
             odd = row.peaked or not row.total.is_finite()
-            if not whole or odd or workload(row.labels) in passing:
-                keys.add(self._key(row.labels))
+            if not whole or odd or row.workload in passing:
+                keys.add(row.key)
         found: dict[str, dict[str, int]] = {}
         for row in self._rows.values():
-            if self._key(row.labels) in keys:
+            if row.key in keys:
                 label, value = naming(row.labels)
                 names = found.setdefault(label, {})
                 names[value] = names.get(value, 0) + row.samples
@@ -123,19 +125,19 @@ class DeviceTable:
 
     def series(self) -> Iterable[DeviceSeries]:
         """What metering reads; devices looked at closely by their samples alone."""
-        closely = {self._key(row.labels) for row in self._rows.values() if row.values is not None}
+        closely = {row.key for row in self._rows.values() if row.values is not None}
         for row in self._rows.values():
-            if row.values is not None or self._key(row.labels) not in closely:
+            if row.values is not None or row.key not in closely:
                 yield self._series(row)
 
     def _row(self, name: str, labels: Labels) -> _Row:
-        key = (name, frozenset(item for item in labels.items() if item[0] != STAT))
-        if key not in self._rows:
-            self._rows[key] = _Row(self._signals[name], labels)
-        return self._rows[key]
-
-    def _key(self, labels: Labels) -> DeviceKey:
-        return self._node(labels), _uuid(labels), labels.get("GPU_I_ID", "")
+        own = {**labels}
+        own.pop(STAT, None)
+        row = self._rows.get(key := (name, frozenset(own.items())))
+        if row is None:
+            device = (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", ""))
+            row = self._rows[key] = _Row(self._signals[name], labels, device, instance(labels), workload(labels))
+        return row
 
     def _node(self, labels: Labels) -> str:
         if labels.get("instance_id"):
@@ -144,11 +146,12 @@ class DeviceTable:
         return next((name for name in told if name in self._nodes), told[0] if told else "")
 
     def _series(self, row: _Row) -> DeviceSeries:
-        namespace, pod = workload(row.labels)
+        node, uuid, mig_instance = row.key
+        namespace, pod = row.workload
         return DeviceSeries(
-            node=self._node(row.labels),
-            uuid=_uuid(row.labels),
-            mig_instance=row.labels.get("GPU_I_ID", ""),
+            node=node,
+            uuid=uuid,
+            mig_instance=mig_instance,
             mig_profile=row.labels.get("GPU_I_PROFILE") or row.labels.get("dra_mig_profile", ""),
             model=NEURON_MODEL if row.signal == NEURON else row.labels.get("modelName", ""),
             namespace=namespace,
@@ -156,7 +159,7 @@ class DeviceTable:
             uid=row.labels.get("pod_uid", "") if pod else "",
             slot=row.labels.get("vgpu", ""),
             claim=row.labels.get("dra_claim_name", "") if pod else "",
-            instance=instance(row.labels),
+            instance=row.instance,
             scale=row.signal.scale,
             rank=self.rank,
             samples=row.samples,
@@ -204,5 +207,5 @@ def _uuid(labels: Labels) -> str:
     core = labels.get("neuroncore")
     if core is not None:
         return f"neuroncore-{core}"
-    gpu = f"{instance(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"
-    return labels.get("UUID") or labels.get("uuid") or gpu
+    told = labels.get("UUID") or labels.get("uuid")
+    return told or f"{instance(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"

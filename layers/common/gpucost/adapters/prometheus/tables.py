@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
 from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.queries import STAT
@@ -22,6 +23,7 @@ def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
     return rows
 
 
+@lru_cache(maxsize=1024)  # counts and units, of which there are few
 def number(text: str) -> Decimal:
     """A sample's value, exact; may be NaN or infinite, as Prometheus' may.
 
