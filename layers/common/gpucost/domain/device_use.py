@@ -58,20 +58,15 @@ class DeviceHour:
         plain: Mapping[Instance, Sequence[Interval]],
     ) -> None:
         self.key = key
+        self.node, _, part = key
+        self.is_part = part != ""
+        """Whether it is a MIG device."""
         self.series = series
+        self.is_plain = all(one.values is None for one in series)
+        """Whether every series was seen at every scrape, so that means tell all."""
         self._scrapes = scrapes
         self._window = window
         self._plain = plain
-
-    @property
-    def node(self) -> str:
-        """The node's name."""
-        return self.key[0]
-
-    @property
-    def is_part(self) -> bool:
-        """Whether it is a MIG device."""
-        return bool(self.key[2])
 
     @property
     def is_neuron(self) -> bool:
@@ -88,11 +83,6 @@ class DeviceHour:
         """The scrape interval in force most of the time, in milliseconds."""
         known = (self._scrapes[one.instance].typical for one in self.series if one.instance in self._scrapes)
         return max(known, default=0) or DEFAULT_INTERVAL_MS
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether every series was seen at every scrape, so that means tell all."""
-        return all(one.values is None for one in self.series)
 
     @cached_property
     def samples(self) -> Sequence[Sample]:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from itertools import repeat
 from math import lcm
+from operator import mul
 
 QUANTUM = Decimal("1e-12")
 _SCALE = 10**12
@@ -63,6 +65,8 @@ def _split(total: Decimal, shares: Sequence[int], whole: int) -> list[Decimal]:
         rests = [quanta * share % whole for share in shares]
         for i in sorted(range(len(parts)), key=rests.__getitem__, reverse=True)[:left]:
             parts[i] += 1
+    if abs(quanta) < _EXACT:  # and so is every part
+        return [*map(mul, map(Decimal, parts), repeat(QUANTUM))]
     return [_from_quanta(part) for part in parts]
 
 

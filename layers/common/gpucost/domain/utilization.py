@@ -64,9 +64,8 @@ class Ladder:
     def measure(self) -> list[Measurement]:
         """Every holding's use, in their order; source `none` where no allowed rung knows it."""
         found: list[Measurement | None] = [None] * len(self._holdings)
-        spoken_for: set[DeviceKey] = set()
         for rung in self._rungs:
-            averages = None if rung in _BY_CLAIM else self._averages(rung, spoken_for)
+            averages = None if rung in _BY_CLAIM else self._averages(rung, self._spoken_for(found))
             for place, one in enumerate(self._holdings):
                 if found[place] is not None:
                     continue
@@ -74,9 +73,6 @@ class Ladder:
                     found[place] = self._by_claim(rung, place)
                 else:
                     found[place] = _by_average(rung, one, averages.get(one.node.name if rung == "node" else ""))
-            if rung in _BY_CLAIM:
-                measured = (place for place, one in enumerate(found) if one is not None)
-                spoken_for.update(device.key for place in measured for device in self._claims.devices_of.get(place, ()))
         return [one or UNMEASURED for one in found]
 
     def unlabelled_sharers(self) -> dict[str, int]:
@@ -221,6 +217,11 @@ class Ladder:
         # At an edge the exporter's next scrape may come an interval later; nowhere may one scrape be lost, or jitter.
         near = whole and seen_ms and 20 * missing <= (21 * inside if inside else 30) * device.interval
         return running.length if near else seen_ms
+
+    def _spoken_for(self, found: Sequence[Measurement | None]) -> set[DeviceKey]:
+        """Devices whose use is known to be their holders'."""
+        by_claim = (place for place, one in enumerate(found) if one is not None and one.source in _BY_CLAIM)
+        return {device.key for place in by_claim for device in self._claims.devices_of.get(place, ())}
 
     def _averages(self, rung: UtilizationSource, spoken_for: set[DeviceKey]) -> dict[str, _Average]:
         free: dict[str, list[DeviceHour]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any
 
 from gpucost.domain.intervals import Interval
@@ -24,17 +25,17 @@ _AMOUNTS = (
     "total_gpu_ms", "unallocated_gpu_ms", "not_ready_gpu_ms", "geometry_gpu_ms", "unhealthy_gpu_ms",
     "unobserved_gpu_ms", "excess_gpu_ms",
 )  # fmt: skip
-_POD_FIELDS = ("namespace", "pod", "uid", "workload_kind", "workload")
+_pod_fields = attrgetter("namespace", "pod", "uid", "workload_kind", "workload")
 
 
 def usage_document(usage: Usage) -> dict[str, Any]:
     """An hour's usage, to be packed."""
-    facts = _Numbered()
+    facts = _Facts()
     pods = [
         [
-            *(getattr(one.holding.pod, name) for name in _POD_FIELDS),
+            *_pod_fields(one.holding.pod),
             dict(one.holding.pod.labels),
-            facts.number(_facts(one.holding.node)),
+            facts.number(one.holding.node),
             one.holding.resource,
             one.holding.units,
             [_text(one.holding.share.of_gpu), one.holding.share.source, one.holding.share.replicas],
@@ -52,7 +53,7 @@ def usage_document(usage: Usage) -> dict[str, Any]:
     nodes = None
     if usage.nodes is not None:
         nodes = [
-            [facts.number(_facts(one.node)), *_span(one.present), *(_text(getattr(one, name)) for name in _AMOUNTS)]
+            [facts.number(one.node), *_span(one.present), *(_text(getattr(one, name)) for name in _AMOUNTS)]
             for one in usage.nodes
         ]
     return {
@@ -124,23 +125,24 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
     return PodUsage(holding, measurement)
 
 
-class _Numbered:
-    """Values kept once, by number."""
+class _Facts:
+    """Nodes' facts, kept once, by number."""
 
     def __init__(self) -> None:
         self.all: list[list[Any]] = []
         self._numbers: dict[str, int] = {}
+        self._of_nodes: dict[int, int] = {}
+        """Most nodes are one object for all of their pods."""
 
-    def number(self, value: list[Any]) -> int:
-        found = self._numbers.setdefault(repr(value), len(self.all))
-        if found == len(self.all):
-            self.all.append(value)
+    def number(self, node: GpuNode) -> int:
+        found = self._of_nodes.get(id(node))
+        if found is None:
+            labels = {name: value for name, value in sorted(node.labels.items()) if name in PRICE_LABELS}
+            facts = [*(getattr(node, name) for name in _NODE_FIELDS), labels]
+            found = self._of_nodes[id(node)] = self._numbers.setdefault(repr(facts), len(self.all))
+            if found == len(self.all):
+                self.all.append(facts)
         return found
-
-
-def _facts(node: GpuNode) -> list[Any]:
-    labels = {name: value for name, value in sorted(node.labels.items()) if name in PRICE_LABELS}
-    return [*(getattr(node, name) for name in _NODE_FIELDS), labels]
 
 
 def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
@@ -157,4 +159,5 @@ def _span(time: Interval) -> tuple[int, int]:
 
 def _text(amount: Fraction | int) -> int | str:
     """A whole number as itself, a fraction as `n/d`."""
-    return int(amount) if amount.denominator == 1 else str(amount)
+    numerator, denominator = amount.as_integer_ratio()
+    return numerator if denominator == 1 else f"{numerator}/{denominator}"

@@ -55,7 +55,8 @@ class ScrapeTimes:
         scrapes: dict[Instance, Scrapes] = {}
         for some in _chunks([who for who, labels in found.items() if labels.get("instance")]):
             named = [found[who] for who in some]
-            up = self._queries.up({labels.get("job", "") for labels in named}, {labels["instance"] for labels in named})
+            jobs, instances = {labels.get("job", "") for labels in named}, {labels["instance"] for labels in named}
+            up = self._queries.up(sorted(jobs), sorted(instances))
             answer = self._client.raw_samples(up, start, end)
             scrapes |= heartbeats.merge(
                 (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer

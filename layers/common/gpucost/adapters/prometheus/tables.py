@@ -1,5 +1,6 @@
 """Answers as small tables: what each query said of one hour, before pods and nodes are put together."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -15,12 +16,12 @@ Rows = list[tuple[Labels, Decimal]]
 
 def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
     """The values of one evaluated hour end, by statistic."""
-    rows: dict[str, Rows] = {}
-    for one in series:
-        for at, text in one.samples:
+    rows: dict[str, Rows] = defaultdict(list)
+    for labels, samples in series:
+        for at, text in samples:
             if at == at_ms:
-                rows.setdefault(one.labels.get(STAT, ""), []).append((one.labels, number(text)))
-    return rows
+                rows[labels.get(STAT, "")].append((labels, number(text)))
+    return dict(rows)
 
 
 @lru_cache(maxsize=1024)  # counts and units, of which there are few
