@@ -8,7 +8,7 @@ what is freed is unallocated, for the nodes cost what they cost until they go. S
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -108,8 +108,9 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
         part = min(Fraction(1), Fraction(move.gpus * _HOURS) / Fraction(held)) if held else Fraction(0)
         before += [*own.values(), *rest]
         after += rest
+        models = sorted({key.gpu_model for key in own})
         for key, costs in own.items():
-            share, compute = _shares(move, key)
+            share, compute = _shares(move, key, models)
             new = _moved(costs, part, share)
             after.append(new)
             freed.append((costs.allocated_gpu_hours - new.allocated_gpu_hours, costs.allocated_usd - new.allocated_usd))
@@ -133,14 +134,17 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
     )  # fmt: skip
 
 
-def _shares(move: Move, key: FactKey) -> tuple[Fraction, Fraction]:
-    """A slice's dominant share of a GPU, and its part of the compute slices."""
+def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
+    """A slice's dominant share of a GPU, and its part of the compute slices; `models` are all that the move names."""
     share = profile_share(move.profile, key.gpu_model)
     gpu = next((one for one in MIG_GPUS if all(part in key.gpu_model.lower() for part in one.models)), None)
     if share is None or gpu is None:
         known = sorted(gpu.profiles) if gpu else []
         allowed = f"it has {', '.join(known)}" if known else "no profile of it is known"
-        raise InvalidInputError(f"{move.profile!r} is no MIG profile of {key.gpu_model or 'an unknown GPU'}; {allowed}")
+        several = f". {move.model!r} means {' and '.join(models)} here: name one of them" if len(models) > 1 else ""
+        raise InvalidInputError(
+            f"{move.profile!r} is no MIG profile of {key.gpu_model or 'an unknown GPU'}; {allowed}{several}"
+        )
     return share, Fraction(int(move.profile[0]), gpu.compute_slices)
 
 
