@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.hour import settings_for
 from benchmarks.large_cluster import PODS_PER_NODE
+from gpucost.collector import collector_paused
 from gpucost.domain.attribution import attribute
 from gpucost.domain.hours import to_ms
 from gpucost.domain.intervals import Scrapes
@@ -65,7 +66,12 @@ def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
     settings, seen = settings_for("http://127.0.0.1:9", units), observation(pods, units)
     metering = MeteringRules(settings.utilization.ladder, None)
     rules = attribution_rules(settings, pricing_of(settings))
-    return lambda: attribute(meter(seen, metering), rules)
+
+    def run() -> HourRecord:
+        with collector_paused():  # as the service does
+            return attribute(meter(seen, metering), rules)
+
+    return run
 
 
 def instructions(run: Callable[[], object]) -> int:
