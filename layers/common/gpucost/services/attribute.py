@@ -92,7 +92,7 @@ class AttributeService:
         results = []
         lookback = timedelta(hours=settings.lookback_hours)
         for hour, manifest in known.items():
-            with tally.timed("PublishSeconds"):
+            with tally.timed("PublishSeconds"), collector_paused():
                 result = self._publish(
                     rated.get(hour), manifest, message, now, hour + lookback, settings.retention.periods()
                 )
@@ -185,7 +185,7 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
         SourceError: the table failed; readers sum from the hours until it is done again.
     """
     days = days_of(hours)
-    with tally.timed("PublishSeconds"):
+    with tally.timed("PublishSeconds"), collector_paused():
         for day in [days[0] - DAY, *days]:
             try:
                 rollups.roll_up(cluster, day, now, retention)

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from gpucost.collector import collector_paused
 from gpucost.domain.attribution import attribute
 from gpucost.domain.ledger import Manifest, Retention, content_digest
 from gpucost.errors import ConflictError, InvalidInputError
@@ -64,7 +65,8 @@ class RestateService:
             if manifest is None or manifest.status == "incomplete":
                 return None
             try:
-                return self._rate_again(manifest, message)
+                with collector_paused():
+                    return self._rate_again(manifest, message)
             except ConflictError:
                 if not tries_left:
                     raise

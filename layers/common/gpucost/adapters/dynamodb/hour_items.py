@@ -11,9 +11,9 @@ from gpucost.domain.ledger import HourSummary, Manifest, Retention, content_dige
 from gpucost.domain.model import HourRecord, Line
 
 
-def hour_items(record: HourRecord, version: int, now: datetime, retention: Retention) -> list[Item]:
-    """Everything but the manifest."""
-    run, hour, cluster = run_id_of(record, version), keys.hour(record.hour), record.cluster
+def hour_items(record: HourRecord, run: str, version: int, now: datetime, retention: Retention) -> list[Item]:
+    """Everything but the manifest; `run` is the id that `run_id_of` gives."""
+    hour, cluster = keys.hour(record.hour), record.cluster
     items: list[Item] = []
     lines_end, hours_end = now + retention.lines, now + retention.hours
     if record.status != "incomplete":

@@ -136,7 +136,7 @@ class DynamoLedger:
         version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
         run_id = run_id_of(record, version)
-        items, end = hour_items(record, version, now, retention), now + retention.days
+        items, end = hour_items(record, run_id, version, now, retention), now + retention.days
         if usage is not None:
             pk = keys.partition(record.cluster, "usage")
             items += pieces(pk, record.hour, run_id, usage_document(usage), now + retention.lines)

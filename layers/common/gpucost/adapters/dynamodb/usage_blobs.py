@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -110,9 +111,9 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         node=nodes[node],
         resource=resource,
         units=units,
-        share=Share(Fraction(share[0]), share[1], share[2]),
-        held=Interval(held_start, held_end),
-        running=Interval(run_start, run_end),
+        share=_share(*share),
+        held=_interval(held_start, held_end),
+        running=_interval(run_start, run_end),
         sure_until=sure_until,
     )
     measurement = Measurement(
@@ -123,6 +124,14 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         beyond_gpu_ms=Fraction(beyond),
     )
     return PodUsage(holding, measurement)
+
+
+_interval = lru_cache(maxsize=256)(Interval)  # most pods of an hour are there all of it, by one share of a GPU
+
+
+@lru_cache(maxsize=256)
+def _share(of_gpu: int | str, source: str, replicas: int) -> Share:
+    return Share(Fraction(of_gpu), source, replicas)
 
 
 class _Facts:
