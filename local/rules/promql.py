@@ -66,13 +66,33 @@ def glob(pattern: str) -> str:
         elif letter == "?":
             found += "."
         elif end > 0:
-            inside, at = pattern[at:end], end + 1
-            negated, inside = inside.startswith("!"), inside.removeprefix("!")
-            inside = re.sub(r"([\\\[\]^])", r"\\\1", inside)
-            found += f"[{'^' * negated}{inside}]"
+            found += _letters(pattern[at:end])
+            at = end + 1
         else:
             found += re.escape(letter)
     return found
+
+
+def _letters(inside: str) -> str:
+    """What stands in brackets, as `fnmatch` reads it: a range from a later letter to an earlier one holds none."""
+    negated, inside = inside.startswith("!"), inside.removeprefix("!")
+    found, at = "", 0
+    while at < len(inside):
+        first, last = inside[at], inside[at + 2 : at + 3]
+        if inside[at + 1 : at + 2] != "-" or not last:
+            found += _escaped(first)
+            at += 1
+            continue
+        if first <= last:
+            found += f"{_escaped(first)}-{_escaped(last)}"
+        at += 3
+    if not found:
+        return "." if negated else r"[^\s\S]"
+    return f"[{'^' * negated}{found}]"
+
+
+def _escaped(letter: str) -> str:
+    return re.sub(r"[\\\[\]^&~|-]", r"\\\g<0>", letter)
 
 
 def folded(expression: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpucost.settings import parse_settings
@@ -310,5 +310,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @given(st.text("ab*?[]!-^\\.", max_size=8), st.text("ab*?[]!-^\\.", max_size=8))
+@example("[?-.]", "-")
+@example("[b-a]", "a")
+@example("[!b-a]", "a")
+@example("[a-b-]", "-")
+@example("[--a]", "?")
 def test_patterns_are_read_as_settings_read_them(pattern: str, namespace: str) -> None:
     assert (re.fullmatch(glob(pattern), namespace) is not None) == fnmatchcase(namespace, pattern)
