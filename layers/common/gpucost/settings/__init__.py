@@ -4,6 +4,7 @@ One YAML or JSON document (design §6). Unknown keys are errors that name the ke
 names of Secrets Manager secrets.
 """
 
+import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -227,6 +228,25 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _document(text: str) -> Any:
+    """JSON by its own reader, which takes a hundredth of the time; YAML, and JSON that is not valid, by YAML's."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+    except ValueError:
+        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
 def parse_settings(text: str) -> Settings:
     """Read and validate a settings document (YAML, of which JSON is a part).
 
@@ -234,7 +254,7 @@ def parse_settings(text: str) -> Settings:
         SettingsError: one sentence that names the key and what is allowed.
     """
     try:
-        document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
+        document = _document(text)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where else ""
