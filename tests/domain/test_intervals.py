@@ -1,3 +1,6 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpucost.domain.intervals import Interval, Scrapes, gaps, overlap_length, union
 
 SECOND = 1000
@@ -37,6 +40,35 @@ def test_coverage_begins_with_the_last_scrape_before_the_window() -> None:
     assert Scrapes((0, 60_000, 120_000, 180_000)).coverage(window) == [window]
     assert Scrapes((150_000,)).coverage(window, 30_000) == [Interval(150_000, 180_000)]
     assert Scrapes(()).coverage(window, 30_000) == []
+
+
+def test_coverage_of_who_came_late_or_went_early_is_that_of_its_own_time() -> None:
+    window = Interval(0, 3_600_000)
+    assert Scrapes(every(60, 1200, 3600)).coverage(window) == [Interval(1_200_000, 3_600_000)]
+    assert Scrapes(every(60, -600, 1200)).coverage(window) == [Interval(0, 1_200_000)]
+    assert Scrapes(every(60, -600, 0)).coverage(window) == []
+    assert Scrapes(every(60, 3600, 4200)).coverage(window) == []
+
+
+@given(
+    st.lists(st.sampled_from([10, 14, 15, 16, 24, 25, 26, 37, 38, 40]), min_size=2, max_size=20),
+    st.integers(-80, 200),
+    st.integers(1, 300),
+)
+def test_coverage_is_what_each_scrape_speaks_for(distances: list[int], first: int, length: int) -> None:
+    times = [0]
+    for distance in distances:
+        times.append(times[-1] + distance)
+    scrapes, window = Scrapes(tuple(times)), Interval(first, first + length)
+    found = scrapes.coverage(window)
+    for moment in range(window.start - 1, window.end + 1):
+        last = max((place for place, time in enumerate(times) if time <= moment), default=None)
+        spoken_for = False
+        if last is not None and window.holds(moment):
+            interval = scrapes.interval_at(times[last])
+            is_next_in_time = last + 1 < len(times) and 2 * (times[last + 1] - times[last]) <= 5 * interval
+            spoken_for = is_next_in_time or moment < times[last] + interval
+        assert any(piece.holds(moment) for piece in found) == spoken_for, moment
 
 
 def test_unions_and_gaps_are_each_others_rest() -> None:
