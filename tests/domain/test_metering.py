@@ -69,6 +69,14 @@ def test_use_that_nobody_requested_is_noted_in_gpu_hours() -> None:
     assert usage.notes == ("first", "0.500 GPU-hours were used on node 'n1' that no pod had requested")
 
 
+def test_use_after_its_holder_went_is_nobodys() -> None:
+    there = {"k": tuple(START + at * MINUTE for at in range(-60, 30))}
+    gone = replace(pod(), held=there, running=there)
+    usage = meter(replace(seen(devices=(device(),)), pods=(gone,)), MeteringRules())
+    assert usage.notes == ("first", "0.250 GPU-hours were used on node 'n1' that no pod had requested")
+    assert usage.pods[0].holding.held.length == 30 * MINUTE
+
+
 def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
     shared = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
     pods = (pod(), replace(pod(), pod="q", uid="q"))
