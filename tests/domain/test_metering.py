@@ -77,6 +77,48 @@ def test_use_after_its_holder_went_is_nobodys() -> None:
     assert usage.pods[0].holding.held.length == 30 * MINUTE
 
 
+def minutes(first: int, last: int) -> tuple[int, ...]:
+    return tuple(START + at * MINUTE for at in range(first, last))
+
+
+def sampled(uuid: str, use: str, *labelled: tuple[int, int], until: int = 60) -> tuple[DeviceSeries, ...]:
+    """A device's own samples: labelled with the pod in some minutes, with nobody in the others."""
+    own = {at for first, last in labelled for at in minutes(first, last)}
+    values = [(at, Decimal(use)) for at in minutes(-5, until)]
+    return tuple(
+        device(labelled=is_own)._replace(uuid=uuid, values=tuple(one for one in values if (one[0] in own) == is_own))
+        for is_own in (True, False)
+    )
+
+
+def test_the_average_of_a_node_is_of_devices_that_are_nobody_s_by_name() -> None:
+    pods = (pod(), replace(pod(), pod="q", uid="q"))
+    devices = (device(), device(total="6", labelled=False)._replace(uuid="GPU-1"))
+    usage = meter(replace(seen(devices=devices), pods=pods), MeteringRules(("pod", "node")))
+    found = [(one.measurement.source, one.measurement.utilization) for one in usage.pods]
+    assert found == [("pod", Fraction(1, 2)), ("node", Fraction(1, 10))]
+
+
+def test_a_device_is_not_spoken_for_by_a_pod_that_an_average_stands_for() -> None:
+    late = replace(pod(), held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
+    elsewhere = replace(pod(), pod="q", uid="q", node="n2")
+    nodes = (node(), replace(node(), name="n2", provider_id="i-2"))
+    devices = sampled("GPU-0", "0.25", (0, 20), until=25)  # the pod's by a label of before it ran, and not seen then
+    observed = replace(seen(devices=devices, nodes=nodes), pods=(late, elsewhere))
+    usage = meter(observed, MeteringRules(("pod", "node", "cluster")))
+    found = [(one.measurement.source, one.measurement.utilization) for one in usage.pods]
+    assert found == [("node", Fraction(1, 4)), ("cluster", Fraction(1, 4))]
+
+
+def test_a_label_that_lingers_after_a_namesake_went_is_not_its_successor_s() -> None:
+    first = replace(pod(), uid="u1", held={"k": minutes(-60, 30)}, running={"k": minutes(-60, 30)})
+    second = replace(pod(), uid="u2", held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
+    devices = (*sampled("GPU-0", "0.75", (0, 40)), *sampled("GPU-1", "0.25", (30, 60)))
+    usage = meter(replace(seen(devices=devices), pods=(first, second)), MeteringRules())
+    found = [(one.holding.pod.uid, one.measurement.utilization) for one in usage.pods]
+    assert found == [("u1", Fraction(3, 4)), ("u2", Fraction(1, 4))]
+
+
 def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
     shared = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
     pods = (pod(), replace(pod(), pod="q", uid="q"))
