@@ -13,7 +13,7 @@ import requests
 
 from benchmarks.end_to_end import cpu_seconds
 from benchmarks.figures import Figure, against, in_turns, stand_alone
-from benchmarks.hour import attribute, cluster, recorded_queries, samples_processed
+from benchmarks.hour import attribute, cluster, recorded_queries, samples_processed, send_bare
 from gpucost.domain.hours import HOUR
 
 WINDOW, RESOLUTION = "1h", "5m"
@@ -111,6 +111,7 @@ def figures(quick: bool) -> list[Figure]:
         own = recorded_queries(url, hour)
         send(url, hour)
         ours, theirs = in_turns(lambda: attribute(url, hour), lambda: send(url, hour), rounds)
+        bare, beside = in_turns(lambda: send_bare(url, own), lambda: send(url, hour), rounds)
         worked, floor = [], []
         for _ in range(rounds):
             before = cpu_seconds()
@@ -123,6 +124,7 @@ def figures(quick: bool) -> list[Figure]:
         return [
             against(f"{of}: time", ours, theirs, 0.3),
             against(f"{of}: processor time", worked, floor, 0.3, "s"),
+            against(f"{pods:,} pods, our queries alone ÷ OpenCost's: time", bare, beside, None),
             Figure(f"{of}: queries", len(own), floor=len(list(queries()))),
             Figure(f"{of}: samples processed", samples_processed(url, own), floor=samples(url, hour)),
         ]
