@@ -22,6 +22,7 @@ def test_an_interval_changed_midway_is_followed_at_once() -> None:
     assert {scrapes.interval_at(at * SECOND) for at in range(0, 1700, 7)} == {30 * SECOND}
     assert {scrapes.interval_at(at * SECOND) for at in range(1860, 3600, 7)} == {60 * SECOND}
     assert not scrapes.is_even
+    assert not Scrapes(every(30, 0, 900) + every(60, 900, 3600)).is_even
     assert scrapes.coverage(Interval(0, 3_600_000)) == [Interval(0, 3_600_000)]
 
 

@@ -77,6 +77,14 @@ def test_use_after_its_holder_went_is_nobodys() -> None:
     assert usage.pods[0].holding.held.length == 30 * MINUTE
 
 
+def test_a_device_is_covered_whenever_any_exporter_that_shows_it_was_scraped() -> None:
+    half = Scrapes(minutes(0, 30))
+    both = (device(), device(samples=30, total="15")._replace(instance="e"))
+    for order in (both, both[::-1]):
+        usage = meter(replace(seen(devices=order), utilization={"d": ALWAYS, "e": half}), MeteringRules())
+        assert usage.pods[0].measurement.observed_ms == HOUR_MS
+
+
 def minutes(first: int, last: int) -> tuple[int, ...]:
     return tuple(START + at * MINUTE for at in range(first, last))
 

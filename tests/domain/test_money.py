@@ -48,3 +48,10 @@ def test_rounding_is_half_even_at_twelve_places(exact: Fraction | Decimal, round
 
 def test_large_amounts_keep_every_digit() -> None:
     assert quantize(Decimal("123456789012345.123456789012")) == Decimal("123456789012345.123456789012")
+
+
+def test_a_split_of_a_large_amount_keeps_every_digit() -> None:
+    total = Decimal("123456789012345678901.123456789012")
+    parts = split(total, [Fraction(1), Fraction(0), Fraction(2)])
+    assert parts == [Decimal("41152263004115226300.374485596337"), ZERO, Decimal("82304526008230452600.748971192675")]
+    assert str(sum(map(Fraction, parts), Fraction(0))) == str(Fraction(total))

@@ -67,7 +67,7 @@ class Scrapes:
     @cached_property
     def is_even(self) -> bool:
         """Whether one interval was in force throughout, gaps aside."""
-        return all(2 * abs(found - self.typical) <= self.typical for found in self._intervals)
+        return all(2 * abs(found - self.typical) < self.typical for found in self._intervals)
 
     def interval_at(self, time: int) -> int:
         """The scrape interval in force at a moment, never assumed: read off the scrapes around it."""
