@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gpucost.domain.model import Costs
 from gpucost.domain.money import from_quanta
 from gpucost.encoding import csv_cell, csv_text, decimal_text, dumps, dumps_row, quanta_text
+from tests.records import line
 
 AMOUNTS = st.decimals(allow_nan=False, allow_infinity=False, places=12, min_value=-(10**20), max_value=10**20)
 
@@ -106,3 +107,8 @@ VALUES = st.one_of(
 @given(st.dictionaries(st.text(), VALUES))
 def test_a_row_is_written_as_any_document_is(row: dict[str, Any]) -> None:
     assert dumps_row(row) == dumps(row)
+
+
+def test_a_record_is_an_object_whether_it_is_a_dataclass_or_a_tuple() -> None:
+    assert json.loads(dumps([line(pod="p")]))[0]["pod"] == "p"
+    assert list(json.loads(dumps(Costs()))) == list(Costs.names())

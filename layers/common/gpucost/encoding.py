@@ -20,7 +20,7 @@ _PLACES = 12
 
 
 def dumps(document: Any, *, indent: int | None = None) -> str:
-    """JSON text: Decimals are plain numbers with all digits, instants are `2026-11-19T10:00:00Z`, dataclasses objects.
+    """JSON text: Decimals are plain numbers with all digits, instants `2026-11-19T10:00:00Z`, records objects.
 
     Raises:
         TypeError: a float, which has already lost digits, or a type that has no place in an answer.

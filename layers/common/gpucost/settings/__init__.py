@@ -231,7 +231,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 def _document(text: str) -> Any:
     """JSON by its own reader, which takes a hundredth of the time; YAML, and JSON that is not valid, by YAML's."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+        return json.loads(text, object_pairs_hook=_once)
     except ValueError:
         return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
 
@@ -241,10 +241,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a key stands twice")
     return found
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
 
 
 def parse_settings(text: str) -> Settings:

@@ -236,7 +236,7 @@ class LookBack:
         self.list_prices: dict[str, float] = {}
         """USD per node-hour by instance type, where a price list is known."""
         self.spot_prices: dict[str, SpotPrice] = {}
-        """USD per node-hour of spot by instance type, the dearest zone's newest, where fetched."""
+        """What nodes cost on spot in these hours, by instance type, where fetched."""
         self.reserved_prices: dict[str, ReservedPrice] = {}
         """Of reserved capacity by instance type, as the settings' rates give it."""
         self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}

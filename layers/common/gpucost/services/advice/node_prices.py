@@ -1,10 +1,10 @@
 """What nodes cost at list price and on spot, as far as the price book knows; in USD, as AWS lists it."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from gpucost.domain.advice.history import LookBack, PoolKey
 from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
@@ -30,6 +30,13 @@ class PriceLists(Protocol):
     ) -> PricesInForce:
         """All that was in force at some time of `[start, end)`."""
         ...
+
+
+class NodePrices(NamedTuple):
+    """What nodes cost by instance type, in USD per node-hour."""
+
+    listed: Mapping[str, float]
+    spot: Mapping[str, SpotPrice]
 
 
 def node_list_prices(book: PriceLists) -> dict[str, float]:

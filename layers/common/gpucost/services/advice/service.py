@@ -5,11 +5,10 @@ others; clusters are taken in the order in which they were reviewed last, so tha
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.advice_ports import AdviceStore, AdvisedHours, DisruptionReaders
@@ -17,7 +16,6 @@ from gpucost.domain.advice.covering import committed_hours, uncovered
 from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
 from gpucost.domain.advice.life import advance
 from gpucost.domain.advice.model import Advice, Review
-from gpucost.domain.advice.node_prices import SpotPrice
 from gpucost.domain.advice.review import review
 from gpucost.domain.advice.rightsizing import IDLE
 from gpucost.domain.advice.verifying import SubjectHour
@@ -27,7 +25,13 @@ from gpucost.messages import AdviceDue
 from gpucost.observability import logger
 from gpucost.ports import Clock, SettingsStore
 from gpucost.services.advice.asking_once import DayKeeper
-from gpucost.services.advice.node_prices import PriceLists, node_list_prices, node_spot_prices, reserved_prices
+from gpucost.services.advice.node_prices import (
+    NodePrices,
+    PriceLists,
+    node_list_prices,
+    node_spot_prices,
+    reserved_prices,
+)
 from gpucost.services.advice.reading import LOOK_BACK, read_look_back
 from gpucost.settings import ClusterSettings, Settings
 
@@ -48,13 +52,6 @@ class AdviceResult:
     """Recommendations that were written."""
     failures: list[str] = field(default_factory=list)
     clusters_left: int = 0
-
-
-class NodePrices(NamedTuple):
-    """What nodes cost by instance type, in USD per node-hour."""
-
-    listed: Mapping[str, float]
-    spot: Mapping[str, SpotPrice]
 
 
 class AdviceService:
