@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from gpucost.adapters.prometheus.devices import DeviceTable
-from gpucost.adapters.prometheus.queries import STAT
+from gpucost.adapters.prometheus.queries import STAT, UNMARKED
 from gpucost.adapters.prometheus.tables import Rows
 from gpucost.domain.hours import HOUR_MS, to_ms
 from gpucost.domain.intervals import Interval, Scrapes
@@ -22,10 +22,9 @@ LABELS = {"job": "dcgm", "instance": "n1:9400", "Hostname": "n1", "UUID": "GPU-0
 
 
 def table(count: int = 60, total: str = "30", **more: Decimal) -> DeviceTable:
-    stats = {"sum": Decimal(total), "count": Decimal(count), **more}
-    rows: dict[str, Rows] = {
-        f"{stat} {BUSY}": [({**LABELS, STAT: f"{stat} {BUSY}"}, value)] for stat, value in stats.items()
-    }
+    stats = {"count": Decimal(count), **more}
+    rows: dict[str, Rows] = {UNMARKED: [(LABELS, Decimal(total))]}
+    rows |= {f"{stat} {BUSY}": [({**LABELS, STAT: f"{stat} {BUSY}"}, value)] for stat, value in stats.items()}
     return DeviceTable(0, [SIGNALS[BUSY]], rows, {"n1": "n1"})
 
 

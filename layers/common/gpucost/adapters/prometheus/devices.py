@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.adapters.prometheus.client import Series
-from gpucost.adapters.prometheus.queries import STAT
+from gpucost.adapters.prometheus.device_counts import counts_alike
+from gpucost.adapters.prometheus.queries import STAT, UNMARKED
 from gpucost.adapters.prometheus.tables import Labels, Rows, instance, number
 from gpucost.domain.device_use import NEURON_MODEL
 from gpucost.domain.intervals import Interval, Scrapes
@@ -13,6 +14,7 @@ from gpucost.domain.observations import DeviceSeries, Instance
 from gpucost.domain.signals import NEURON, Signal
 
 DeviceKey = tuple[str, str, str]
+_SeriesKey = tuple[str, frozenset[tuple[str, str]]]
 _LEAD_MS = 300_000
 """Samples from this long before the hour speak for its first moments."""
 _NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
@@ -37,51 +39,55 @@ class DeviceTable:
     Args:
         rank: of the signals.
         signals: the rank's.
-        rows: answers to `Queries.devices`, by statistic.
+        rows: answers to `Queries.devices`, and to `Queries.device_counts` as far as it was asked, by statistic.
         nodes: names of nodes by what else their devices may be known by (instance ids).
     """
 
     def __init__(
-        self, rank: int, signals: Iterable[Signal], rows: Mapping[str, Rows], nodes: Mapping[str, str]
+        self, rank: int, signals: Sequence[Signal], rows: Mapping[str, Rows], nodes: Mapping[str, str]
     ) -> None:
         self.rank = rank
         self._signals = {signal.name: signal for signal in signals}
         self._nodes = nodes
-        self._rows: dict[tuple[str, frozenset[tuple[str, str]]], _Row] = {}
-        for stat, some in rows.items():
-            what, _, name = stat.partition(" ")
-            for labels, value in some:
-                if labels.get("GPU_I_ID") and not self._signals[name].works_under_mig:
-                    continue  # absent or 0 whatever runs there, so that it says nothing
-                row = self._row(name, labels)
-                if what == "count":
-                    row.samples = int(value)
-                elif what == "sum":
+        self._rows: list[_Row] = []
+        self._by_labels: dict[_SeriesKey, _Row] = {}
+        alike = counts_alike(rows)
+        for name in self._signals:
+            sums = rows.get(UNMARKED if name == signals[0].name else f"sum {name}", [])
+            for labels, value in sums:
+                if self._is_told(name, labels):
+                    row = self._add(name, labels)
                     row.total = value
-                else:
-                    row.peaked = True
+                    row.samples = alike.get((name, row.instance), 0)
+            for labels, value in rows.get(f"count {name}", []):
+                if self._is_told(name, labels):
+                    self._row(name, labels).samples = int(value)
+            for labels, _ in rows.get(f"peak {name}", []):
+                if self._is_told(name, labels):
+                    self._row(name, labels).peaked = True
 
     @property
     def labels(self) -> list[Labels]:
         """Of every series."""
-        return [row.labels for row in self._rows.values()]
+        return [row.labels for row in self._rows]
 
     def nodes(self) -> set[str]:
         """Names of nodes with devices."""
-        return {row.key[0] for row in self._rows.values()}
+        return {row.key[0] for row in self._rows}
 
     def keep(self, nodes: Container[str]) -> None:
         """Forget devices of other nodes."""
-        self._rows = {key: row for key, row in self._rows.items() if row.key[0] in nodes}
+        self._rows = [row for row in self._rows if row.key[0] in nodes]
+        self._by_labels.clear()
 
     def signal_names(self) -> str:
         """The signals that have series."""
-        return ", ".join(sorted({row.signal.name for row in self._rows.values()}))
+        return ", ".join(sorted({row.signal.name for row in self._rows}))
 
     def densest(self) -> dict[Instance, Labels]:
         """The series with most samples of each exporter."""
         best: dict[Instance, _Row] = {}
-        for row in self._rows.values():
+        for row in self._rows:
             if row.instance not in best or row.samples > best[row.instance].samples:
                 best[row.instance] = row
         return {who: row.labels for who, row in best.items()}
@@ -97,7 +103,7 @@ class DeviceTable:
         expected = {who: len(run.within(hour)) for who, run in beats.items()}
         keys: set[DeviceKey] = set()
         told_by: dict[tuple[DeviceKey, str], Instance] = {}
-        for row in self._rows.values():
+        for row in self._rows:
             who = row.instance
             if told_by.setdefault((row.key, who.split("/", 1)[0]), who) != who:
                 keys.add(row.key)  # one instance followed another: each tells of a part of the hour
@@ -106,7 +112,7 @@ class DeviceTable:
             if not whole or odd or row.workload in passing:
                 keys.add(row.key)
         found: dict[str, dict[str, int]] = {}
-        for row in self._rows.values():
+        for row in self._rows:
             if row.key in keys:
                 label, value = naming(row.labels)
                 names = found.setdefault(label, {})
@@ -116,27 +122,35 @@ class DeviceTable:
     def look_closer(self, series: Iterable[Series], hour: Interval) -> None:
         """Take in raw samples."""
         for one in series:
-            labels = {name: value for name, value in one.labels.items() if name != "__name__"}
-            if labels.get("GPU_I_ID") and not self._signals[one.labels["__name__"]].works_under_mig:
+            name = one.labels["__name__"]
+            if not self._is_told(name, one.labels):
                 continue
-            row = self._row(one.labels["__name__"], labels)
+            row = self._row(name, one.labels)
             reach = Interval(hour.start - _LEAD_MS, hour.end)
             row.values = tuple((at, number(value)) for at, value in one.samples if reach.holds(at))
 
     def series(self) -> Iterable[DeviceSeries]:
         """What metering reads; devices looked at closely by their samples alone."""
-        closely = {row.key for row in self._rows.values() if row.values is not None}
-        for row in self._rows.values():
+        closely = {row.key for row in self._rows if row.values is not None}
+        for row in self._rows:
             if row.values is not None or row.key not in closely:
                 yield self._series(row)
 
+    def _is_told(self, name: str, labels: Labels) -> bool:
+        """Whether a series says anything: some signals are absent or 0 under MIG, whatever runs there."""
+        return not labels.get("GPU_I_ID") or self._signals[name].works_under_mig
+
     def _row(self, name: str, labels: Labels) -> _Row:
-        own = {**labels}
-        own.pop(STAT, None)
-        row = self._rows.get(key := (name, frozenset(own.items())))
-        if row is None:
-            device = (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", ""))
-            row = self._rows[key] = _Row(self._signals[name], labels, device, instance(labels), workload(labels))
+        if not self._by_labels:  # few are looked for, in most hours none
+            self._by_labels = {_series_key(row.signal.name, row.labels): row for row in self._rows}
+        return self._by_labels.get(_series_key(name, labels)) or self._add(name, labels)
+
+    def _add(self, name: str, labels: Labels) -> _Row:
+        device = (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", ""))
+        row = _Row(self._signals[name], labels, device, instance(labels), workload(labels))
+        self._rows.append(row)
+        if self._by_labels:
+            self._by_labels[_series_key(name, labels)] = row
         return row
 
     def _node(self, labels: Labels) -> str:
@@ -166,6 +180,11 @@ class DeviceTable:
             total=row.total,
             values=row.values,
         )
+
+
+def _series_key(name: str, labels: Labels) -> _SeriesKey:
+    """A series, whatever else an answer says of it: the answer about its sum has no name, the one about samples has."""
+    return name, frozenset((label, value) for label, value in labels.items() if label not in {STAT, "__name__"})
 
 
 def workload(labels: Labels) -> tuple[str, str]:

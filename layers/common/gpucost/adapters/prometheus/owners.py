@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from gpucost.adapters.prometheus.queries import UNMARKED
 from gpucost.adapters.prometheus.tables import Labels, Rows, told
 
 Owner = tuple[str, str]
@@ -19,7 +20,7 @@ class OwnerTable:
 
     def add(self, rows: Mapping[str, Rows]) -> None:
         """Take in answers to `Queries.owners`, by statistic."""
-        self.add_pods(labels for labels, _ in rows.get("pod", []))
+        self.add_pods(labels for labels, _ in rows.get(UNMARKED, []))
         for stat, kind, label in _CHAIN:
             for labels, _ in rows.get(stat, []):
                 key = (told(labels, "namespace"), kind, labels.get(label, ""))

@@ -1,6 +1,6 @@
 """GPU pods of one hour, put together from the answers about requests, phases, owners and labels."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -15,6 +15,7 @@ from gpucost.adapters.prometheus.queries import (
     POD_OWNER,
     REQUESTS,
     SCHEDULED,
+    UNMARKED,
 )
 from gpucost.adapters.prometheus.tables import Labels, Rows, Seen, instance, label_of, number, own_labels, told
 from gpucost.domain.observations import ContainerRequest, Instance, PodObservation, Sightings
@@ -54,20 +55,27 @@ class _Closely:
 
 
 class PodTable:
-    """Builds `PodObservation`s; pods that were not simply there all hour are looked at more closely in between."""
+    """Builds `PodObservation`s; pods that were not simply there all hour are looked at more closely in between.
 
-    def __init__(self, requests: Mapping[str, Rows], phases: Mapping[str, Rows]) -> None:
+    Args:
+        requests: answers to `Queries.requests`, by statistic.
+        running: labels of the answer to `Queries.running`.
+        phases: answers to `Queries.phases` about pods that are not in it, by statistic.
+    """
+
+    def __init__(self, requests: Mapping[str, Rows], running: Iterable[Labels], phases: Mapping[str, Rows]) -> None:
         self._pods: dict[str, _Pod] = {}
         self._owners = OwnerTable()
         self._labels: dict[tuple[str, str], dict[str, str]] = {}
         self._namespace_labels: dict[str, dict[str, str]] = {}
-        self._at_start = _phase_of(phases.get("start", []))
-        self._at_end = _phase_of(phases.get("end", []))
+        all_hour = {uid: "Running" for labels in running if (uid := labels.get("uid"))}
+        self._at_start = _phase_of(phases.get("start", [])) | all_hour
+        self._at_end = _phase_of(phases.get("end", [])) | all_hour
         asked = [labels for rows in requests.values() for labels, _ in rows]
         self._node_label = label_of(asked, "node")
         self.name_label = label_of(asked, "pod")
         """The label that holds pods' names."""
-        for stat in ("count", "init-count"):
+        for stat in (UNMARKED, "init-count"):
             for labels, value in requests.get(stat, []):
                 if labels.get(self._node_label):  # else: not on a node yet, though the scrape says where it ran itself
                     self._request(labels, init=stat == "init-count").held.add(labels, value)
@@ -189,6 +197,23 @@ class PodTable:
 def identity(labels: Labels) -> str:
     """A pod's uid; `namespace/pod` from sources that do not tell it (no uid holds a slash)."""
     return labels.get("uid") or f"{told(labels, 'namespace')}/{told(labels, 'pod')}"
+
+
+def not_running(requests: Iterable[Series], running: Iterable[Series], but: Container[int] = ()) -> set[str]:
+    """Uids (see `identity`) of pods that are not told to run at the start and the end of some hour they were seen in.
+
+    Args:
+        requests: the answer to `Queries.requests`, of one or more hours.
+        running: the answer to `Queries.running`, of the same.
+        but: ends of hours that are left out, in milliseconds.
+    """
+    known = {(one.labels.get("uid", ""), at) for one in running for at, _ in one.samples}
+    return {
+        uid
+        for one in requests
+        for at, _ in one.samples
+        if at not in but and ((uid := identity(one.labels)), at) not in known
+    }  # fmt: skip
 
 
 def _phase_of(rows: Rows) -> dict[str, str]:

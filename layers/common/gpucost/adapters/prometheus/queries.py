@@ -4,7 +4,8 @@ Every query counts or sums real samples over a raw range vector, or takes single
 subquery, none assumes an interval. A range ends one millisecond before the evaluated hour's end (`offset 1ms`), so
 that `[hour, hour + 1h)` holds the same samples in Prometheus 2 (closed ranges) and 3 (left-open ones).
 
-Several statistics travel in one query as a union, told apart by the label `stat`.
+Several statistics travel in one query as a union, told apart by a label; the one with most series goes without, because
+marking and encoding each costs Prometheus more than reading its samples.
 """
 
 import json
@@ -18,7 +19,12 @@ from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.observations import EDGE_MS
 from gpucost.domain.signals import Signal
 
-STAT = "stat"
+STAT = "gpucost_stat"
+"""The label that names a statistic, and that no exporter has."""
+UNMARKED = ""
+"""The statistic of series without it."""
+_SCRAPED_BY = "job, instance, prometheus_replica, __replica__"
+"""What `tables.instance` tells one scraped process by."""
 GPU_RESOURCES = "nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+|aws_amazon_com_neuron.*"
 REQUESTS = "kube_pod_container_resource_requests"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
@@ -29,7 +35,9 @@ POD_OWNER, POD_LABELS = "kube_pod_owner", "kube_pod_labels"
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
 NODE_INFO, NODE_LABELS = "kube_node_info", "kube_node_labels"
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
-_PHASES = 'phase=~"Running|Succeeded|Failed"'
+_RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
+COUNTS, SAMPLES = "counts", "samples"
+"""The statistic of how many series have how many samples, and the label that says how many."""
 _HOUR = "[1h] offset 1ms"
 _END = "offset 1ms"
 
@@ -94,28 +102,37 @@ class Queries:
         metric = INIT_REQUESTS if init else REQUESTS
         return self.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""', *more, shard_by="uid")
 
-    def _gpu_pods(self, when: str) -> str:
-        return f"({self._requests(init=False)} {when} or {self._requests(init=True)} {when})"
+    def _gpu_pods(self, when: str, *more: str) -> str:
+        return f"({self._requests(*more, init=False)} {when} or {self._requests(*more, init=True)} {when})"
 
     def requests(self, window: Window = HOUR_WINDOW) -> str:
         """GPU requests of pods on nodes: samples in the window, and units at its end where they are not 1."""
         return union(
             {
-                "count": f"count_over_time({self._requests(init=False)}{window.range})",
+                UNMARKED: f"count_over_time({self._requests(init=False)}{window.range})",
                 "units": f"({self._requests(init=False)} {_END} != 1)",
                 "init-count": f"count_over_time({self._requests(init=True)}{window.range})",
                 "init-units": f"({self._requests(init=True)} {_END} != 1)",
             }
         )
 
-    def phases(self, window: Window = HOUR_WINDOW) -> str:
-        """The phases of GPU pods at the window's start and end: no pod leaves Running and comes back to it."""
-        phases = self.select(PHASE, _PHASES, shard_by="uid")
+    def running(self, window: Window = HOUR_WINDOW) -> str:
+        """Uids of the GPU pods that every instance says are Running at the window's start and end.
+
+        No pod leaves Running and comes back to it. Most are in this answer, of one short label each; of the others,
+        `phases` tells more.
+        """
+        running = self.select(PHASE, _RUNNING, shard_by="uid")
+        both = f"min by (uid) ({running} {_END}) + min by (uid) ({running} {window.at_start}) == 2"
+        return f"({both}) and on (uid) {self._gpu_pods(_END)}"
+
+    def phases(self, window: Window = HOUR_WINDOW, uids: Iterable[str] = ()) -> str:
+        """The phases of GPU pods at the window's start and end: of some, or of all where no uids are given."""
+        only = [f"uid=~{one_of(uids)}"] if uids else []
+        phases = self.select(PHASE, _PHASES, *only, shard_by="uid")
+        at = {"start": window.at_start, "end": _END}
         return union(
-            {
-                "start": f"(({phases} {window.at_start} == 1) and on (uid) {self._gpu_pods(window.at_start)})",
-                "end": f"(({phases} {_END} == 1) and on (uid) {self._gpu_pods(_END)})",
-            }
+            {name: f"(({phases} {when} == 1) and on (uid) {self._gpu_pods(when, *only)})" for name, when in at.items()}
         )
 
     def nodes(self) -> str:
@@ -140,12 +157,14 @@ class Queries:
 
     def owners(self) -> str:
         """What owns the GPU pods that are there at the end, and what owns their owners."""
-        pods = f"({self.select(POD_OWNER, shard_by='uid')} {_END} and on (uid) {self._gpu_pods(_END)})"
+        pods = f"{self.select(POD_OWNER, shard_by='uid')} {_END} and on (uid) {self._gpu_pods(_END)}"
         return union(
             {
-                "pod": pods,
-                "replicaset": f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_END}",
-                "job": f"{self.select('kube_job_owner', shard_by='job_name')} {_END}",
+                UNMARKED: _owned(pods, "pod, exported_pod, owner_is_controller"),
+                "replicaset": _owned(
+                    f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_END}", "replicaset"
+                ),
+                "job": _owned(f"{self.select('kube_job_owner', shard_by='job_name')} {_END}", "job_name"),
                 "claim": f"last_over_time({self.select(CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
             }
         )
@@ -163,7 +182,8 @@ class Queries:
         return union(wanted) if wanted else None
 
     def devices(self, rank: int, nodes: Sequence[str] = (), label: str = "Hostname") -> str:
-        """Signals of one rank: sum and count of the samples in the hour, per series, and values above full use.
+        """Signals of one rank: per series the sum of its samples in the hour, and whether any was above full use; per
+        exporter how many series have how many samples, which is nearly always one number.
 
         Args:
             rank: 0 for the best.
@@ -172,12 +192,30 @@ class Queries:
         """
         only = [f"{label}=~{one_of(nodes)}"] if nodes else []
         parts: dict[str, str] = {}
-        for signal in self.signals[rank]:
-            series = self.select(signal.name, *only, shard_by="UUID" if signal.name.isupper() else "")
-            parts[f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR})"
-            parts[f"count {signal.name}"] = f"count_over_time({series}{_HOUR})"
+        for signal, series in self._signals(rank, only):
+            unmarked = signal == self.signals[rank][0]
+            parts[UNMARKED if unmarked else f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR})"
+            counts = f"count_over_time({series}{_HOUR})"
+            parts[f"{COUNTS} {signal.name}"] = f'count_values by ({_SCRAPED_BY}) ("{SAMPLES}", {counts})'
             parts[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR}) > {signal.scale})"
         return union(parts)
+
+    def device_counts(self, rank: int, instances: Iterable[str] = ()) -> str:
+        """The count of the hour's samples per series of one rank's signals, of some exporters or of all."""
+        only = [f"instance=~{one_of(instances)}"] if instances else []
+        return union(
+            {
+                f"count {signal.name}": f"count_over_time({series}{_HOUR})"
+                for signal, series in self._signals(rank, only)
+            }
+        )
+
+    def _signals(self, rank: int, only: Sequence[str]) -> Iterable[tuple[Signal, str]]:
+        for signal in self.signals[rank]:
+            if signal.name.isupper():
+                yield signal, self.select(signal.name, *only, shard_by="UUID")
+            elif self.shard == WHOLE or self.shard.others:  # no label of theirs is spread evenly: all in one part
+                yield signal, self.select(signal.name, *only)
 
     # What follows selects raw samples, for `PrometheusClient.raw_samples`.
 
@@ -215,8 +253,16 @@ class Queries:
 
 
 def union(parts: Mapping[str, str]) -> str:
-    """Several statistics as one query, each marked with its name in the label `stat`."""
-    return " or ".join(f'label_replace({query},"{STAT}","{name}","","")' for name, query in parts.items())
+    """Several statistics as one query, each but the unmarked one marked with its name."""
+    return " or ".join(
+        query if name == UNMARKED else f'label_replace({query},"{STAT}","{name}","","")'
+        for name, query in parts.items()
+    )
+
+
+def _owned(owners: str, names: str) -> str:
+    """Who owns what, of several instances once, and without labels that nobody reads."""
+    return f"group by (namespace, exported_namespace, {names}, owner_kind, owner_name) ({owners})"
 
 
 def quote(value: str) -> str:

@@ -1,6 +1,6 @@
 """Reads observations from Prometheus: six queries for a plain hour, a closer look only where something came or went."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -8,10 +8,11 @@ from gpucost.adapters.prometheus import beats as heartbeats
 from gpucost.adapters.prometheus import tables
 from gpucost.adapters.prometheus.claims import claiming_pods, untold_claims
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
+from gpucost.adapters.prometheus.device_counts import uneven
 from gpucost.adapters.prometheus.devices import DeviceTable, batches
 from gpucost.adapters.prometheus.nodes import METRICS, NodeTable
-from gpucost.adapters.prometheus.pods import PodTable
-from gpucost.adapters.prometheus.queries import PodNames, Queries
+from gpucost.adapters.prometheus.pods import PodTable, not_running
+from gpucost.adapters.prometheus.queries import HOUR_WINDOW, UNMARKED, PodNames, Queries, Window
 from gpucost.adapters.prometheus.scrape_times import EDGE, ExporterScrapes, ScrapeTimes
 from gpucost.adapters.prometheus.sharding import ShardedClient
 from gpucost.domain.hours import HOUR, format_instant, to_ms
@@ -25,6 +26,8 @@ SAMPLES_PER_QUERY = 400_000
 """Some 10 MB of answer: far below AMP's 50 MB, and little memory."""
 
 Rows = Mapping[str, tables.Rows]
+Asked = dict[str, Callable[[Queries], str]]
+"""Queries by name."""
 
 
 class PrometheusReader:
@@ -77,27 +80,32 @@ class PrometheusReader:
             ) from error
 
     def _observe(self, hours: Sequence[datetime]) -> list[Observation]:
-        asked: dict[str, Callable[[Queries], str]] = {  # the longest first: two are asked at once
+        asked: Asked = {  # the longest first: two are asked at once
             "devices": lambda queries: queries.devices(0),
-            "phases": lambda queries: queries.phases(),
-            "owners": lambda queries: queries.owners(),
             "requests": lambda queries: queries.requests(),
+            "owners": lambda queries: queries.owners(),
+            "running": lambda queries: queries.running(),
             "nodes": lambda queries: queries.nodes(),
         }
         if self._pod_labels or self._namespace_labels:
             asked["labels"] = self._labels
         answers = self._client.at_hours(asked, hours)
-        allocation = self._scrape_times.of_allocation(
+        scrapes = self._scrape_times.of_allocation(
             [*answers["requests"], *answers["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         )
-        exporters = self._scrape_times.of_exporters(answers["devices"], hours, self._clock())
+        allocation = [heartbeats.around(scrapes, hour) for hour in hours]
+        cut = {to_ms(one.hour + HOUR) for one in allocation if self._wider(one)}
+        closer = self._of_others(answers, cut) | self._of_uneven(0, answers["devices"], "device counts")
+        answers |= self._client.at_hours(closer, hours)
+        devices = [*answers["devices"], *answers.get("device counts", [])]
+        exporters = self._scrape_times.of_exporters(devices, hours, self._clock())
         return [
             self._hour(
-                {name: tables.at_hour(series, to_ms(hour + HOUR)) for name, series in answers.items()},
-                heartbeats.around(allocation, hour),
+                {name: tables.at_hour(series, to_ms(one.hour + HOUR)) for name, series in answers.items()},
+                one,
                 exporters,
             )
-            for hour in hours
+            for one in allocation
         ]
 
     def _hour(self, rows: dict[str, Rows], allocation: heartbeats.HourBeats, exporters: ExporterScrapes) -> Observation:
@@ -105,12 +113,18 @@ class PrometheusReader:
         nodes = NodeTable(rows["nodes"], _nodes_named(rows["devices"], rows["requests"]))
         self._look_at_nodes(nodes, allocation)
         allocation, rows = self._look_across_edges(allocation, rows)
-        pods = PodTable(rows["requests"], rows["phases"])
+        pods = PodTable(
+            rows["requests"], (labels for labels, _ in rows["running"].get(UNMARKED, [])), rows.get("phases", {})
+        )
         pods.add_owners(rows["owners"])
         pods.add_labels(rows.get("labels", {}))
         passing = self._look_at_pods(pods, allocation)
         devices, scrapes, device_notes = self._devices(
-            rows["devices"], nodes, pods.names(passing), hour, dict(exporters.of(hour))
+            {**rows["devices"], **rows.get("device counts", {})},
+            nodes,
+            pods.names(passing),
+            hour,
+            dict(exporters.of(hour)),
         )
         claiming = claiming_pods(devices, rows["owners"].get("claim", []))
         device_notes += untold_claims(rows["owners"].get("claim", []), claiming)
@@ -132,21 +146,40 @@ class PrometheusReader:
     ) -> tuple[heartbeats.HourBeats, dict[str, Rows]]:
         """Where scrapes end short of an edge of the hour, count up to the next ones beyond it: two queries for all
         pods instead of a closer look at each, and two more where nothing stands at the hour's end."""
-        wider = allocation.wider(to_ms(self._look_end(allocation.hour)))
+        wider = self._wider(allocation)
         if wider is None:
             return allocation, rows
         at, window = wider
-        asked: dict[str, Callable[[Queries], str]] = {
+        asked: Asked = {
             "requests": lambda queries: queries.requests(window),
-            "phases": lambda queries: queries.phases(window),
+            "running": lambda queries: queries.running(window),
         }
         if at > to_ms(allocation.hour + HOUR):
             asked["owners"] = lambda queries: queries.owners()
             if "labels" in rows:
                 asked["labels"] = self._labels
         answers = self._client.at_moment(asked, at)
+        answers |= self._client.at_moment(self._of_others(answers, set(), window), at)
         allocation = heartbeats.around(allocation.scrapes, allocation.hour, Interval(at - window.counted, at))
+        rows = {name: some for name, some in rows.items() if name != "phases"}  # of another time
         return allocation, rows | {name: tables.at_hour(series, at) for name, series in answers.items()}
+
+    def _wider(self, allocation: heartbeats.HourBeats) -> tuple[int, Window] | None:
+        return allocation.wider(to_ms(self._look_end(allocation.hour)))
+
+    def _of_others(
+        self, answers: Mapping[str, Sequence[Series]], but: Container[int], window: Window = HOUR_WINDOW
+    ) -> Asked:
+        """The phases of pods that are not told to run at both ends, where there are any; `but` as in `not_running`."""
+        others = not_running(answers["requests"], answers["running"], but)
+        by_uid = others if len(others) <= NAMES_PER_QUERY and not any("/" in uid for uid in others) else set()
+        return {"phases": lambda queries: queries.phases(window, sorted(by_uid))} if others else {}
+
+    def _of_uneven(self, rank: int, devices: Iterable[Series], name: str) -> Asked:
+        """The samples of each series of exporters whose series have not all as many, where there are any."""
+        found = uneven(devices)
+        named = sorted(found) if len(found) <= NAMES_PER_QUERY else []
+        return {name: lambda queries: queries.device_counts(rank, named)} if found else {}
 
     def _labels(self, queries: Queries) -> str:
         return queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
@@ -212,11 +245,11 @@ class PrometheusReader:
     def _next_best(
         self, rank: int, only: Sequence[str], label: str, names: Mapping[str, str], hour: datetime
     ) -> DeviceTable:
-        asked: dict[str, Callable[[Queries], str]] = {
-            f"devices {rank}": lambda queries: queries.devices(rank, only, label)
-        }
+        asked: Asked = {f"devices {rank}": lambda queries: queries.devices(rank, only, label)}
         (answer,) = self._client.at_hours(asked, [hour]).values()
-        return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(answer, to_ms(hour + HOUR)), names)
+        counts = self._client.at_hours(self._of_uneven(rank, answer, f"device counts {rank}"), [hour])
+        told = [one for some in (answer, *counts.values()) for one in some]
+        return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(told, to_ms(hour + HOUR)), names)
 
     def _look_at_devices(
         self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: set[tuple[str, str]], hour: datetime

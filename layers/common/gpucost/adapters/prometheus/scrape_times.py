@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from gpucost.adapters.prometheus import beats as heartbeats
 from gpucost.adapters.prometheus import tables
 from gpucost.adapters.prometheus.client import Series
-from gpucost.adapters.prometheus.queries import CAPACITY, NODE_INFO, STAT, PodNames, Queries
+from gpucost.adapters.prometheus.queries import CAPACITY, NODE_INFO, STAT, UNMARKED, PodNames, Queries
 from gpucost.adapters.prometheus.sharding import ShardedClient
 from gpucost.domain.hours import HOUR
 from gpucost.domain.intervals import Scrapes
@@ -31,11 +31,11 @@ class ScrapeTimes:
 
     def of_allocation(self, series: Iterable[Series], start: datetime, end: datetime) -> dict[Instance, Scrapes]:
         """Scrapes of the instances that requests and nodes are told by."""
-        return self._of(densest(series), self._pod_or_node, start, end)
+        return self._of(densest(series, _samples_of_allocation), self._pod_or_node, start, end)
 
     def of_exporters(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
         """Scrapes of the exporters of the best signals, over consecutive hours."""
-        found = densest(series)
+        found = densest(series, _samples_of_device)
         return ExporterScrapes(lambda some: self.of_rank(0, found, some, now), hours, len(found))
 
     def of_rank(self, rank: int, found: Densest, hours: Sequence[datetime], now: datetime) -> dict[Instance, Scrapes]:
@@ -112,17 +112,39 @@ class ExporterScrapes:
         return {who: run for who, run in heartbeats.near(self._scrapes, hour, EDGE).items() if run.times}
 
 
-def densest(series: Iterable[Series]) -> Densest:
-    """The series that counts most samples, of each instance; of requests where there are any."""
+def densest(series: Iterable[Series], samples: Callable[[str, Series], float | None]) -> Densest:
+    """The series with most samples of each instance.
+
+    Args:
+        series: answers.
+        samples: how many samples a series of a statistic has; None where it does not count.
+    """
     best: dict[Instance, tuple[float, tables.Labels]] = {}
     for one in series:
-        stat = one.labels.get(STAT, "")
-        if stat in {"count", "init-count", "info", "capacity-sum"} or stat.startswith("count "):
+        weight = samples(one.labels.get(STAT, UNMARKED), one)
+        if weight is not None:
             who = tables.instance(one.labels)
-            weight = sum(float(value) for _, value in one.samples if stat != "capacity-sum")
             if who not in best or weight > best[who][0]:
                 best[who] = (weight, one.labels)
     return {who: labels for who, (_, labels) in best.items()}
+
+
+def _samples_of_allocation(stat: str, one: Series) -> float | None:
+    """As counted; capacity, of which sums are told, only where nothing else is."""
+    if stat == "capacity-sum":
+        return 0
+    return _total(one) if stat in {UNMARKED, "init-count", "info"} else None
+
+
+def _samples_of_device(stat: str, one: Series) -> float | None:
+    """As counted, where an exporter's series differ; else one in each hour is as good as all."""
+    if stat.startswith("count "):
+        return _total(one)
+    return len(one.samples) if stat == UNMARKED or stat.startswith("sum ") else None
+
+
+def _total(one: Series) -> float:
+    return sum(float(value) for _, value in one.samples)
 
 
 def _chunks(names: Sequence[Instance]) -> Iterable[Sequence[Instance]]:
