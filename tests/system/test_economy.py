@@ -67,6 +67,34 @@ def test_a_day_of_hours_takes_the_same_eight(prometheus: Callable[[str], str]) -
     assert len(traffic.queries) == 8
 
 
+def test_pods_that_come_and_go_cost_a_handful_more(prometheus: Callable[[str], str]) -> None:
+    timeline = cluster(16)
+    for name, start, end, node in (("early", -65, 20, "n4"), ("late", 30, 125, "n4"), ("later", 35, 125, "n5")):
+        timeline.pod(name, start, end, node=node, uid=f"0a1b{name}")
+        timeline.device(0.5, start, end, node=node, exported_pod=name, exported_namespace="team")
+    timeline.pod("done", -65, 125, node="n4", uid="0a1bdone", finished_at=-30)
+    for node in ("n4", "n5"):
+        timeline.node(node, capacity={"nvidia_com_gpu": 4})
+        timeline.up(job="dcgm-exporter", instance=f"{node}:9400")
+        timeline.device(0, gpu=1, node=node)
+    with counted(prometheus, timeline) as (url, traffic):
+        (record,) = attribute(url)
+    found = {line.pod: line for line in record.lines}
+    assert len(found) == 19
+    for name, minutes in {"early": 20, "late": 30, "later": 25}.items():
+        assert float(found[name].allocated_gpu_hours) == pytest.approx(minutes / 60, abs=1 / 60)
+        assert float(found[name].effective_usd or 0) == pytest.approx(0.5 * 10 * minutes / 60, abs=0.2)
+    counts = [query for query in traffic.queries if "%22count+DCGM" in query]
+    assert len(counts) == 1
+    assert "n4%3A9400" in counts[0]
+    assert "n0%3A9400" not in counts[0], "exporters whose series have all as many samples have told that"
+    phases = [query for query in traffic.queries if "phase%3D~" in query and "start%22" in query]
+    assert len(phases) == 1
+    assert "0a1bdone" in phases[0]
+    assert "1eef" not in phases[0], "pods that run at both ends have told that"
+    assert len(traffic.queries) <= 7 + 5
+
+
 def test_an_outage_across_the_edge_costs_two_queries_more_not_one_per_pod(prometheus: Callable[[str], str]) -> None:
     with counted(prometheus, cluster(16, gap=(-10, 12))) as (url, traffic):
         (record,) = attribute(url)
@@ -80,6 +108,17 @@ def test_an_outage_across_the_edge_costs_two_queries_more_not_one_per_pod(promet
 def test_answers_above_the_limit_are_asked_for_in_parts(prometheus: Callable[[str], str], most: int) -> None:
     timeline = cluster(48)
     timeline.pod("short", 10, 40, node="n3", uid="0a1b-ffff")
+    timeline.node("trn", capacity={"aws_amazon_com_neuroncore": 2})
+    timeline.pod("cores", node="trn", resource="aws_amazon_com_neuroncore", units=2, uid="0a1b-fffe")
+    for core in ("0", "1"):
+        timeline.add(
+            "neuroncore_utilization_ratio",
+            value=0.4,
+            instance_id="i-trn",
+            neuroncore=core,
+            job="neuron",
+            instance="trn:8000",
+        )
     with counted(prometheus, timeline) as (url, traffic):
         whole = attribute(url, hours=2, more=BY_LABEL)
     assert max(traffic.answered) > most

@@ -164,7 +164,8 @@ class NodeTable:
         )
 
     def _is_plain(self, node: _Node, is_whole: IsWhole, expected: Expected) -> bool:
-        start, end = node.labels.get("labels-start", {}), node.labels.get("labels-end", {})
+        end = node.labels.get("labels-end", {})
+        start = node.labels.get("labels-start", end)
         if not (node.capacity or node.name in self._with_gpus or _has_gpus(start) or _has_gpus(end)):
             return True
         answers = [*node.capacity.values(), *node.allocatable.values()]

@@ -136,7 +136,7 @@ class Queries:
         )
 
     def nodes(self) -> str:
-        """Nodes, their labels at both ends of the hour, and the GPUs that they advertise."""
+        """Nodes, their labels at the hour's end, at its start where they differ, and the GPUs that they advertise."""
         resources = f"resource=~{quote(GPU_RESOURCES)}"
         capacity = self.select(CAPACITY, resources, shard_by="node")
         allocatable = self.select(ALLOCATABLE, resources, shard_by="node")
@@ -145,7 +145,7 @@ class Queries:
         return union(
             {
                 "info": f"count_over_time({self.select(NODE_INFO, shard_by='node')}{HOUR_WINDOW.range})",
-                "labels-start": f"{labels} {HOUR_WINDOW.at_start}",
+                "labels-start": f"({labels} {HOUR_WINDOW.at_start} unless {labels} {_END})",
                 "labels-end": f"{labels} {_END}",
                 "capacity-sum": f"sum_over_time({capacity}{HOUR_WINDOW.range})",
                 "capacity": f"{capacity} {_END}",

@@ -14,7 +14,7 @@ from gpucost.domain.observations import Instance
 
 EDGE = timedelta(minutes=5)
 """How far beyond an hour exporters' scrapes are looked at: they tell the interval in force at its edges."""
-INSTANCES_PER_QUERY = 2000
+INSTANCES_PER_QUERY = 2500
 INSTANCE_HOURS_PER_QUERY = 2500
 """Some 10 MB of answer at a scrape a quarter of a minute."""
 
