@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.devices import DeviceTable
 from gpucost.adapters.prometheus.queries import STAT, UNMARKED
 from gpucost.adapters.prometheus.tables import Rows
@@ -52,3 +53,12 @@ def test_what_does_not_tell_all_is_looked_at(
 ) -> None:
     (one,) = seen.series()
     assert seen.uncertain({EXPORTER: scrapes}, HOUR, passing) == {"UUID": {"GPU-0": one.samples}}
+
+
+def test_a_series_that_two_closer_looks_brought_is_one() -> None:
+    found = table(59)
+    raw = Series({**LABELS, "__name__": BUSY}, ((START + 60_000, "0.5"),))
+    only_before = Series({**LABELS, "__name__": BUSY, "pod": "before"}, ((START - 60_000, "0.5"),))
+    for _ in range(2):
+        found.look_closer([raw, only_before], HOUR)
+    assert [(one.pod, one.samples, len(one.values or ())) for one in found.series()] == [("p", 59, 1), ("before", 0, 1)]

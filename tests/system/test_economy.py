@@ -92,6 +92,10 @@ def test_pods_that_come_and_go_cost_a_handful_more(prometheus: Callable[[str], s
     assert len(phases) == 1
     assert "0a1bdone" in phases[0]
     assert "1eef" not in phases[0], "pods that run at both ends have told that"
+    closely = [query for query in traffic.queries if "GPU%5C%5C-n4" in query or "GPU-n4" in query]
+    assert len(closely) == 1
+    assert "n4%5C%5C-0" in closely[0]
+    assert "n4%5C%5C-1" not in closely[0], "a device seen at every scrape has told all, whoever was beside it"
     assert len(traffic.queries) <= 7 + 5
 
 

@@ -78,7 +78,6 @@ class DeviceTable:
     def keep(self, nodes: Container[str]) -> None:
         """Forget devices of other nodes."""
         self._rows = [row for row in self._rows if row.key[0] in nodes]
-        self._by_labels.clear()
 
     def signal_names(self) -> str:
         """The signals that have series."""

@@ -68,7 +68,7 @@ class PodTable:
         self._owners = OwnerTable()
         self._labels: dict[tuple[str, str], dict[str, str]] = {}
         self._namespace_labels: dict[str, dict[str, str]] = {}
-        all_hour = {uid: "Running" for labels in running if (uid := labels.get("uid"))}
+        all_hour = {labels.get("uid", ""): "Running" for labels in running}
         self._at_start = _phase_of(phases.get("start", [])) | all_hour
         self._at_end = _phase_of(phases.get("end", [])) | all_hour
         asked = [labels for rows in requests.values() for labels, _ in rows]

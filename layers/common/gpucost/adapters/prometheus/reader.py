@@ -161,7 +161,6 @@ class PrometheusReader:
         answers = self._client.at_moment(asked, at)
         answers |= self._client.at_moment(self._of_others(answers, set(), window), at)
         allocation = heartbeats.around(allocation.scrapes, allocation.hour, Interval(at - window.counted, at))
-        rows = {name: some for name, some in rows.items() if name != "phases"}  # of another time
         return allocation, rows | {name: tables.at_hour(series, at) for name, series in answers.items()}
 
     def _wider(self, allocation: heartbeats.HourBeats) -> tuple[int, Window] | None:

@@ -16,7 +16,7 @@ EDGE = timedelta(minutes=5)
 """How far beyond an hour exporters' scrapes are looked at: they tell the interval in force at its edges."""
 INSTANCES_PER_QUERY = 2500
 INSTANCE_HOURS_PER_QUERY = 2500
-"""Some 10 MB of answer at a scrape a quarter of a minute."""
+"""Some 15 MB of answer at a scrape a quarter of a minute."""
 
 Densest = Mapping[Instance, tables.Labels]
 """The labels of each instance's series with most samples."""
