@@ -99,6 +99,20 @@ def test_pods_that_come_and_go_cost_a_handful_more(prometheus: Callable[[str], s
     assert len(traffic.queries) <= 7 + 5
 
 
+def test_pods_without_gpus_are_in_no_answer(prometheus: Callable[[str], str]) -> None:
+    sizes = []
+    for others in (0, 50):
+        timeline = cluster(8)
+        for i in range(others):
+            own = {"namespace": "web", "pod": f"w{i}", "uid": f"0c-{i}", "job": "kube-state-metrics"}
+            timeline.add("kube_pod_status_phase", phase="Running", instance="10.0.0.1:8080", **own)
+            timeline.add("kube_pod_owner", owner_kind="ReplicaSet", owner_name="r", instance="10.0.0.1:8080", **own)
+        with counted(prometheus, timeline) as (url, traffic):
+            attribute(url)
+        sizes.append(sum(traffic.answered))
+    assert sizes[1] == pytest.approx(sizes[0], abs=200)
+
+
 def test_an_outage_across_the_edge_costs_two_queries_more_not_one_per_pod(prometheus: Callable[[str], str]) -> None:
     with counted(prometheus, cluster(16, gap=(-10, 12))) as (url, traffic):
         (record,) = attribute(url)
