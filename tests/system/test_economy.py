@@ -23,7 +23,7 @@ def cluster(pods: int, *, start: float = -65, gap: tuple[float, float] | None = 
     timeline = Timeline(gaps=[gap] if gap else [])
     timeline.up(start)
     for n in range(pods // 4):
-        timeline.node(f"n{n}", start, capacity={"nvidia_com_gpu": 4})
+        timeline.node(f"n{n}", start, capacity={"nvidia_com_gpu": 4}, labels={"nvidia_com_gpu_product": "NVIDIA-L4"})
         timeline.up(start, job="dcgm-exporter", instance=f"n{n}:9400")
     for i in range(pods):
         node, gpu = f"n{i // 4}", i % 4
@@ -58,6 +58,18 @@ def test_a_plain_hour_takes_eight_queries_at_most_whatever_its_size(
         (record,) = attribute(url, more=BY_LABEL)
     assert len(record.lines) == pods
     assert len(traffic.queries) == 8
+
+
+def test_what_two_equal_servers_scraped_takes_no_more(prometheus: Callable[[str], str]) -> None:
+    timeline = cluster(8)
+    for metric, rows in timeline.families.items():
+        for_one = [row.replace("{", '{prometheus_replica="a",') for row in rows]
+        for_other = [row.replace("{", '{prometheus_replica="b",') for row in rows if not row.endswith("00.000")]
+        timeline.families[metric] = for_one + for_other
+    with counted(prometheus, timeline) as (url, traffic):
+        (record,) = attribute(url)
+    assert [float(line.allocated_gpu_hours) for line in record.lines] == [1.0] * 8
+    assert len(traffic.queries) == 7
 
 
 def test_a_day_of_hours_takes_the_same_eight(prometheus: Callable[[str], str]) -> None:

@@ -1,6 +1,5 @@
 """Metering through a real Prometheus, each case with GPU-hours computed by hand."""
 
-import re
 from decimal import Decimal
 from fractions import Fraction
 
@@ -105,19 +104,6 @@ def test_image_pull_is_held_and_wasted(attribute: Attribute) -> None:
     assert found.effective_gpu_hours is not None
     assert float(found.effective_gpu_hours) == pytest.approx(0.8 * 35 / 60, abs=2 / 60)
     assert found.unmeasured_usd == 0
-
-
-def test_a_source_that_tells_no_uids_is_believed_by_name(attribute: Attribute) -> None:
-    timeline = fleet()
-    timeline.pod("steady")
-    timeline.pod("done", finished_at=-30)
-    timeline.pod("ends", finished_at=30)
-    for metric, rows in timeline.families.items():
-        timeline.families[metric] = [re.sub(r',uid="[^"]*"', "", row) for row in rows]
-    (record,) = attribute(timeline)
-    found = hours(record)
-    assert found.pop("ends") == pytest.approx(0.5, abs=1 / 60)
-    assert found == {"steady": 1.0}
 
 
 def test_finished_pods_left_lying_hold_nothing(attribute: Attribute) -> None:
@@ -226,18 +212,6 @@ def test_without_up_the_densest_series_is_the_heartbeat(attribute: Attribute) ->
     timeline.pod("short", 10, 20)
     (record,) = attribute(timeline)
     assert hours(record) == {"p": 1.0, "short": pytest.approx(10 / 60, abs=1 / 60)}
-
-
-@pytest.mark.parametrize("briefly", [0, 1])
-def test_without_up_an_exporter_is_heard_by_its_densest_series(attribute: Attribute, briefly: int) -> None:
-    timeline = Timeline()
-    timeline.node(capacity={"nvidia_com_gpu": 2})
-    timeline.pod("p")
-    timeline.device(0.5, gpu=1 - briefly, exported_pod="p", exported_namespace="team")
-    timeline.device(0.5, 10, 20, gpu=briefly)
-    (record,) = attribute(timeline)
-    assert line(record, "p").effective_usd == 5
-    assert line(record, "p").unmeasured_usd == 0
 
 
 def test_a_cluster_scaled_to_zero_is_complete_and_costs_nothing(attribute: Attribute) -> None:

@@ -1,0 +1,88 @@
+"""Sources scraped in other ways, through a real Prometheus: whoever honours labels or not, keeps `up`, runs twice."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.system.metered_hours import Attribute, fleet, hours, line
+from tests.system.timeline import Timeline
+
+SHARED = {"node_kubernetes_io_instance_type": "p4d.24xlarge", "nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB"}
+
+
+def changed(timeline: Timeline, change: Callable[[str], str]) -> Timeline:
+    """Every sample as it would be from another source."""
+    for metric, rows in timeline.families.items():
+        timeline.families[metric] = [change(row) for row in rows]
+    return timeline
+
+
+def test_a_source_that_tells_no_uids_is_believed_by_name(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("steady")
+    timeline.pod("done", finished_at=-30)
+    timeline.pod("ends", finished_at=30)
+    (record,) = attribute(changed(timeline, lambda row: re.sub(r',uid="[^"]*"', "", row)))
+    found = hours(record)
+    assert found.pop("ends") == pytest.approx(0.5, abs=1 / 60)
+    assert found == {"steady": 1.0}
+
+
+def owned(timeline: Timeline, pod: str, kind: str, name: str, *, controller: bool = True) -> None:
+    ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    timeline.add(
+        "kube_pod_owner", namespace="team", pod=pod, uid=f"uid-{pod}", owner_kind=kind, owner_name=name,
+        owner_is_controller=str(controller).lower(), **ksm,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("label", ["pod", "namespace"])
+def test_labels_of_the_scrape_take_no_word_from_the_exporter(attribute: Attribute, label: str) -> None:
+    timeline = fleet()
+    timeline.pod("p")
+    owned(timeline, "p", "StatefulSet", "trainer")
+    own = {"pod": "kube-state-metrics-5c9", "namespace": "monitoring"}[label]
+    taken = changed(timeline, lambda row: re.sub(rf'([{{,])({label}="[^"]*")', rf'\1exported_\2,{label}="{own}"', row))
+    (record,) = attribute(taken)
+    found = line(record, "p")
+    assert (found.namespace, found.workload_kind, found.workload) == ("team", "StatefulSet", "trainer")
+    assert found.allocated_gpu_hours == 1
+
+
+@pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
+def test_of_several_owners_the_controller_counts(attribute: Attribute, names: tuple[str, str]) -> None:
+    timeline = fleet()
+    timeline.pod("p")
+    for name in names:
+        owned(timeline, "p", "PodGroup" if name == names[1] else "MPIJob", name, controller=name == names[0])
+    (record,) = attribute(timeline)
+    assert (line(record, "p").workload_kind, line(record, "p").workload) == ("MPIJob", names[0])
+
+
+@pytest.mark.parametrize(("minute", "share"), [(10, 0.5), (50, 0.25)])
+def test_of_labels_that_change_under_the_same_capacity_the_longest_there_count(
+    attribute: Attribute, minute: int, share: float
+) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 8})
+    ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    for start, end, replicas in ((-65, minute, "4"), (minute, 125, "2")):
+        labels = {f"label_{name}": value for name, value in SHARED.items()}
+        timeline.add("kube_node_labels", start, end, node="n1", label_nvidia_com_gpu_replicas=replicas, **labels, **ksm)
+    timeline.pod("p")
+    (record,) = attribute(timeline)
+    assert float(line(record, "p").allocated_gpu_hours) == share
+
+
+@pytest.mark.parametrize("briefly", [0, 1])
+def test_without_up_an_exporter_is_heard_by_its_densest_series(attribute: Attribute, briefly: int) -> None:
+    timeline = Timeline()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    timeline.device(0.5, gpu=1 - briefly, exported_pod="p", exported_namespace="team")
+    timeline.device(0.5, 10, 20, gpu=briefly)
+    (record,) = attribute(timeline)
+    assert line(record, "p").effective_usd == 5
+    assert line(record, "p").unmeasured_usd == 0
