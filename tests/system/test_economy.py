@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -18,7 +19,11 @@ BY_LABEL = "business_units: [{name: a, pod_labels: {team: a}}, {name: b, namespa
 UNLIMITED = 10**9
 
 
-def cluster(pods: int, *, start: float = -65, gap: tuple[float, float] | None = None) -> Timeline:
+BUSY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+OTHER_NAMES = ("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "dcgm_fi_prof_gr_engine_active")
+
+
+def cluster(pods: int, *, start: float = -65, gap: tuple[float, float] | None = None, signal: str = BUSY) -> Timeline:
     """Nodes of four GPUs, all held; pods with hexadecimal uids, as Kubernetes makes them."""
     timeline = Timeline(gaps=[gap] if gap else [])
     timeline.up(start)
@@ -28,7 +33,8 @@ def cluster(pods: int, *, start: float = -65, gap: tuple[float, float] | None = 
     for i in range(pods):
         node, gpu = f"n{i // 4}", i % 4
         timeline.pod(f"p{i}", start, node=node, uid=f"0a1b-{i * 7919:04x}")
-        timeline.device((i % 9) / 10, start, node=node, gpu=gpu, exported_pod=f"p{i}", exported_namespace="team")
+        own = {"exported_pod": f"p{i}", "exported_namespace": "team"}
+        timeline.device((i % 8) / 8, start, node=node, gpu=gpu, signal=signal, **own)
     return timeline
 
 
@@ -58,6 +64,14 @@ def test_a_plain_hour_takes_eight_queries_at_most_whatever_its_size(
         (record,) = attribute(url, more=BY_LABEL)
     assert len(record.lines) == pods
     assert len(traffic.queries) == 8
+
+
+@pytest.mark.parametrize("signal", OTHER_NAMES)
+def test_a_signal_is_heard_under_each_of_its_names(prometheus: Callable[[str], str], signal: str) -> None:
+    with counted(prometheus, cluster(8, signal=signal)) as (url, traffic):
+        (record,) = attribute(url)
+    assert sorted(line.effective_usd or 0 for line in record.lines) == [Decimal(10 * i) / 8 for i in range(8)]
+    assert len(traffic.queries) == 7
 
 
 def test_what_two_equal_servers_scraped_takes_no_more(prometheus: Callable[[str], str]) -> None:
