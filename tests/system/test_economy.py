@@ -72,6 +72,7 @@ def test_a_signal_is_heard_under_each_of_its_names(prometheus: Callable[[str], s
         (record,) = attribute(url)
     assert sorted(line.effective_usd or 0 for line in record.lines) == [Decimal(10 * i) / 8 for i in range(8)]
     assert len(traffic.queries) == 7
+    assert any("up%7B" in query and "dcgm" in query for query in traffic.queries)
 
 
 def test_what_two_equal_servers_scraped_takes_no_more(prometheus: Callable[[str], str]) -> None:
