@@ -118,7 +118,7 @@ FAULTS = (
     Fault("a start in a gap is not where the pod says", f"{DOMAIN}/spans.py", "start = pod.scheduled_at", "pass"),
     Fault("a finish in a gap is not where the pod says", f"{DOMAIN}/spans.py", "end = pod.completed_at", "pass"),
     Fault("hand-overs count twice", f"{DOMAIN}/holdings.py", "return _hand_over(found)", "return found"),
-    Fault("a node's last word counts for all of its hour", f"{DOMAIN}/holdings.py", "node = life.at(span.time)", "node = life.node"),
+    Fault("a node's last word counts for all of its hour", f"{DOMAIN}/holdings.py", "return span, life.at(span.time)", "return span, life.node"),
     Fault("owners of owners are not asked", f"{ADAPTER}/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
     Fault("what owned a pod that is gone is forgotten", f"{ADAPTER}/reader.py", "pods.missing_owners(uncertain).items()", "{}.items()"),
     Fault("a second instance doubles what it tells", f"{ADAPTER}/pods.py", "pod.units[_container(one.labels, init=init)] = number(one.samples[-1][1])", "pod.units[_container(one.labels, init=init)] = number(one.samples[-1][1]) + (pod.units[_container(one.labels, init=init)] or 0)"),

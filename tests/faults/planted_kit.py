@@ -12,9 +12,13 @@ KIT_FAULTS = tuple(
     for what, file, right, wrong in (
         ("whether capacity is kept at all is dropped", SERIES, 'f"{GPU_RESOURCES}|cpu"', "GPU_RESOURCES"),
         ("the phase of pods that pull their image is dropped", SERIES, '"Pending|Running|', '"Running|'),
-        ("requests without a node are kept", SERIES, 'if dashboards else ".+"', 'if dashboards else ".*"'),
         ("Neuron's signal is dropped", SERIES, "_any_of([NEURON.name, *(", "_any_of([*("),
-        ("signals that stand in are dropped", SERIES, "_any_of([*SIGNALS, *(", "_any_of([*list(SIGNALS)[:1], *("),
+        (
+            "signals that stand in are dropped",
+            SERIES,
+            "dict.fromkeys([*SIGNALS, MEMORY",
+            "dict.fromkeys([*list(SIGNALS)[:1], MEMORY",
+        ),
         (
             "no series carries the cluster's label",
             RULES,
