@@ -118,13 +118,13 @@ def cluster(
             yield url, hour
 
 
-def measure(pods: int, rounds: int) -> list[Figure]:
+def measure(pods: int, rounds: int, step: int = large_cluster.STEP) -> list[Figure]:
     """The hour and its floor, in turns."""
-    with cluster(pods) as (url, hour):
+    with cluster(pods, step=step) as (url, hour):
         queries = recorded_queries(url, hour)
         ours, bare = in_turns(lambda: attribute(url, hour), lambda: send_bare(url, queries), rounds)
         processed, raw = samples_processed(url, queries), raw_samples(url, hour)
-        of = f"hour of {pods:,} pods"
+        of = f"hour of {pods:,} pods" + (f" scraped every {step} s" if step != large_cluster.STEP else "")
         return [
             against(f"{of}, ÷ its queries sent bare", ours, bare, 1.5),
             Figure(f"{of}: queries", len(queries), aim=8),
@@ -136,7 +136,8 @@ def measure(pods: int, rounds: int) -> list[Figure]:
 def figures(quick: bool) -> list[Figure]:
     """Of clusters of several sizes."""
     sizes = (100, 1_000) if quick else (100, 1_000, 10_000, 40_000)
-    return [figure for pods in sizes for figure in measure(pods, 3 if quick or pods > 10_000 else ROUNDS)]
+    found = [figure for pods in sizes for figure in measure(pods, 3 if quick or pods > 10_000 else ROUNDS)]
+    return found + measure(sizes[-1] if quick else 10_000, 3, step=15)
 
 
 if __name__ == "__main__":
