@@ -1,5 +1,6 @@
 """SQS `hours` and `backfill` → attribute cluster-hours, or rate them again, and publish them in the ledger."""
 
+import re
 from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
@@ -10,8 +11,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from gpucost import bootstrap
 from gpucost.domain.hours import HOUR
 from gpucost.errors import InvalidInputError, NotFoundError
-from gpucost.messages import HoursDue, read_work
+from gpucost.messages import HoursDue, Origin, read_work
 from gpucost.observability import logger, metrics, tally
+from gpucost.services.attribute import Attributed
 
 LAST_TRIES = 3
 """The third of four deliveries: an invocation that ends without a word (time, memory) has happened twice."""
@@ -36,36 +38,51 @@ def handle_record(record: SQSRecord) -> None:
         logger.error("message refused", reason=str(error))
         bootstrap.bus().dead_letter(record.body, str(error))
         return
+    finally:
+        tell_spent()
     for result in results:
-        manifest = result.manifest
-        logger.info(
-            "hour closed",
-            hour=manifest.hour,
-            status=manifest.status,
-            version=manifest.version,
-            lines=result.lines,
-            published=result.was_published,
-            notes=manifest.notes,
-        )
-        given_up = result.was_published and manifest.is_given_up()
-        if given_up:
-            logger.error("an hour is closed as incomplete", hour=manifest.hour, notes=manifest.notes)
-        metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(given_up))
-        metrics.add_metric("HoursClosed", MetricUnit.Count, int(result.was_published))
-        if manifest.coverage is not None:
-            metrics.add_metric("AllocationCoverage", MetricUnit.NoUnit, float(manifest.coverage.allocation))
-        if message.origin == "schedule" and manifest.status != "incomplete":
-            lag = manifest.published_at - manifest.hour - HOUR
-            metrics.add_metric("LagSeconds", MetricUnit.Seconds, lag.total_seconds())
-        metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))
-        metrics.add_metric("LinesWritten", MetricUnit.Count, result.lines)
+        tell_hour(result, message.origin)
+
+
+def tell_spent() -> None:
+    """What a message took: of the fleet as metrics, of its cluster in the log."""
+    spent = tally.taken()
+    logger.info("spent", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): spent[name] for name in spent})
+    for name, amount in spent.items():
+        metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
+
+
+def tell_hour(result: Attributed, origin: Origin) -> None:
+    """What became of an hour, likewise."""
+    manifest = result.manifest
+    given_up = result.was_published and manifest.is_given_up()
+    lag = None
+    if origin == "schedule" and manifest.status != "incomplete":
+        lag = (manifest.published_at - manifest.hour - HOUR).total_seconds()
+        metrics.add_metric("LagSeconds", MetricUnit.Seconds, lag)
+    logger.info(
+        "hour closed",
+        hour=manifest.hour,
+        status=manifest.status,
+        version=manifest.version,
+        coverage=manifest.coverage and float(manifest.coverage.allocation),
+        lag_seconds=lag,
+        lines=result.lines,
+        published=result.was_published,
+        notes=manifest.notes,
+    )
+    if given_up:
+        logger.error("an hour is closed as incomplete", hour=manifest.hour, notes=manifest.notes)
+    metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(given_up))
+    metrics.add_metric("HoursClosed", MetricUnit.Count, int(result.was_published))
+    if manifest.coverage is not None:
+        metrics.add_metric("AllocationCoverage", MetricUnit.NoUnit, float(manifest.coverage.allocation))
+    metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))
+    metrics.add_metric("LinesWritten", MetricUnit.Count, result.lines)
 
 
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Handle a batch; answers which messages are to be delivered again."""
-    answer = dict(process_partial_response(event, handle_record, processor, context))
-    for name, amount in tally.taken().items():
-        metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
-    return answer
+    return dict(process_partial_response(event, handle_record, processor, context))

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
 
 from functions.attribute import app as attribute
 from gpucost.adapters.aws import count_units
-from gpucost.observability import metrics, tally
+from gpucost.observability import logger, metrics, tally
 from local.aws import local_client, running_aws
 from tests.chaos.script import AWAY
 from tests.chaos.setting import start
@@ -25,8 +26,8 @@ def world(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]
         made.close()
 
 
-def emitted(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The metrics of the attribute function for the hour of that number."""
+def told(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What the attribute function writes for the hour of that number."""
     with world.active():
         world.tick(number)
         (message,) = world.take("hours")
@@ -36,14 +37,19 @@ def emitted(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> di
             patch.setattr(metrics.provider, "service", "attribute")  # POWERTOOLS_SERVICE_NAME of the template
             tally.taken()
             metrics.clear_metrics()  # what other tests counted, with metrics disabled
+            patch.setattr(logger.registered_handler, "stream", log := StringIO())
             capsys.readouterr()
             attribute.handler({"Records": [world._record(message, "hours")]}, Context())
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "CloudWatchMetrics" in line]
-    (found,) = [line for line in lines if "HoursClosed" in line]
-    (told,) = found["_aws"]["CloudWatchMetrics"]
-    assert told["Namespace"] == "GpuCost"
-    assert told["Dimensions"] == [["service"]], "no series per cluster"
-    return {name["Name"]: sum(found[name["Name"]]) for name in told["Metrics"]}
+    return [json.loads(line) for line in (capsys.readouterr().out + log.getvalue()).splitlines()]
+
+
+def emitted(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The metrics of the attribute function for the hour of that number."""
+    (found,) = [line for line in told(world, number, capsys) if "_aws" in line and "HoursClosed" in line]
+    (emf,) = found["_aws"]["CloudWatchMetrics"]
+    assert emf["Namespace"] == "GpuCost"
+    assert emf["Dimensions"] == [["service"]], "no series per cluster"
+    return {name["Name"]: sum(found[name["Name"]]) for name in emf["Metrics"]}
 
 
 def test_a_closed_hour_is_counted_with_what_it_took(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +61,20 @@ def test_a_closed_hour_is_counted_with_what_it_took(world: World, capsys: pytest
     assert found["CapacityUnits"] >= 10
     assert found["MeterSeconds"] > 0
     assert found["PublishSeconds"] > 0
+
+
+def test_a_clusters_figures_are_in_the_log(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = {line["message"]: line for line in told(world, 0, capsys) if "message" in line}
+    hour = lines["hour closed"]
+    assert {name: hour[name] for name in ("cluster", "status", "version", "coverage", "lag_seconds", "lines")} == {
+        "cluster": "west", "status": "complete", "version": 1, "coverage": 1.0, "lag_seconds": 300.0, "lines": 2,
+    }  # fmt: skip
+    spent = lines["spent"]
+    assert spent["cluster"] == "west"
+    assert spent["correlation_id"] == hour["correlation_id"]
+    assert spent["capacity_units"] >= 10
+    assert spent["meter_seconds"] > 0
+    assert spent["publish_seconds"] > 0
 
 
 def test_an_hour_without_metrics_is_counted_as_incomplete(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Dispatch on the real engine and real queues: what is due is sent, once per message of at most 24 hours."""
 
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -152,6 +153,22 @@ def test_one_clusters_trouble_delays_only_itself(fleet: Fleet) -> None:
     result = DispatchService(fleet.store, troubled, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
     assert result.failures == ("blue: the table is away",)
+    assert fleet.work() == [("green", NEWEST, 1)]
+
+
+def test_one_clusters_damaged_item_delays_only_itself(fleet: Fleet, table: DynamoTable) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
+    (item,) = table.client.query(
+        TableName=table.name,
+        KeyConditionExpression="pk = :pk",
+        ExpressionAttributeValues={":pk": {"S": "C#blue#hours"}},
+    )["Items"]
+    table.client.put_item(TableName=table.name, Item={name: item[name] for name in item if name != "s"})
+    result = fleet.service.dispatch(TICK, "why")
+    assert result is not None
+    (failure,) = result.failures
+    assert re.match(r"blue: the ledger's item C#blue#hours \S+ is damaged: ", failure)
     assert fleet.work() == [("green", NEWEST, 1)]
 
 

@@ -7,6 +7,7 @@ metrics, a cluster's are in the log.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import Metrics
@@ -22,10 +23,12 @@ class Tally:
 
     def __init__(self) -> None:
         self._amounts: dict[str, float] = {}
+        self._lock = Lock()  # queries are sent side by side
 
     def add(self, name: str, amount: float) -> None:
         """Count something under a metric's name."""
-        self._amounts[name] = self._amounts.get(name, 0.0) + amount
+        with self._lock:
+            self._amounts[name] = self._amounts.get(name, 0.0) + amount
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -38,7 +41,8 @@ class Tally:
 
     def taken(self) -> dict[str, float]:
         """Everything counted since the last call."""
-        amounts, self._amounts = self._amounts, {}
+        with self._lock:
+            amounts, self._amounts = self._amounts, {}
         return amounts
 
 

@@ -7,6 +7,7 @@ from gpucost.adapters.dynamodb import keys
 from gpucost.adapters.dynamodb.table import FORMAT, Item, check_format, key, text, whole
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import Coverage, Status
+from gpucost.errors import SourceError
 
 _STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
 _CODE = {status: code for code, status in _STATUS.items()}
@@ -40,8 +41,20 @@ def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
 
 
 def read_manifest(cluster: str, item: Item, *, beside: bool = False) -> Manifest:
-    """Back from `write_manifest`."""
+    """Back from `write_manifest`.
+
+    Raises:
+        SourceError: damaged, or of a newer form.
+    """
     check_format(item)
+    try:
+        return _manifest(cluster, item, beside)
+    except (KeyError, ValueError, ArithmeticError) as error:
+        where = f"{text(item, 'pk')} {text(item, 'sk')}"
+        raise SourceError(f"the ledger's item {where} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _manifest(cluster: str, item: Item, beside: bool) -> Manifest:
     coverage = None
     if "ca" in item:
         coverage = Coverage(Decimal(item["ca"]["N"]), Decimal(item["cu"]["N"]) if "cu" in item else None)

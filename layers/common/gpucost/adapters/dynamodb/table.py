@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpucost.adapters.dynamodb.errors import BusyError, translated
-from gpucost.errors import SourceError
+from gpucost.errors import ConflictError, SourceError
 
 FORMAT = 1
 """Version of an item's form, in attribute `v` of each; kinds that have had another one say so themselves."""
@@ -79,6 +79,21 @@ class Table:
         more = {"ExpressionAttributeValues": values} if values else {}
         with translated("write an item"):
             self._client.put_item(TableName=self._name, Item=item, ConditionExpression=condition, **more)
+
+    def put_once(self, item: Item, condition: str, values: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Write an item on a condition that does not hold a second time; the same item standing there is success.
+
+        botocore sends a call again whose answer was lost, and the second one meets what the first one wrote. Not for
+        items that two writers may write alike and only one of them may have written.
+
+        Raises:
+            ConflictError: the condition does not hold, and another item is there.
+        """
+        try:
+            self.put(item, condition, values)
+        except ConflictError:
+            if self.get(text(item, "pk"), text(item, "sk")) != item:
+                raise
 
     def transact(
         self,

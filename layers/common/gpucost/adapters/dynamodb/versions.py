@@ -92,7 +92,7 @@ class Versions:
         Raises:
             ConflictError: it is frozen.
         """
-        self._table.put(
+        self._table.put_once(
             {
                 **key(MONTHS, month.month),
                 "v": {"N": str(FORMAT)},
