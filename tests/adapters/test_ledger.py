@@ -111,15 +111,17 @@ def test_killed_at_any_call_and_run_again_readers_see_the_same(dynamodb_url: str
         assert seen(ledger) == after, f"call {k}"
 
 
-def test_of_two_writers_one_wins_and_the_other_leaves_nothing(table: DynamoTable) -> None:
+def test_of_two_writers_one_wins_and_nobody_sees_the_other(table: DynamoTable) -> None:
     ledger = DynamoLedger(table.client, table.name)
     winner, loser = record([line(pod="winner")]), record([line(pod="loser")])
     ledger.publish(winner, replacing=None, settings_version=1, now=NOW)
     with pytest.raises(ConflictError):
         ledger.publish(loser, replacing=None, settings_version=1, now=NOW)
     assert [one.pod for one in ledger.lines("demo", HOUR)] == ["winner"]
+    assert [one.groups for one in ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)] == [winner.by_namespace()]
     items = table.client.scan(TableName=table.name)["Items"]
-    assert len(items) == 3, "manifest, summary and lines of the winner alone"
+    assert all("expires_at" in item for item in items), "what the other wrote goes in time"
+    assert len(items) == 5, "and not before: a third writer of its figures may be about to put them in force"
 
 
 def test_the_same_figures_by_two_writers_are_not_removed_with_the_loser(table: DynamoTable) -> None:

@@ -17,7 +17,8 @@ from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.messaging import AwsBus
 from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import FrozenMonth, due_hours
-from gpucost.domain.model import HourRecord
+from gpucost.domain.model import HourRecord, Status
+from gpucost.domain.rollups import DAY
 from gpucost.errors import SourceError
 from gpucost.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.services.dispatch import DispatchService, messages
@@ -170,6 +171,24 @@ def test_one_clusters_damaged_item_delays_only_itself(fleet: Fleet, table: Dynam
     (failure,) = result.failures
     assert re.match(r"blue: the ledger's item C#blue#hours \S+ is damaged: ", failure)
     assert fleet.work() == [("green", NEWEST, 1)]
+
+
+BACKFILLED: tuple[tuple[int, Status], ...] = ((20, "complete"), (9, "complete"), (5, "incomplete"), (2, "complete"))
+"""Days ago."""
+
+
+def test_backfilled_hours_leave_the_schedule_to_begin_where_it_did(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    for days, status in BACKFILLED:
+        what = record([line()], cluster="blue", hour=NEWEST - days * DAY, status=status)
+        fleet.ledger.publish(what, replacing=None, settings_version=1, now=TICK.scheduled_time - DAY, backfilled=True)
+    fleet.service.dispatch(TICK, "why")
+    assert fleet.work() == [("blue", NEWEST, 1), ("green", NEWEST, 1)]
+    assert fleet.work("backfill") == [("blue", NEWEST - 5 * DAY, 1)], "tried again, and nobody is told"
+    assert [(one.cluster, one.hours_overdue) for one in fleet.ticks()[0].clusters] == [("blue", 0), ("green", 0)]
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
+    fleet.service.dispatch(TICK, "why")
+    assert fleet.work()[0] == ("blue", NEWEST - 2 * HOUR, 3), "since the first hour of its own"
 
 
 def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:

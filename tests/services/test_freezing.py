@@ -58,13 +58,9 @@ class System:
         self.table = table
         self.ledger = DynamoLedger(table.client, table.name)
         self.rollups = DynamoRollups(table.client, table.name)
-        store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
-        document = {
-            "clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}}],
-            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
-        }
-        store.push(json.dumps(document), author="me", now=NOW)
-        self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
+        self.store = store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        self.push("demo")
+        self.reports = ReportService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
         self.freezing = Freezing(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
         hour = FIRST
         while hour < END + 2 * HOUR:
@@ -73,6 +69,14 @@ class System:
             hour += HOUR
         self.rollups.roll_up("demo", END - DAY, NOW)
         self.rollups.roll_up("demo", END, NOW)
+
+    def push(self, *clusters: str) -> None:
+        """Settings that name these clusters."""
+        document = {
+            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in clusters],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+        }
+        self.store.push(json.dumps(document), author="me", now=NOW)
 
     def publish(self, hour: datetime, usd: str, why: str = "", client: Any = None) -> Manifest:
         """One hour in which one pod costs so much."""
@@ -104,6 +108,11 @@ class System:
         """What the days up to then cost."""
         totals = self.reports.costs(asked("day", end=end), scope=EVERYTHING).totals
         return totals.costs.allocated_usd if totals else Decimal(0)
+
+    def clusters(self, end: datetime = END) -> dict[str, Decimal]:
+        """What each cluster cost until then."""
+        report = self.reports.costs(asked("total", "cluster", end), scope=EVERYTHING)
+        return {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
 
     def rows(self) -> list[HourRow]:
         """Where every hour stands."""
@@ -242,7 +251,7 @@ def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
     assert system.month() == 51
 
 
-def test_of_two_versions_beside_one_wins_and_the_other_leaves_nothing(system: System) -> None:
+def test_of_two_versions_beside_one_wins_and_nobody_sees_the_other(system: System) -> None:
     system.freeze()
     old = system.ledger.newest("demo", FIRST)
     for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):
@@ -256,8 +265,32 @@ def test_of_two_versions_beside_one_wins_and_the_other_leaves_nothing(system: Sy
                 record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, why=why
             )
     assert moved(system.freezing.adjustments(MONTH)) == [10, 13]
-    runs = {item["sk"]["S"].split("#")[0] for item in items_of(system, "C#demo#lines#2026-10-31T20")}
-    assert len(runs) == 2, "the frozen one and the winner's"
+    newest = system.ledger.newest("demo", FIRST)
+    assert newest is not None
+    assert [one.allocated_usd for one in system.ledger.lines_of(newest)] == [13]
+
+
+def test_a_cluster_that_leaves_the_settings_stays_in_its_frozen_months(system: System) -> None:
+    system.push("demo", "west")
+    system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
+    system.freezing.freeze(MONTH, author="me", reason="chargeback", as_it_is=True)
+    system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
+    system.push("demo")
+    assert system.clusters() == {"demo": 40, "west": 7}
+    assert moved(system.freezing.adjustments(MONTH)) == [7, 8]
+    with pytest.MonkeyPatch.context() as patch:  # killed once the month is open
+        patch.setattr(system.ledger, "beside", killed)
+        with pytest.raises(KeyboardInterrupt):
+            system.freezing.unfreeze(MONTH)
+    assert [system.freezing.unfreeze(MONTH) for _ in range(2)] == [1, 0]
+    in_force = system.ledger.manifest("west", FIRST)
+    assert in_force is not None
+    assert in_force.version == 2
+    assert system.clusters() == {"demo": 40}, "it is not in the settings, and its month is open"
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -> None:
@@ -310,7 +343,7 @@ def test_a_month_that_may_still_move_is_refused(system: System) -> None:
         system.freeze()
     system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
     with pytest.raises(ConflictError, match="frozen already"):
-        system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
+        system.freezing.freeze(MONTH, author="you", reason="x", as_it_is=True)
     assert [one.month for one in system.ledger.versions.frozen_months()] == [MONTH]
 
 
@@ -333,13 +366,6 @@ def moved(found: Adjustments) -> list[Decimal]:
     """The one unit's cost as frozen, and as it would be now."""
     (row,) = found.rows
     return [row.frozen.allocated_usd, row.now.allocated_usd]
-
-
-def items_of(system: System, pk: str) -> list[Any]:
-    found: list[Any] = system.table.client.query(
-        TableName=system.table.name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": pk}}
-    )["Items"]
-    return found
 
 
 def test_months_are_utc() -> None:

@@ -20,7 +20,7 @@ from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Line
 from gpucost.domain.observations import ContainerRequest, NodeObservation, NodeState, Observation, PodObservation
 from gpucost.errors import InvalidInputError
-from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Tick
+from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
 from gpucost.ports import MetricsReader
 from gpucost.services.attribute import AttributeService
 from gpucost.services.pricing import Pricer
@@ -116,17 +116,25 @@ class System:
         }
         self.store.push(json.dumps(document), author="me", now=NOW)
 
-    def attribute(self, hours: int = 1, version: int = 1) -> None:
+    def attribute(
+        self, hours: int = 1, version: int = 1, ledger: DynamoLedger | None = None, origin: Origin = "schedule"
+    ) -> None:
         message = HoursDue(
             cluster="demo",
             first_hour=HOUR,
             hours=hours,
             settings_version=version,
-            origin="schedule",
+            origin=origin,
             correlation_id="c",
         )
         AttributeService(
-            self.store, self.ledger, self.rollups, self.reader, self.heard, pricer=self.pricer, clock=lambda: NOW
+            self.store,
+            ledger or self.ledger,
+            self.rollups,
+            self.reader,
+            self.heard,
+            pricer=self.pricer,
+            clock=lambda: NOW,
         ).attribute(message)
 
     def restate(self, *, version: int | None = 2, hours: int = 1, ledger: DynamoLedger | None = None) -> list[int]:

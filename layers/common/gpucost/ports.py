@@ -106,8 +106,12 @@ class FreezableMonths(FrozenMonths, Protocol):
         """
         ...
 
-    def unfreeze(self, month: str) -> None:
-        """Open a month; the versions beside its hours wait to be put in force."""
+    def unfreeze(self, month: str) -> tuple[str, ...]:
+        """Open a month; the versions beside its hours wait to be put in force.
+
+        Returns:
+            The clusters that it was frozen with, also where it was opened before.
+        """
         ...
 
 
@@ -183,16 +187,25 @@ class Ledger(ReportedHours, AdjustableHours, Protocol):
         why: str = "",
         last_attempt: datetime | None = None,
         retention: Retention = DEFAULT_RETENTION,
+        backfilled: bool = False,
     ) -> Manifest:
         """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
 
         Where the hour's month is frozen it is recorded beside the version in force, which stays. `replacing` is the
         newest version, as `newest` answers it. An incomplete record counts an attempt and sets the next one, none from
         `last_attempt` on. `usage` is what the record was rated from; None keeps that of the version before. `why` says
-        why figures are replaced: it is kept with what changed.
+        why figures are replaced: it is kept with what changed. `backfilled` is kept of an hour's first version.
 
         Raises:
             ConflictError: the newest version is no longer the one to be replaced; nothing changed for readers.
+        """
+        ...
+
+    def confirm(self, manifest: Manifest, settings_version: int, retention: Retention = DEFAULT_RETENTION) -> Manifest:
+        """Let the newest version stand under other settings, under which it comes out the same.
+
+        Raises:
+            ConflictError: it is no longer the newest, or its month was frozen or opened.
         """
         ...
 

@@ -34,6 +34,8 @@ class FrozenMonth:
     frozen_at: datetime
     author: str
     reason: str
+    clusters: tuple[str, ...] = ()
+    """That the settings named when it was frozen: what the month says of them stays, though they leave the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Manifest:
     currency: str = "USD"
     beside: bool = False
     """Whether the version is recorded beside the one in force, because the hour's month is frozen."""
+    backfilled: bool = False
+    """Whether a backfill asked for the hour first: the schedule owes nothing before the first hour of its own."""
 
     @property
     def digest(self) -> str:
@@ -163,8 +167,8 @@ def next_attempt(attempts: int, now: datetime, last: datetime | None = None) -> 
 def due_hours(manifests: Iterable[Manifest], newest: datetime, reach: timedelta, now: datetime) -> list[datetime]:
     """Which hours of one cluster are to be attributed now, oldest first.
 
-    The hour just closed; hours missing since the first one the ledger knows; incomplete ones whose next attempt has
-    come. A cluster that the manifests do not know starts with the hour just closed: its past is a backfill's job.
+    The hour just closed; hours missing since the first one that was not backfilled; incomplete ones whose next attempt
+    has come. A cluster without such an hour starts with the one just closed: its past is a backfill's job.
 
     Args:
         manifests: the cluster's manifests within the reach.
@@ -173,11 +177,10 @@ def due_hours(manifests: Iterable[Manifest], newest: datetime, reach: timedelta,
         now: the schedule's time.
     """
     known = {manifest.hour: manifest for manifest in manifests}
-    oldest = max(min(known, default=newest), newest - reach + HOUR)
-    return [hour for hour in hours_between(oldest, newest + HOUR) if _is_due(known.get(hour), now)]
+    first = min((hour for hour, manifest in known.items() if not manifest.backfilled), default=newest)
+    hours = hours_between(newest - reach + HOUR, newest + HOUR)
+    return [hour for hour in hours if (_is_due(known[hour], now) if hour in known else hour >= first)]
 
 
-def _is_due(manifest: Manifest | None, now: datetime) -> bool:
-    if manifest is None:
-        return True
+def _is_due(manifest: Manifest, now: datetime) -> bool:
     return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now

@@ -167,11 +167,14 @@ class AttributeService:
                 usage=rated.usage if rated.record.totals is not None else None,
                 last_attempt=last_attempt,
                 retention=retention,
+                backfilled=message.origin == "backfill",
             )
         except ConflictError:
             winner = self._ledger.newest(rated.record.cluster, rated.record.hour)
             if winner is None:
                 raise
+            if winner.status == "incomplete" and rated.record.status != "incomplete" and winner != manifest:
+                return self._publish(rated, winner, message, now, last_attempt, retention)
             return Attributed(winner, was_published=False)
         return Attributed(published, was_published=True, lines=len(rated.record.lines))
 

@@ -56,16 +56,24 @@ class DispatchService:
             try:
                 manifests = self._ledger.manifests(cluster.name, newest - reach + HOUR, newest + HOUR)
                 due = due_hours(manifests, newest, reach, tick.scheduled_time)
-                if not manifests:
-                    due = self._since_long_ago(cluster.name, newest, max(stored.pushed_at, newest - reach + HOUR))
+                if all(manifest.backfilled for manifest in manifests):
+                    known = {manifest.hour for manifest in manifests}
+                    since = self._since_long_ago(cluster.name, newest, max(stored.pushed_at, newest - reach + HOUR))
+                    due = sorted({*due, *since} - known | {*due})
                 due = [hour for hour in due if month_of(hour) not in closed]
+                backfilled = {manifest.hour for manifest in manifests if manifest.backfilled}
+                own: Sequence[datetime] = [hour for hour in due if hour not in backfilled]
+                again = [hour for hour in due if hour in backfilled]
+                version = stored.version
                 self._bus.send_due(
-                    messages(cluster.name, due, settings_version=stored.version, origin="schedule", why=correlation_id)
+                    messages(cluster.name, own, settings_version=version, origin="schedule", why=correlation_id)
+                    + messages(cluster.name, again, settings_version=version, origin="backfill", why=correlation_id)
                 )
             except SourceError as error:  # one cluster's trouble delays only itself
                 failures.append(f"{cluster.name}: {error}")
                 continue
-            state = _state(cluster.name, [one for one in manifests if month_of(one.hour) not in closed], due, newest)
+            watched = [one for one in manifests if month_of(one.hour) not in closed and not one.backfilled]
+            state = _state(cluster.name, watched, own, newest)
             states.append(state)
             sent += len(due)
             overdue += state.hours_overdue
@@ -79,7 +87,7 @@ class DispatchService:
         A new one begins with the hour in which the settings were pushed, so that a failing first tick loses nothing.
         """
         latest = self._ledger.latest(cluster)
-        if latest is None:
+        if latest is None or latest.backfilled:
             return hours_between(min(floor_hour(pushed_at), newest), newest + HOUR)
         if latest.hour > newest:
             return [newest]

@@ -1,6 +1,6 @@
 """Months closed for chargeback: frozen, opened again, and what came after they were frozen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -91,7 +91,7 @@ class Freezing:
         still_open = self.open_hours(start, end)
         if still_open != OpenHours(0, 0, 0) and not as_it_is:
             raise InvalidInputError(f"of the hours of {month}, {still_open}; settle them, or freeze it with --as-it-is")
-        frozen = FrozenMonth(month, now.replace(microsecond=0), author, reason)
+        frozen = FrozenMonth(month, now.replace(microsecond=0), author, reason, tuple(self._clusters()))
         try:
             self._months.freeze(frozen)
         except ConflictError:
@@ -113,12 +113,12 @@ class Freezing:
             SourceError: the table failed; running it again goes on where it stood.
         """
         start, end = _span(month)
-        self._months.unfreeze(month)
-        settings, now, done = self._settings_store.current().settings, self._clock(), 0
-        retention = settings.retention.periods()
-        for cluster in settings.clusters:
+        clusters = self._clusters(self._months.unfreeze(month))
+        now, done = self._clock(), 0
+        retention = self._settings_store.current().settings.retention.periods()
+        for cluster in clusters:
             adopted = []
-            for manifest in self._ledger.beside(cluster.name, start, end):
+            for manifest in self._ledger.beside(cluster, start, end):
                 try:
                     self._ledger.adopt(manifest, now, retention)
                 except ConflictError:  # another version came between, or somebody froze the month again
@@ -128,7 +128,7 @@ class Freezing:
                 adopted.append(manifest.hour)
                 tell(done + len(adopted))
             if adopted:
-                roll_up(self._rollups, cluster.name, adopted, now, retention)
+                roll_up(self._rollups, cluster, adopted, now, retention)
             done += len(adopted)
         return done
 
@@ -139,9 +139,9 @@ class Freezing:
         the dispatcher begins anew.
         """
         missing = waiting = provisional = 0
-        for cluster in self._settings_store.current().settings.clusters:
-            known = self._ledger.manifests(cluster.name, start, end)
-            was_there = self._ledger.manifests(cluster.name, start - LONGEST_SILENCE, start)
+        for cluster in self._clusters():
+            known = self._ledger.manifests(cluster, start, end)
+            was_there = self._ledger.manifests(cluster, start - LONGEST_SILENCE, start)
             first = start if was_there else min((manifest.hour for manifest in known), default=end)
             missing += len(hours_between(first, end)) - len(known)
             waiting += sum(one.status == "incomplete" and not one.is_given_up() for one in known)
@@ -161,7 +161,7 @@ class Freezing:
             raise NotFoundError(f"{month} is not frozen")
         rows: list[Adjustment] = []
         hours = 0
-        for cluster in sorted(one.name for one in self._settings_store.current().settings.clusters):
+        for cluster in self._clusters(frozen.clusters):
             late = self._ledger.beside(cluster, start, end)
             named = {manifest.hour for manifest in late}
             own = [one for one in self._ledger.manifests(cluster, start, end) if one.hour in named] if late else []
@@ -173,6 +173,10 @@ class Freezing:
                 if (now := after.get((unit, currency), Costs())) != before.get((unit, currency), Costs())
             ]
         return Adjustments(frozen, hours, tuple(rows))
+
+    def _clusters(self, frozen: Iterable[str] = ()) -> list[str]:
+        """Those of the settings, and those that a month was frozen with."""
+        return sorted({one.name for one in self._settings_store.current().settings.clusters}.union(frozen))
 
 
 def _span(month: str) -> tuple[datetime, datetime]:

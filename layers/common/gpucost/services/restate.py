@@ -76,11 +76,14 @@ class RestateService:
         usage = self._ledger.usage(manifest)
         if usage is None:
             return None
-        version = message.settings_version or manifest.settings_version
+        # A message that comes late, or again, does not put older settings back in force.
+        version = max(message.settings_version or 0, manifest.settings_version)
         settings = self._settings_store.version(version).settings
         prices = self._pricer.of_hours(settings, [manifest.hour])
         record = attribute(usage, attribution_rules(settings, prices[manifest.hour]))
         if content_digest(record) == manifest.digest:
+            if version > manifest.settings_version:
+                manifest = self._ledger.confirm(manifest, version, self._retention())
             return Attributed(manifest, was_published=False)
         published = self._ledger.publish(
             record,

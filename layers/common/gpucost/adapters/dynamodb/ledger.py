@@ -13,7 +13,8 @@
 Which versions of hours are in force, and which months are frozen, is `versions`' business.
 
 A run id is the version that it wants to become and a hash of its content: running again after a crash writes the same
-items, another content never touches them, and a version once taken can never be taken by a run that lost.
+items, and another content never touches them. What a run that lost has written stays until it expires: another run of
+the same content may have put these very items in force, or be about to.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -27,7 +28,7 @@ from gpucost.adapters.dynamodb.hour_items import hour_items, pieces, read_notes,
 from gpucost.adapters.dynamodb.line_items import BeingMovedError, read_line_items, read_line_uses
 from gpucost.adapters.dynamodb.manifests import read_manifest
 from gpucost.adapters.dynamodb.restated import chained, restatement_items
-from gpucost.adapters.dynamodb.table import Item, Table, check_format, key_of
+from gpucost.adapters.dynamodb.table import Item, Table, check_format
 from gpucost.adapters.dynamodb.usage_blobs import read_usage, usage_document
 from gpucost.adapters.dynamodb.versions import NOBODY, Versions
 from gpucost.domain.advice.history import LineUse
@@ -111,6 +112,7 @@ class DynamoLedger:
         why: str = "",
         last_attempt: datetime | None = None,
         retention: Retention = DEFAULT_RETENTION,
+        backfilled: bool = False,
     ) -> Manifest:
         """Write a record's items, then put it in force by a conditional write of its manifest.
 
@@ -125,6 +127,7 @@ class DynamoLedger:
             why: of a restatement; it is kept with what changed.
             last_attempt: from when on an incomplete hour is not to be tried again.
             retention: how long it is kept.
+            backfilled: a backfill asks for it; counts for an hour's first version.
 
         Raises:
             ConflictError: the newest version is not the one to be replaced, or it has figures and the record has
@@ -156,6 +159,7 @@ class DynamoLedger:
             usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
             currency=record.currency,
             beside=is_frozen,
+            backfilled=replacing.backfilled if replacing else backfilled,
         )
         if is_frozen or why:
             items += self._restated(record, replacing, manifest, why or LATE, end)
@@ -167,12 +171,21 @@ class DynamoLedger:
             if (self.versions.frozen(month_of(record.hour)) is not None) != is_frozen:
                 return self.publish(
                     record, replacing=replacing, settings_version=settings_version, now=now, usage=usage, why=why,
-                    last_attempt=last_attempt, retention=retention,
+                    last_attempt=last_attempt, retention=retention, backfilled=backfilled,
                 )  # fmt: skip
-            self._clean_up(manifest, items)
             raise
         self._supersede(manifest, replacing, base, now)
         return manifest
+
+    def confirm(self, manifest: Manifest, settings_version: int, retention: Retention = DEFAULT_RETENTION) -> Manifest:
+        """Let the newest version stand under other settings, under which it comes out the same.
+
+        Raises:
+            ConflictError: it is no longer the newest, or its month was frozen or opened.
+        """
+        confirmed = replace(manifest, settings_version=settings_version)
+        self.versions.put(confirmed, manifest, manifest.published_at + retention.days)
+        return confirmed
 
     def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
         """Put a version in force that was recorded beside, once its month is open again.
@@ -295,13 +308,6 @@ class DynamoLedger:
         for piece in pieces:
             check_format(piece)
         return [piece["b"]["B"] for piece in pieces]
-
-    def _clean_up(self, manifest: Manifest, items: Iterable[Item]) -> None:
-        """Remove what a lost publication wrote. Its version is taken, so no other run can ever need these items."""
-        newest = self.versions.newest(manifest.cluster, manifest.hour)
-        own = self.versions.in_force(manifest.cluster, manifest.hour)
-        if newest is not None and manifest.run_id not in {newest.run_id, own.run_id if own else ""}:
-            self._table.delete_all(key_of(item) for item in items)
 
     def _supersede(self, manifest: Manifest, replacing: Manifest | None, base: Manifest | None, now: datetime) -> None:
         """Let what nobody reads any more expire: what a version replaced, and what that stood beside.

@@ -33,6 +33,8 @@ def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
         item["u"] = {"S": manifest.usage_id}
     if manifest.currency != "USD":
         item["c"] = {"S": manifest.currency}
+    if manifest.backfilled:
+        item["o"] = {"S": "b"}
     if manifest.attempts:
         item["a"] = {"N": str(manifest.attempts)}
     if manifest.next_attempt_at is not None:
@@ -72,4 +74,5 @@ def _manifest(cluster: str, item: Item, beside: bool) -> Manifest:
         usage_id=text(item, "u"),
         currency=text(item, "c") or "USD",
         beside=beside,
+        backfilled=text(item, "o") == "b",
     )

@@ -38,6 +38,10 @@ class Period:
         first, last = floor_day(self.start + DAY - HOUR), floor_day(self.end)
         return Period(first, last) if first < last else Period(self.end, self.end)
 
+    def meets(self, start: datetime, end: datetime) -> bool:
+        """Whether it has a moment in common with `[start, end)`."""
+        return self.start < end and start < self.end
+
     def hours(self) -> int:
         """How many hours it has."""
         return max(0, (self.end - self.start) // HOUR)

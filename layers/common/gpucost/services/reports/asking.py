@@ -1,13 +1,15 @@
 """From a request's parameters to a question: everything is checked before anything is read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpucost.domain.access import Scope
+from gpucost.domain.hours import hours_of_month
+from gpucost.domain.ledger import FrozenMonth
 from gpucost.domain.reporting.dimensions import parse_group_by
 from gpucost.domain.reporting.filters import parse_filter, parse_label_filters
-from gpucost.domain.reporting.periods import Granularity, check_length, parse_period
+from gpucost.domain.reporting.periods import Granularity, Period, check_length, parse_period
 from gpucost.domain.reporting.question import LARGEST_PAGE, IdlePolicy, Question, check_reach, parse_sort
 from gpucost.errors import ParameterError
 from gpucost.settings import Settings
@@ -60,13 +62,25 @@ def question_of(asked: Asked, settings: Settings, now: datetime) -> Question:
     return question
 
 
-def clusters_of(text: str | None, settings: Settings, scope: Scope) -> list[str]:
+def clusters_of(
+    text: str | None, settings: Settings, scope: Scope, period: Period | None = None, frozen: Iterable[FrozenMonth] = ()
+) -> list[str]:
     """The clusters that an answer is about, in order of name. Only who sees the whole fleet is told their names.
+
+    Args:
+        text: which are asked for; None: all.
+        settings: name the clusters.
+        scope: the caller's.
+        period: of the question; a frozen month in it goes on saying what it says of clusters that left the settings.
+        frozen: months.
 
     Raises:
         ParameterError: a name that is not in the settings, or none is left.
     """
-    names = sorted(known.name for known in settings.clusters)
+    kept = [
+        name for month in frozen if period and period.meets(*hours_of_month(month.month)) for name in month.clusters
+    ]
+    names = sorted({known.name for known in settings.clusters}.union(kept))
     if text is None:
         return names
     wanted = parse_filter("cluster", text)

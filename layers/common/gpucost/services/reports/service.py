@@ -14,7 +14,7 @@ from gpucost.domain.reporting.paging import check_cursor, fingerprint, read_curs
 from gpucost.domain.reporting.periods import Period, check_length, end_of, parse_period, period_before
 from gpucost.domain.reporting.question import LARGEST_PAGE, Question
 from gpucost.errors import InvalidInputError, NotFoundError
-from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
+from gpucost.ports import Clock, FrozenMonths, ReportedHours, Rollups, SettingsStore
 from gpucost.services.reports.asking import Asked, clusters_of, question_of
 from gpucost.services.reports.known import Known
 from gpucost.services.reports.lines import LinePage, LinePages
@@ -34,12 +34,16 @@ class ReportService:
     Args:
         settings_store: names the clusters and business units.
         ledger: hour summaries, lines and manifests; read through the caller's scope.
+        months: the frozen ones.
         rollups: days and day facts; likewise.
         clock: the time now: hours that have not ended are not expected yet.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, rollups: Rollups, clock: Clock) -> None:
+    def __init__(
+        self, settings_store: SettingsStore, ledger: ReportedHours, months: FrozenMonths, rollups: Rollups, clock: Clock
+    ) -> None:
         self._settings_store = settings_store
+        self._months = months
         self._ledger = ledger
         self._rollups = rollups
         self._clock = clock
@@ -55,7 +59,7 @@ class ReportService:
         """
         settings = self._settings_store.current().settings
         question = question_of(asked, settings, self._clock())
-        clusters = clusters_of(asked.cluster, settings, scope)
+        clusters = self._clusters(asked, question.period, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
         read, known = Reader(self._ledger, self._rollups, scope).read(question, clusters)
@@ -88,7 +92,7 @@ class ReportService:
         """
         settings = self._settings_store.current().settings
         question = question_of(replace(asked, group_by="", filters={}), settings, self._clock())
-        clusters = clusters_of(asked.cluster, settings, scope)
+        clusters = self._clusters(asked, question.period, scope)
         read, known = Reader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
         self._check_known(name, read)
         return self._report(question, clusters, scope, read, known, None)
@@ -103,7 +107,7 @@ class ReportService:
         group_by = "cluster,namespace,workload_kind,workload"
         asked = replace(asked, granularity="total", group_by=group_by, sort=asked.sort or "-allocated_usd")
         question = question_of(asked, settings, self._clock())
-        clusters = clusters_of(asked.cluster, settings, scope)
+        clusters = self._clusters(asked, question.period, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
         read, known = Reader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
@@ -120,10 +124,10 @@ class ReportService:
         asked = replace(asked, granularity="total")
         period = self._period(asked)
         check_length(period, "total")
-        settings = self._settings_store.current().settings
-        clusters, reader = clusters_of(asked.cluster, settings, scope), Reader(self._ledger, self._rollups, scope)
+        reader = Reader(self._ledger, self._rollups, scope)
         reports, cells = [], 0
         for one in (period, period_before(period)):
+            clusters = self._clusters(asked, one, scope)
             question = Question(one, "total")
             read, known = reader.read_unit(name, question, clusters)
             cells += len(read.cells)
@@ -151,7 +155,7 @@ class ReportService:
             settings,
             self._clock(),
         )
-        clusters = clusters_of(asked.cluster, settings, scope)
+        clusters = self._clusters(asked, question.period, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
         offenders = WorstOffenders(self._ledger, self._rollups, scope)
@@ -172,7 +176,7 @@ class ReportService:
         """
         settings = self._settings_store.current().settings
         question = question_of(replace(asked, group_by="", filters={}, idle="hidden"), settings, self._clock())
-        clusters = clusters_of(asked.cluster, settings, scope)
+        clusters = self._clusters(asked, question.period, scope)
         read, known = Reader(self._ledger, self._rollups, scope).read(question, clusters)
         report = self._report(question, clusters, scope, read, known, None, "fleet")
         held, capacities = {row.start: row for row in report.rows}, _by_period(read)
@@ -194,7 +198,7 @@ class ReportService:
         """
         settings = self._settings_store.current().settings
         question = question_of(replace(asked, granularity="hour", group_by=""), settings, self._clock())
-        clusters = clusters_of(asked.cluster, settings, scope)
+        clusters = self._clusters(asked, question.period, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
         whose = None if scope.units is None else sorted(scope.units)
@@ -281,7 +285,11 @@ class ReportService:
     def _period_and_clusters(self, asked: Asked, scope: Scope) -> tuple[Period, list[str]]:
         period = self._period(asked)
         check_length(period, "hour")
-        return period, clusters_of(asked.cluster, self._settings_store.current().settings, scope)
+        return period, self._clusters(asked, period, scope)
+
+    def _clusters(self, asked: Asked, period: Period, scope: Scope) -> list[str]:
+        settings = self._settings_store.current().settings
+        return clusters_of(asked.cluster, settings, scope, period, self._months.frozen_months())
 
     def _ended(self, period: Period) -> list[datetime]:
         return hours_between(period.start, min(period.end, floor_hour(self._clock())))
