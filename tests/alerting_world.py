@@ -164,14 +164,18 @@ class Fleet:
 
     def tick(self, number: int, client: Any = None, **overdue: int) -> list[str]:
         """The schedule fires at the beginning of the hour of that number; answers what people hear."""
+        self.service(client).tick(self.ticked(number, **overdue))
+        return self.email.take()
+
+    def ticked(self, number: int, **overdue: int) -> Tick:
+        """The message of that tick, whose time has come."""
         at = START + HOUR * number + timedelta(minutes=5)
         self.now = max(self.now, at)
         names = [one.name for one in self.settings.current().settings.clusters]
         states = tuple(
             ClusterState(cluster=name, last_complete_hour=None, hours_overdue=overdue.get(name, 0)) for name in names
         )
-        self.service(client).tick(Tick(scheduled_time=at, clusters=states, correlation_id="t"))
-        return self.email.take()
+        return Tick(scheduled_time=at, clusters=states, correlation_id="t")
 
 
 def document(*rules: str, clusters: Sequence[str] = ("demo",), more: str = "") -> str:

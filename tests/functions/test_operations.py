@@ -1,20 +1,25 @@
-"""What the functions count about themselves: read from the log lines that CloudWatch makes metrics of."""
+"""What the functions say of themselves: their log, and the lines in it that CloudWatch makes metrics of."""
 
+import io
 import json
-from collections.abc import Iterator
-from io import StringIO
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 import pytest
 
 from functions.attribute import app as attribute
+from functions.dispatch import app as dispatch
 from gpucost.adapters.aws import count_units
+from gpucost.domain.hours import HOUR, format_instant
 from gpucost.observability import logger, metrics, tally
 from local.aws import local_client, running_aws
-from tests.chaos.script import AWAY
+from tests.chaos.script import AWAY, ScriptedReader
 from tests.chaos.setting import start
 from tests.chaos.world import Context, Endpoints, World
 from tests.conftest import DynamoTable
+from tests.unreadable import push_unreadable
 
 
 @pytest.fixture
@@ -26,34 +31,57 @@ def world(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]
         made.close()
 
 
-def told(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What the attribute function writes for the hour of that number."""
+class Told(NamedTuple):
+    """What a function said of one event."""
+
+    metrics: dict[str, float]
+    log: list[dict[str, Any]]
+
+    @property
+    def errors(self) -> list[tuple[str, str]]:
+        return [(line["message"], line.get("reason", "")) for line in self.log if line["level"] == "ERROR"]
+
+
+def told(service: str, handler: Callable[..., Any], event: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Told:
+    """Call a function as Lambda does, and read what it wrote."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("POWERTOOLS_METRICS_DISABLED")
+        patch.setattr(metrics.provider, "service", service)  # POWERTOOLS_SERVICE_NAME of the template
+        patch.setattr(logger.logger_handler, "stream", sys.stdout)
+        tally.taken()
+        metrics.clear_metrics()  # what other tests counted, with metrics disabled
+        capsys.readouterr()
+        handler(event, Context())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (found,) = [line for line in lines if "_aws" in line]
+    (counted,) = found["_aws"]["CloudWatchMetrics"]
+    assert counted["Namespace"] == "GpuCost"
+    assert counted["Dimensions"] == [["service"]], "no series per cluster"
+    assert found["service"] == service
+    return Told(
+        {name["Name"]: sum(found[name["Name"]]) for name in counted["Metrics"]},
+        [line for line in lines if "_aws" not in line],
+    )
+
+
+def attributed(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Told:
+    """What the attribute function says of the hour of that number."""
     with world.active():
         world.tick(number)
         (message,) = world.take("hours")
         world.receives[message["MessageId"]] = 1
-        with pytest.MonkeyPatch.context() as patch:
-            patch.delenv("POWERTOOLS_METRICS_DISABLED")
-            patch.setattr(metrics.provider, "service", "attribute")  # POWERTOOLS_SERVICE_NAME of the template
-            tally.taken()
-            metrics.clear_metrics()  # what other tests counted, with metrics disabled
-            patch.setattr(logger.registered_handler, "stream", log := StringIO())
-            capsys.readouterr()
-            attribute.handler({"Records": [world._record(message, "hours")]}, Context())
-    return [json.loads(line) for line in (capsys.readouterr().out + log.getvalue()).splitlines()]
+        return told("attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, capsys)
 
 
-def emitted(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The metrics of the attribute function for the hour of that number."""
-    (found,) = [line for line in told(world, number, capsys) if "_aws" in line and "HoursClosed" in line]
-    (emf,) = found["_aws"]["CloudWatchMetrics"]
-    assert emf["Namespace"] == "GpuCost"
-    assert emf["Dimensions"] == [["service"]], "no series per cluster"
-    return {name["Name"]: sum(found[name["Name"]]) for name in emf["Metrics"]}
+def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Told:
+    """What the dispatch function says of the tick after the hour of that number."""
+    scheduled = world.first + HOUR * (number + 1) + timedelta(minutes=5)
+    with world.active():
+        return told("dispatch", dispatch.handler, {"scheduled_time": format_instant(scheduled)}, capsys)
 
 
 def test_a_closed_hour_is_counted_with_what_it_took(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    found = emitted(world, 0, capsys)
+    found = attributed(world, 0, capsys).metrics
     counted = {name: found[name] for name in ("HoursClosed", "HoursIncomplete", "HoursGivenUp", "LinesWritten")}
     assert counted == {"HoursClosed": 1, "HoursIncomplete": 0, "HoursGivenUp": 0, "LinesWritten": 2}
     assert found["AllocationCoverage"] == 1
@@ -64,7 +92,7 @@ def test_a_closed_hour_is_counted_with_what_it_took(world: World, capsys: pytest
 
 
 def test_a_clusters_figures_are_in_the_log(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = {line["message"]: line for line in told(world, 0, capsys) if "message" in line}
+    lines = {line["message"]: line for line in attributed(world, 0, capsys).log}
     hour = lines["hour closed"]
     assert {name: hour[name] for name in ("cluster", "status", "version", "coverage", "lag_seconds", "lines")} == {
         "cluster": "west", "status": "complete", "version": 1, "coverage": 1.0, "lag_seconds": 300.0, "lines": 2,
@@ -79,10 +107,61 @@ def test_a_clusters_figures_are_in_the_log(world: World, capsys: pytest.CaptureF
 
 def test_an_hour_without_metrics_is_counted_as_incomplete(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.run(*range(AWAY))
-    found = emitted(world, AWAY, capsys)
+    found = attributed(world, AWAY, capsys).metrics
     assert (found["HoursClosed"], found["HoursIncomplete"], found["HoursGivenUp"]) == (1, 1, 0)
     assert "LagSeconds" not in found
     assert "AllocationCoverage" not in found
+
+
+def test_an_hour_beyond_its_look_back_is_told_as_given_up(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.run(*range(AWAY))
+    world.skew = timedelta(days=8)
+    world.readers = lambda cluster, _: ScriptedReader(cluster.name, world.first, lambda: world.first)
+    found = attributed(world, AWAY, capsys)
+    assert (found.metrics["HoursGivenUp"], found.metrics["HoursIncomplete"]) == (1, 1)
+    (line,) = [line for line in found.log if line["level"] == "ERROR"]
+    assert (line["message"], line["notes"]) == ("an hour is closed as incomplete", ["out of reach"])
+    assert line["hour"].startswith(f"{world.first + AWAY * HOUR:%Y-%m-%d %H}")
+
+
+def test_settings_that_are_not_in_force_are_told_with_the_reason(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dispatched(world, 0, capsys).metrics["SettingsRefused"] == 0
+    why = push_unreadable(world.dynamodb, world.table, 2)
+    found = dispatched(world, 1, capsys)
+    assert found.metrics["SettingsRefused"] == 1
+    assert found.errors == [("newer settings are not in force", why)]
+
+
+def test_a_cluster_whose_work_cannot_be_sent_is_told_with_the_reason(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dispatched(world, 0, capsys).metrics["ClustersFailed"] == 0
+    world.outside.rule = lambda name, _: "throttled" if name == "send_message_batch" else None
+    found = dispatched(world, 1, capsys)
+    assert (found.metrics["ClustersFailed"], found.metrics["HoursSent"]) == (1, 0)
+    assert found.errors == [("a cluster could not be looked at", "west: could not send work: ThrottlingException")]
+
+
+def test_hours_that_an_earlier_tick_should_have_seen_closed_are_counted(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [dispatched(world, number, capsys).metrics["HoursOverdue"] for number in (0, 2)] == [0, 2]
+
+
+def test_one_id_leads_from_the_tick_through_all_logs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    push_unreadable(world.dynamodb, world.table, 2)  # for dispatch to have something to say
+    written = io.StringIO()
+    monkeypatch.setattr(logger.logger_handler, "stream", written)
+    world.run(0)
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    tick = f"tick-{world.first + HOUR:%Y-%m-%dT%H}:05"
+    assert {(line["message"], line.get("correlation_id")) for line in lines} == {
+        ("newer settings are not in force", tick),  # dispatch
+        ("hour closed", tick),  # attribute
+        ("an alert changed", tick),  # alert
+    }
 
 
 def test_units_are_those_that_the_engine_reports(table: DynamoTable, dynamodb_url: str) -> None:

@@ -1,7 +1,6 @@
 """What the transformed template declares, against what the product needs of AWS."""
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
@@ -95,13 +94,18 @@ def test_every_function_runs_on_arm_with_its_own_kept_log(template: Template) ->
 def test_queues_retry_single_messages_bounded_and_end_in_the_dead_letters(template: Template) -> None:
     sources = dict(of_type(template, "AWS::Lambda::EventSourceMapping"))
     assert len(sources) == 2
+    bounds = {}
     for source in sources.values():
         assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-        assert source["ScalingConfig"]["MaximumConcurrency"]
-        queue = template["Resources"][source["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"]
+        name = source["EventSourceArn"]["Fn::GetAtt"][0]
+        bounds[name] = source["ScalingConfig"]["MaximumConcurrency"]["Ref"]
+        queue = template["Resources"][name]["Properties"]
         function = template["Resources"][source["FunctionName"]["Ref"]]["Properties"]
         assert queue["VisibilityTimeout"] >= 6 * function["Timeout"]
         assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    assert bounds == {"HoursQueue": "HoursConcurrency", "BackfillQueue": "BackfillConcurrency"}
+    fresh, past = (template["Parameters"][bounds[name]]["Default"] for name in ("HoursQueue", "BackfillQueue"))
+    assert fresh > past, "a backfill leaves room for fresh hours"
 
 
 def test_the_schedule_passes_its_own_time_and_fails_into_the_dead_letters(template: Template) -> None:
@@ -243,57 +247,6 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
     asked = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
     assert asked | PAGES == routes.keys()
-
-
-def test_alarms_reach_operations_and_all_but_one_are_silent_without_data(template: Template) -> None:
-    alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
-    for name, alarm in alarms.items():
-        assert alarm["AlarmActions"] == [{"Ref": "OperationsTopic"}]
-        assert alarm["TreatMissingData"] == ("breaching" if name == "ScheduleSilentAlarm" else "notBreaching")
-    silence = alarms["ScheduleSilentAlarm"]  # where nothing runs, nothing counts: no data is what it is for
-    assert (silence["MetricName"], silence["ComparisonOperator"]) == ("Invocations", "LessThanThreshold")
-    assert silence["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "DispatchFunction"}}]
-    watched = {a["Dimensions"][0]["Value"]["Ref"] for a in alarms.values() if a["Namespace"] == "AWS/Lambda"}
-    assert watched == {name for name, _ in of_type(template, "AWS::Lambda::Function")}
-    assert alarms["HoursOverdueAlarm"]["EvaluationPeriods"] == 2
-    (policy,) = template["Resources"]["OperationsTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
-    assert policy["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
-
-
-def test_every_alarm_has_its_page(template: Template) -> None:
-    pages = [line for line in (REPOSITORY / "docs/runbook.md").read_text().splitlines() if line.startswith("## ")]
-    for name, _ in of_type(template, "AWS::CloudWatch::Alarm"):
-        page = name if not name.endswith("ErrorsAlarm") or name == "PricesErrorsAlarm" else "…ErrorsAlarm"
-        assert sum(f"(`{page}`)" in title for title in pages) == 1, name
-
-
-def test_what_is_watched_is_counted_and_series_are_few(template: Template) -> None:
-    """A series per metric and function, whatever the fleet; alarms and dashboard name no other ones."""
-    counted = {
-        (path.parent.name, name)
-        for path in (REPOSITORY / "functions").glob("*/app.py")
-        for name in re.findall(r'add_metric\("(\w+)"', path.read_text())
-    }
-    counted |= {
-        ("attribute", name)
-        for path in (REPOSITORY / "layers/common/gpucost").rglob("*.py")
-        for name in re.findall(r'tally\.(?:add|timed)\("(\w+)"', path.read_text())
-    }
-    assert len(counted) <= 20
-    (dashboard,) = [body for _, body in of_type(template, "AWS::CloudWatch::Dashboard")]
-    shown = set()
-    for widget in json.loads(dashboard["DashboardBody"]["Fn::Sub"])["widgets"]:
-        before: list[str] = []
-        for metric in widget["properties"]["metrics"]:
-            own = [part for part in metric if isinstance(part, str)]
-            before = [before[place] if part == "." else part for place, part in enumerate(own)]
-            if before[0] == "GpuCost":
-                shown.add((before[3], before[1]))
-    assert shown <= counted
-    assert {name for _, name in shown} >= {"HoursClosed", "HoursOverdue", "LagSeconds", "Queries", "CapacityUnits"}
-    for _, alarm in of_type(template, "AWS::CloudWatch::Alarm"):
-        if alarm["Namespace"] == "GpuCost":
-            assert (alarm["Dimensions"][0]["Value"], alarm["MetricName"]) in counted
 
 
 def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:

@@ -13,6 +13,7 @@ from gpucost.domain.hours import HOUR, format_instant
 from gpucost.messages import ExternalAlerts, read_alert_input
 from tests.alerting_world import START, Fleet, document, pod
 from tests.conftest import DynamoTable
+from tests.unreadable import push_unreadable
 
 EIGHT = pod(gpus=8, use="0.5")
 """$96 an hour."""
@@ -117,6 +118,12 @@ def test_the_data_itself(table: DynamoTable) -> None:
     assert fleet.tick(31) == ["firing data prices"]
     fleet.price_fetched = START + 31 * HOUR
     assert fleet.tick(32) == ["resolved data prices"]
+    why = push_unreadable(table.client, table.name, 2)
+    fleet.service().tick(fleet.ticked(33))
+    (news,) = fleet.email.news
+    assert (news.note, fleet.email.take()) == (why, ["firing data settings"])
+    fleet.push(text)
+    assert fleet.tick(34) == ["resolved data settings"]
 
 
 def test_a_weekly_digest_for_each_unit_once(table: DynamoTable) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -10,110 +11,26 @@ from typing import Any
 import pytest
 import requests
 
-from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.limit_items import DynamoLimits
-from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.prices.on_demand import AwsPriceList
 from gpucost.adapters.prices.spot import Ec2SpotHistory
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient, parse_duration
-from gpucost.adapters.prometheus.limits import PrometheusLimits
-from gpucost.domain.attribution import attribute
-from gpucost.domain.model import HourRecord
 from gpucost.domain.prices import Price
 from gpucost.errors import InvalidInputError, SourceError
-from gpucost.messages import HourClosed, HoursDue, Origin, Tick
+from gpucost.messages import HoursDue, Origin
 from gpucost.observability import tally
-from gpucost.services.attribute import AttributeService, check_hour, check_retention
+from gpucost.services.attribute import check_hour, check_retention
 from gpucost.services.limits import LimitsKeeper
-from gpucost.services.pricing import Pricer
 from gpucost.settings import parse_settings
-from local.prometheus import free_port
 from tests.adapters.aws_prices import Aws, Offer, Point
-from tests.adapters.test_prometheus_client import THRESHOLD, answering
 from tests.conftest import DynamoTable
+from tests.services.attributed import NOW, System, busy_hour
 from tests.system.timeline import HOUR, Timeline
-
-NOW = datetime.now(UTC)
-
-
-class Heard:
-    """A bus that remembers what was published; the queues have tests of their own."""
-
-    def __init__(self) -> None:
-        self.closed: list[HourClosed] = []
-        self.letters: list[tuple[str, str]] = []
-
-    def publish(self, message: HourClosed | Tick) -> None:
-        assert isinstance(message, HourClosed)
-        self.closed.append(message)
-
-    def send_due(self, messages: object) -> None:
-        raise AssertionError("attribute sends no work")
-
-    def dead_letter(self, body: str, reason: str) -> None:
-        self.letters.append((body, reason))
-
-
-class System:
-    def __init__(self, table: DynamoTable, url: str) -> None:
-        self.url = url
-        self.ledger = DynamoLedger(table.client, table.name)
-        self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
-        self.push(url)
-        self.heard = Heard()
-        self.now = NOW
-        self.book = DynamoPriceBook(table.client, table.name)
-        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
-        self.pricer = Pricer(self.book, self.bills)
-        self.rollups = DynamoRollups(table.client, table.name)
-        self.limits = DynamoLimits(table.client, table.name)
-        self.service = AttributeService(
-            self.store,
-            self.ledger,
-            self.rollups,
-            metrics_reader,
-            self.heard,
-            pricer=self.pricer,
-            clock=lambda: self.now,
-            limits=LimitsKeeper(PrometheusLimits, self.limits),
-        )
-
-    def push(self, url: str, price: int = 12) -> None:
-        document = {
-            "clusters": [{"name": "demo", "prometheus": {"url": url}}],
-            "pricing": {"source": "constant", "gpu_hourly_usd": price},
-        }
-        self.store.push(json.dumps(document), author="me", now=NOW)
-
-    def attribute(self, hours: int = 1, start: datetime = HOUR, origin: Origin = "schedule", version: int = 1) -> None:
-        message = HoursDue(
-            cluster="demo", first_hour=start, hours=hours, settings_version=version, origin=origin, correlation_id="why"
-        )
-        self.service.attribute(message)
-
-    def figures(self) -> list[tuple[str, str, int]]:
-        found = self.ledger.summaries("demo", HOUR - timedelta(days=2), HOUR + timedelta(days=1))
-        totals = [summary.totals.costs.allocated_usd.normalize() if summary.totals else "" for summary in found]
-        return [(one.status, str(usd), one.version) for one, usd in zip(found, totals, strict=True)]
 
 
 @pytest.fixture
 def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
-    timeline = Timeline()
-    timeline.up()
-    timeline.node(capacity={"nvidia_com_gpu": 2})
-    timeline.pod("p")
-    return System(table, prometheus(timeline.text()))
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries without waiting."""
-    monkeypatch.setattr("gpucost.adapters.prometheus.client.BACKOFF_SECONDS", 0.0)
+    return busy_hour(table, prometheus)
 
 
 def test_limits_are_kept_of_hours_that_were_published(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
@@ -247,6 +164,30 @@ def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> 
     assert manifest
     assert any("from override, spot, on-demand" in note for note in manifest.notes)
 
+    tally.taken()
+    origins: tuple[Origin, ...] = ("schedule", "backfill")
+    for origin in origins:
+        system.attribute(version=2, origin=origin)
+    assert "MeterSeconds" not in tally.taken(), "it only waits for prices, and is rated again from what is stored"
+    assert [(status, version) for status, _, version in system.figures()] == [("provisional", 1)]
+
+
+def test_what_is_published_is_kept_as_long_as_the_settings_say(table: DynamoTable, system: System) -> None:
+    kept = {"lines_days": 40, "hours_days": 50, "days_days": 60}
+    document = json.loads(system.store.current().text) | {"retention": kept}
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    system.attribute(version=2)
+    ends: dict[str, set[int]] = defaultdict(set)
+    for item in table.client.scan(TableName=table.name)["Items"]:
+        if item["pk"]["S"].startswith("C#demo#"):
+            days = (int(item["expires_at"]["N"]) - NOW.timestamp()) / 86_400
+            ends[item["pk"]["S"].split("#")[2]].add(round(days))
+    assert ends == {
+        "lines": {40}, "nodes": {40}, "usage": {40},
+        "summaries": {50}, "unit": {50},
+        "hours": {60}, "days": {60}, "rollups": {60},
+    }  # fmt: skip
+
 
 def test_a_book_that_cannot_be_read_leaves_the_message_to_be_delivered_again(
     system: System, monkeypatch: pytest.MonkeyPatch
@@ -284,65 +225,6 @@ def _copy(table: DynamoTable) -> str:
     return name
 
 
-def test_prometheus_away_is_incomplete_with_reason_and_next_attempt(system: System, impatient: None) -> None:
-    system.push(f"http://127.0.0.1:{free_port()}")
-    system.attribute(version=2)
-    assert system.figures() == [("incomplete", "", 1)]
-    manifest = system.ledger.manifest("demo", HOUR)
-    assert manifest is not None
-    assert "could not be reached" in manifest.notes[0]
-    assert "cluster demo" in manifest.notes[0]
-    assert manifest.next_attempt_at == NOW.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-    assert system.heard.closed[0].status == "incomplete"
-
-
-def test_an_incomplete_hour_is_tried_again_only_when_its_time_has_come(system: System, impatient: None) -> None:
-    url = system.store.current().settings.clusters[0].prometheus.url
-    system.push(f"http://127.0.0.1:{free_port()}")
-    system.attribute(version=2)
-    system.push(url)
-    system.attribute(version=3)
-    assert system.figures() == [("incomplete", "", 1)], "a second delivery is not a second attempt"
-    system.now = NOW + timedelta(hours=2)
-    system.attribute(version=3)
-    assert system.figures() == [("complete", "12", 2)]
-
-
-def test_no_heartbeat_is_incomplete_at_once_and_nothing_is_zero(system: System) -> None:
-    system.attribute(start=HOUR - timedelta(hours=30))
-    ((status, usd, _),) = system.figures()
-    assert (status, usd) == ("incomplete", "")
-    manifest = system.ledger.manifest("demo", HOUR - timedelta(hours=30))
-    assert manifest is not None
-    assert "no scrape" in manifest.notes[0]
-
-
-def test_a_poison_hour_is_put_aside_with_its_reason_and_holds_up_no_other(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def poisoned(metered: Any, rules: Any) -> HourRecord:
-        if metered.hour == HOUR:
-            raise ZeroDivisionError("a mistake of ours")
-        return attribute(metered, rules)
-
-    monkeypatch.setattr("gpucost.services.attribute.attribute", poisoned)
-    system.attribute(hours=3, start=HOUR - timedelta(hours=2))
-    assert [status for status, _, _ in system.figures()][-2:] == ["complete", "incomplete"]
-    manifest = system.ledger.manifest("demo", HOUR)
-    assert manifest is not None
-    assert "ZeroDivisionError: a mistake of ours" in manifest.notes[0]
-    ((body, reason),) = system.heard.letters
-    assert reason == "ZeroDivisionError: a mistake of ours"
-    letter = HoursDue.model_validate_json(body)
-    assert (letter.first_hour, letter.hours, letter.force, letter.origin) == (HOUR, 1, True, "schedule")
-
-    monkeypatch.undo()
-    system.attribute()
-    assert system.figures()[-1][0] == "incomplete", "its next attempt has not come"
-    system.service.attribute(letter)
-    assert system.figures()[-1] == ("complete", "12", 2)
-
-
 def test_a_cluster_that_the_settings_do_not_know_is_refused(system: System) -> None:
     message = HoursDue(
         cluster="gone", first_hour=HOUR, hours=1, settings_version=1, origin="schedule", correlation_id="why"
@@ -373,28 +255,6 @@ def test_hours_past_the_retention_are_refused_with_the_reason(system: System) ->
     ).clusters[0]
     with pytest.raises(InvalidInputError, match="kept for 150 days"):
         check_retention(NOW - timedelta(days=151), amp, reader, NOW)
-
-
-def test_what_amps_limit_refuses_is_an_incomplete_hour_with_its_reason(
-    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "x")
-    with answering((422, THRESHOLD, {})) as server:
-        system = System(table, "http://127.0.0.1:9")
-        amp = {"url": f"http://127.0.0.1:{server.server_port}", "auth": "sigv4", "region": "eu-central-1"}
-        document = {
-            "clusters": [{"name": "demo", "prometheus": amp}],
-            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
-        }
-        system.store.push(json.dumps(document), author="me", now=NOW)
-        system.attribute(hours=2, version=2)
-    assert [status for status, *_ in system.figures()] == ["incomplete"] * 2
-    manifest = system.ledger.manifest("demo", HOUR)
-    assert manifest is not None
-    assert manifest.next_attempt_at is not None
-    assert "the error threshold is reached" in manifest.notes[0]
-    assert system.heard.letters == [], "it is nobody's mistake"
 
 
 def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monkeypatch: pytest.MonkeyPatch) -> None:

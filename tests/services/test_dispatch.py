@@ -121,14 +121,16 @@ def test_missing_and_waiting_hours_are_sent_when_they_are_due(fleet: Fleet) -> N
     early = TICK.scheduled_time - 3 * HOUR
     fleet.publish(record(cluster="blue", hour=NEWEST - 4 * HOUR, status="incomplete"), early)  # due: 1 h after
     fleet.publish(record(cluster="blue", hour=NEWEST - HOUR, status="incomplete"))  # not due before the next tick
+    provisional = record([line()], cluster="blue", hour=NEWEST - 3 * HOUR, status="provisional")
+    fleet.publish(provisional, early)  # metered already: only its prices wait
     result = fleet.service.dispatch(TICK, "why")
     assert result is not None
     assert [work for work in fleet.work() if work[0] == "blue"] == [
         ("blue", NEWEST - 39 * HOUR, 24),
-        ("blue", NEWEST - 15 * HOUR, 13),
+        ("blue", NEWEST - 15 * HOUR, 12),
         ("blue", NEWEST, 1),
     ]
-    assert result.hours_overdue == 38
+    assert result.hours_overdue == 37
     (tick,) = fleet.ticks()
     (blue,) = [state for state in tick.clusters if state.cluster == "blue"]
     assert blue.last_complete_hour == NEWEST - 2 * HOUR

@@ -1,10 +1,12 @@
 """The ledger's commands against a stack, as people run them: backfill, redrive, freeze, adjustments, migrate."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,6 +79,19 @@ def test_a_poison_hour_is_found_among_the_dead_letters_and_sent_again_after_the_
     assert states(stack) == ["complete"] * 3
     again = stack.gpucost("backfill", *period(FIRST, 3))
     assert again.stdout == "0 hours of 1 clusters are under way\n"
+
+
+def test_a_backfill_is_followed_to_its_end(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def meanwhile(_seconds: float) -> None:
+        stack.now = datetime.now(UTC)
+        stack.drain()
+
+    monkeypatch.setattr("local.backfilling.time", SimpleNamespace(sleep=meanwhile))
+    monkeypatch.setenv("COLUMNS", "120")
+    readers(stack, poison=FIRST + HOUR)
+    done = stack.gpucost("backfill", *period(FIRST, 3))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 hours have figures, 1 are incomplete")
+    assert re.search(r"backfilling .* 3/3 hours \d:\d\d:\d\d left: 0:00:00", done.stderr)
 
 
 def test_what_cannot_be_had_is_refused_in_one_sentence(stack: Stack) -> None:

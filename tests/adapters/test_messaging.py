@@ -1,0 +1,29 @@
+"""What SQS and SNS answer beside success; the ways of messages have tests of their own."""
+
+from datetime import UTC, datetime
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from gpucost.adapters import aws
+from gpucost.adapters.messaging import AwsBus
+from gpucost.errors import SourceError
+from gpucost.messages import HoursDue
+
+DUE = HoursDue(
+    cluster="c", first_hour=datetime(2026, 11, 19, 10, tzinfo=UTC), hours=3, settings_version=1, origin="schedule",
+    correlation_id="w",
+)  # fmt: skip
+
+
+def test_work_of_which_the_queue_took_only_a_part_is_an_error_not_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = boto3.client("sqs", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+    monkeypatch.setattr(aws, "client", lambda _: client)
+    bus = AwsBus(hours_queue_url="h", backfill_queue_url="b", dead_letter_queue_url="d", events_topic_arn="t")
+    taken = [{"Id": "0", "MessageId": "m", "MD5OfMessageBody": "x"}]
+    refused = [{"Id": "1", "SenderFault": False, "Code": "InternalError"}]
+    with Stubber(client) as stub:
+        stub.add_response("send_message_batch", {"Successful": taken, "Failed": refused})
+        with pytest.raises(SourceError, match=r"did not take 1 messages \(InternalError\)"):
+            bus.send_due([DUE, DUE])

@@ -1,0 +1,86 @@
+"""What watches the service: each alarm its own metric, which somebody counts, and a page of the runbook for each."""
+
+import json
+import re
+
+from local.template import REPOSITORY
+from tests.infra.test_template import Template, of_type
+
+WATCHED = {
+    "DeadLetterAlarm": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", 0),
+    "HoursOverdueAlarm": ("GpuCost", "HoursOverdue", "Maximum", 0),
+    "HoursGivenUpAlarm": ("GpuCost", "HoursGivenUp", "Sum", 0),
+    "SettingsRefusedAlarm": ("GpuCost", "SettingsRefused", "Maximum", 0),
+    "ClustersFailedAlarm": ("GpuCost", "ClustersFailed", "Maximum", 0),
+    "CapacityUnitsAlarm": ("GpuCost", "CapacityUnits", "Sum", {"Ref": "CapacityUnitsPerHour"}),
+    "ExportDaysLeftAlarm": ("GpuCost", "ExportDaysLeft", "Maximum", 0),
+    "ScheduleSilentAlarm": ("AWS/Lambda", "Invocations", "Sum", 1),
+}
+
+
+def test_each_alarm_watches_its_own_metric(template: Template) -> None:
+    expected = dict(WATCHED)
+    alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
+    for function, _ in of_type(template, "AWS::Lambda::Function"):
+        name = f"{function.removesuffix('Function')}ErrorsAlarm"
+        expected[name] = ("AWS/Lambda", "Errors", "Sum", 0)
+        assert alarms[name]["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": function}}]
+    found = {
+        name: (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"], alarm["Threshold"])
+        for name, alarm in alarms.items()
+    }
+    assert found == expected
+    assert alarms["DeadLetterAlarm"]["Dimensions"] == [
+        {"Name": "QueueName", "Value": {"Fn::GetAtt": ["DeadLetterQueue", "QueueName"]}}
+    ]
+    rising = {name for name, alarm in alarms.items() if alarm["ComparisonOperator"] == "GreaterThanThreshold"}
+    assert rising == alarms.keys() - {"ScheduleSilentAlarm"}
+
+
+def test_alarms_reach_operations_and_all_but_one_are_silent_without_data(template: Template) -> None:
+    alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
+    for name, alarm in alarms.items():
+        assert alarm["AlarmActions"] == [{"Ref": "OperationsTopic"}]
+        assert alarm["TreatMissingData"] == ("breaching" if name == "ScheduleSilentAlarm" else "notBreaching")
+    silence = alarms["ScheduleSilentAlarm"]  # where nothing runs, nothing counts: no data is what it is for
+    assert silence["ComparisonOperator"] == "LessThanThreshold"
+    assert silence["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "DispatchFunction"}}]
+    assert alarms["HoursOverdueAlarm"]["EvaluationPeriods"] == 2
+    (policy,) = template["Resources"]["OperationsTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert policy["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+
+
+def test_every_alarm_has_its_page(template: Template) -> None:
+    pages = [line for line in (REPOSITORY / "docs/runbook.md").read_text().splitlines() if line.startswith("## ")]
+    for name, _ in of_type(template, "AWS::CloudWatch::Alarm"):
+        page = name if not name.endswith("ErrorsAlarm") or name == "PricesErrorsAlarm" else "…ErrorsAlarm"
+        assert sum(f"(`{page}`)" in title for title in pages) == 1, name
+
+
+def test_what_is_watched_is_counted_and_series_are_few(template: Template) -> None:
+    """A series per metric and function, whatever the fleet; alarms and dashboard name no other ones."""
+    counted = {
+        (path.parent.name, name)
+        for path in (REPOSITORY / "functions").glob("*/app.py")
+        for name in re.findall(r'add_metric\("(\w+)"', path.read_text())
+    }
+    counted |= {
+        ("attribute", name)
+        for path in (REPOSITORY / "layers/common/gpucost").rglob("*.py")
+        for name in re.findall(r'tally\.(?:add|timed)\("(\w+)"', path.read_text())
+    }
+    assert len(counted) <= 20
+    (dashboard,) = [body for _, body in of_type(template, "AWS::CloudWatch::Dashboard")]
+    shown = set()
+    for widget in json.loads(dashboard["DashboardBody"]["Fn::Sub"])["widgets"]:
+        before: list[str] = []
+        for metric in widget["properties"]["metrics"]:
+            own = [part for part in metric if isinstance(part, str)]
+            before = [before[place] if part == "." else part for place, part in enumerate(own)]
+            if before[0] == "GpuCost":
+                shown.add((before[3], before[1]))
+    assert shown <= counted
+    assert {name for _, name in shown} >= {"HoursClosed", "HoursOverdue", "LagSeconds", "Queries", "CapacityUnits"}
+    for _, alarm in of_type(template, "AWS::CloudWatch::Alarm"):
+        if alarm["Namespace"] == "GpuCost":
+            assert (alarm["Dimensions"][0]["Value"], alarm["MetricName"]) in counted

@@ -1,0 +1,15 @@
+"""Settings that cannot be read: a later version of the product wrote them."""
+
+from typing import Any
+
+from gpucost.adapters.dynamodb.table import FORMAT
+
+
+def push_unreadable(client: Any, table: str, version: int) -> str:
+    """Store such a version; answers why it cannot be in force."""
+    item = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}, "v": {"N": "99"}}
+    client.put_item(TableName=table, Item=item)
+    return (
+        f"version {version} of the settings: item 'SETTINGS' of the ledger has format 99; "
+        f"this version reads up to {FORMAT}"
+    )
