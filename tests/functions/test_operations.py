@@ -159,7 +159,8 @@ def test_one_id_leads_from_the_tick_through_all_logs(world: World, monkeypatch: 
     tick = f"tick-{world.first + HOUR:%Y-%m-%dT%H}:05"
     assert {(line["message"], line.get("correlation_id")) for line in lines} == {
         ("newer settings are not in force", tick),  # dispatch
-        ("hour closed", tick),  # attribute
+        ("spent", tick),  # attribute
+        ("hour closed", tick),
         ("an alert changed", tick),  # alert
     }
 

@@ -12,7 +12,6 @@ WATCHED = {
     "HoursGivenUpAlarm": ("GpuCost", "HoursGivenUp", "Sum", 0),
     "SettingsRefusedAlarm": ("GpuCost", "SettingsRefused", "Maximum", 0),
     "ClustersFailedAlarm": ("GpuCost", "ClustersFailed", "Maximum", 0),
-    "CapacityUnitsAlarm": ("GpuCost", "CapacityUnits", "Sum", {"Ref": "CapacityUnitsPerHour"}),
     "ExportDaysLeftAlarm": ("GpuCost", "ExportDaysLeft", "Maximum", 0),
     "ScheduleSilentAlarm": ("AWS/Lambda", "Invocations", "Sum", 1),
 }
@@ -21,6 +20,7 @@ WATCHED = {
 def test_each_alarm_watches_its_own_metric(template: Template) -> None:
     expected = dict(WATCHED)
     alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
+    del alarms["CapacityUnitsAlarm"]  # below
     for function, _ in of_type(template, "AWS::Lambda::Function"):
         name = f"{function.removesuffix('Function')}ErrorsAlarm"
         expected[name] = ("AWS/Lambda", "Errors", "Sum", 0)
@@ -35,6 +35,30 @@ def test_each_alarm_watches_its_own_metric(template: Template) -> None:
     ]
     rising = {name for name, alarm in alarms.items() if alarm["ComparisonOperator"] == "GreaterThanThreshold"}
     assert rising == alarms.keys() - {"ScheduleSilentAlarm"}
+
+
+def test_the_tables_alarm_watches_all_that_reads_and_writes_it(template: Template) -> None:
+    alarm = template["Resources"]["CapacityUnitsAlarm"]["Properties"]
+    total, *parts = alarm["Metrics"]
+    assert (total["Expression"], "ReturnData" in total) == ("reads + writes", False)
+    table = {"Fn::If": ["NewTable", {"Ref": "Table"}, {"Ref": "ExistingTableName"}]}
+    assert {part["Id"]: part["MetricStat"] for part in parts} == {
+        name: {
+            "Metric": {
+                "Namespace": "AWS/DynamoDB",
+                "MetricName": metric,
+                "Dimensions": [{"Name": "TableName", "Value": table}],
+            },
+            "Period": 3600,
+            "Stat": "Sum",
+        }
+        for name, metric in (("reads", "ConsumedReadCapacityUnits"), ("writes", "ConsumedWriteCapacityUnits"))
+    }
+    assert not any(part["ReturnData"] for part in parts)
+    assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (
+        {"Ref": "CapacityUnitsPerHour"},
+        "GreaterThanThreshold",
+    )
 
 
 def test_alarms_reach_operations_and_all_but_one_are_silent_without_data(template: Template) -> None:
@@ -82,5 +106,5 @@ def test_what_is_watched_is_counted_and_series_are_few(template: Template) -> No
     assert shown <= counted
     assert {name for _, name in shown} >= {"HoursClosed", "HoursOverdue", "LagSeconds", "Queries", "CapacityUnits"}
     for _, alarm in of_type(template, "AWS::CloudWatch::Alarm"):
-        if alarm["Namespace"] == "GpuCost":
+        if alarm.get("Namespace") == "GpuCost":
             assert (alarm["Dimensions"][0]["Value"], alarm["MetricName"]) in counted
