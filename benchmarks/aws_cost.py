@@ -341,23 +341,22 @@ def figures(quick: bool) -> list[Figure]:
 
 
 def main() -> None:
-    """Print a table, or JSON, or write the page."""
+    """Print a table, or JSON, or write the pages."""
+    from benchmarks import ledger_page
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="measure anew, write cost.json and cost.md")
+    parser.add_argument(
+        "--write", action="store_true", help="measure anew, write cost.json, cost.md and docs/ledger.md"
+    )
     options = parser.parse_args()
     if options.write:
         KEPT.write_text(json.dumps({gpus: asdict(measure(gpus)) for gpus in SIZES}, indent=2) + "\n")
         PAGE.write_text(page(measured_units()))
+        ledger_page.write()
         return
     measured = measure()
-    fleets = {
-        "10,000 pods in 3 clusters": (Fleet(scale=1 / 3), False, PRICES),
-        "less what is free": (Fleet(scale=1 / 3), True, PRICES),
-        "infrequent access": (Fleet(scale=1 / 3), False, INFREQUENT_ACCESS),
-        "3 clusters of 10,000 pods": (Fleet(), False, PRICES),
-        "infrequent access, too": (Fleet(), False, INFREQUENT_ACCESS),
-    }
+    fleets = ledger_page.FLEETS
     costs = {name: monthly(fleet, measured, free=free, prices=prices) for name, (fleet, free, prices) in fleets.items()}
     if options.json:
         print(json.dumps({"measured": asdict(measured), "monthly": costs}, indent=2))

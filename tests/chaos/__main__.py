@@ -20,8 +20,9 @@ def main() -> None:
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "No application metrics")
     os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # read where the logger is made, so before the product is imported
-    from tests.chaos import faults
+    from tests.chaos.bench import Bench
     from tests.chaos.crash import Verdict, enumerate_crashes
+    from tests.chaos.faults import TABLE
     from tests.chaos.setting import running_metrics, running_parts, start
 
     console = Console()
@@ -33,9 +34,9 @@ def main() -> None:
         running_metrics(Path(folder)) as (prometheus, seen),
         Progress(*columns, console=Console(stderr=True)) as steps,
     ):
-        bench = faults.Bench(endpoints, start(), prometheus, seen, others)
-        task = steps.add_task("fault table", total=len(faults.TABLE))
-        for fault in faults.TABLE:
+        bench = Bench(endpoints, start(), prometheus, seen, others)
+        task = steps.add_task("fault table", total=len(TABLE))
+        for fault in TABLE:
             steps.update(task, description=f"fault table: {fault.__name__.replace('_', ' ')}")
             fault(bench)
             steps.advance(task)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from tests.chaos.outside import WRITES, Fault
+from tests.chaos.outside import RESENT, WRITES, Fault
 from tests.chaos.world import Endpoints, Saved, World
 
 HEALED_AFTER = 5
@@ -130,6 +130,8 @@ def faults_of(calls: tuple[str, ...]) -> Iterator[tuple[int, Fault]]:
         yield place, "throttled"
         if name in WRITES:
             yield place, "timed out after"
+        if name in RESENT:
+            yield place, "sent twice"
         if name == "batch_write_item":
             yield place, "half taken"
 

@@ -1,77 +1,27 @@
 """The fault table: what AWS, Prometheus, clocks and people do, each beside an undisturbed run."""
 
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
-from unittest.mock import patch
 
 from gpucost import bootstrap
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.adapters.prometheus import metrics_reader
 from gpucost.domain.alerting.model import Book
 from gpucost.domain.hours import HOUR
 from gpucost.errors import ConflictError
 from gpucost.messages import HoursDue
-from tests.chaos.crash import Undisturbed, Verdict, compare, figures
+from tests.chaos.bench import Bench, Faulty
+from tests.chaos.crash import Undisturbed, compare
 from tests.chaos.outside import Fault, KilledError
-from tests.chaos.proxy import TROUBLES, troubled
+from tests.chaos.real_metrics import killed_between_queries, prometheus_troubles
 from tests.chaos.script import ScriptedReader, document
-from tests.chaos.world import Endpoints, World
+from tests.chaos.world import World
 from tests.records import line, record
 
 LAST = 4
 """Ticks of the ordinary run, which goes over midnight: 0 to 4."""
-
-
-@dataclass
-class Bench:
-    """What a fault needs."""
-
-    endpoints: Endpoints
-    start: datetime
-    prometheus: str
-    """Address of a real one that holds `first_seen`."""
-    first_seen: datetime
-    verdict: Verdict = field(default_factory=Verdict)
-
-    @contextmanager
-    def world(self, **how: Any) -> Iterator[World]:
-        """A deployment of its own."""
-        made = World(self.endpoints, how.pop("first", self.start), **how)
-        try:
-            yield made
-        finally:
-            made.close()
-
-    def expect(
-        self, what: str, disturbed: World, quiet: World, seen: Callable[[World], dict[str, Any]] = World.seen
-    ) -> None:
-        """Compare two whole runs."""
-        told = Undisturbed(quiet.saved(), (), seen(quiet), {*quiet.messages()}, quiet.notifications())
-        compare(self.verdict, what, disturbed, told, seen=seen)
-
-    def expect_figures(self, what: str, disturbed: World, quiet: World) -> None:
-        """Compare figures alone: where hours are tried in another order, versions and news may rightly differ."""
-        self.verdict.tried += 1
-        expected, seen = figures(quiet.seen()), figures(disturbed.seen())
-        self.verdict.lost += [f"{what}: {name}" for name in expected.keys() - seen.keys()]
-        self.verdict.doubled += [f"{what}: {name}" for name in seen if seen[name] != expected.get(name)]
-        heard = {(cluster, hour) for cluster, hour, _ in disturbed.messages()}
-        self.verdict.unsaid += [f"{what}: {one[:2]}" for one in quiet.messages() if one[:2] not in heard]
-        self.verdict.dead += [f"{what}: {one}" for one in disturbed.dead]
-
-    def check(self, what: str, *, holds: bool) -> None:
-        """A fault that has an outcome of its own."""
-        self.verdict.tried += 1
-        if not holds:
-            self.verdict.lost.append(what)
-
-
-Faulty = Callable[[Bench], None]
 
 
 def everything_twice(bench: Bench) -> None:
@@ -138,8 +88,8 @@ def schedule_skips(bench: Bench) -> None:
         bench.expect("schedule skips three hours", disturbed, quiet)
 
 
-def two_workers(bench: Bench) -> None:
-    """Another worker takes the same hour, from start to end, before the k-th call of the first."""
+def two_workers(bench: Bench, every: int = 1) -> None:
+    """Another worker takes the same hour, from start to end, before the k-th call of the first, for every such k."""
     with bench.world(clusters=("west",)) as quiet, bench.world(clusters=("west",)) as disturbed:
         quiet.run(0)
         before = quiet.saved()
@@ -152,7 +102,7 @@ def two_workers(bench: Bench) -> None:
             was_there = _second_worker(disturbed, k)
             if was_there:
                 compare(bench.verdict, f"two workers, at call {k}", disturbed, expected)
-            k += 1
+            k += every
         bench.check("two workers met", holds=k > 10)
 
 
@@ -178,11 +128,29 @@ def _second_worker(world: World, k: int) -> bool:
 
 def clocks(bench: Bench) -> None:
     """A function's clock is five minutes off, either way."""
-    for minutes in (-5, 5):
-        with bench.world() as quiet, bench.world(skew=timedelta(minutes=minutes)) as disturbed:
-            for world in (quiet, disturbed):
-                world.run(*range(LAST + 1))
-            bench.expect(f"clock {minutes:+} minutes", disturbed, quiet)
+    with bench.world() as quiet:
+        quiet.run(*range(3))
+        for minutes in (-5, 5):
+            with bench.world(skew=timedelta(minutes=minutes)) as disturbed:
+                disturbed.run(*range(3))
+                bench.expect(f"clock {minutes:+} minutes", disturbed, quiet)
+
+
+def schedule_late(bench: Bench) -> None:
+    """Each call of the schedule arrives an hour late, or where the clock is five minutes before the full hour.
+
+    The hour is the schedule's own, whatever the clock says. West's trouble would be over an hour late: it is left out.
+    """
+    with bench.world(clusters=("east",)) as quiet:
+        quiet.run(*range(3))
+        for minutes in (60, -10):
+            with bench.world(clusters=("east",)) as disturbed, disturbed.active():
+                for number in range(3):
+                    disturbed.skew = timedelta(minutes=minutes)
+                    disturbed.tick(number)
+                    disturbed.skew = max(disturbed.skew, timedelta(0))  # what follows a late call is late
+                    disturbed.drain()
+                bench.expect(f"schedule met at {minutes:+} minutes", disturbed, quiet)
 
 
 def calendars(bench: Bench) -> None:
@@ -313,37 +281,8 @@ def two_pushes(bench: Bench) -> None:
         bench.check("two pushes at once", holds=told and authors == ["other", "chaos"])
 
 
-def prometheus_troubles(bench: Bench) -> None:
-    """A real Prometheus in every kind of trouble: for one query, and for a whole attempt."""
-    quiet = _attributed(bench, bench.prometheus)
-    bench.check("without trouble", holds=bool(quiet) and all(one.allocated_usd for one in quiet))
-    for trouble in TROUBLES:
-        for queries in (1, 10_000):
-            with troubled(bench.prometheus, trouble, queries) as (url, refused):
-                found = _attributed(bench, url)
-                bench.check(f"{trouble}, {queries}: was there", holds=refused() > 0)
-            what = f"{trouble}, {'once' if queries == 1 else 'for an attempt'}"
-            bench.check(what, holds=found == quiet)
-
-
-def _attributed(bench: Bench, url: str) -> list[Any]:
-    """The hour's lines after as many ticks as it needs, the trouble being over after the first."""
-    with bench.world(first=bench.first_seen, clusters=("west",)) as world:
-        addresses = iter([url, *[bench.prometheus] * 100])
-
-        def readers(cluster: Any, settings: Any) -> Any:
-            address = cluster.prometheus.model_copy(update={"url": next(addresses), "timeout_seconds": 1})
-            return metrics_reader(cluster.model_copy(update={"prometheus": address}), settings)
-
-        world.readers = readers
-        with patch("gpucost.adapters.prometheus.client.BACKOFF_SECONDS", 0.0):
-            world.run(0, 1)
-        if world.dead:
-            return []
-        return sorted(world.ledger.lines("west", bench.first_seen), key=lambda one: one.uid)
-
-
 TABLE: tuple[Faulty, ...] = (
-    everything_twice, work_in_reverse, news_in_reverse, schedule_twice, schedule_skips, two_workers, clocks, calendars,
-    one_cluster_away, deadly_hour, large_item, settings_damaged, two_pushes, prometheus_troubles,
+    everything_twice, work_in_reverse, news_in_reverse, schedule_twice, schedule_skips, two_workers, clocks,
+    schedule_late, calendars, one_cluster_away, deadly_hour, large_item, settings_damaged, two_pushes,
+    prometheus_troubles, killed_between_queries,
 )  # fmt: skip

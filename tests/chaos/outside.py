@@ -2,18 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Literal
+from uuid import uuid4
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from gpucost.errors import MetricsUnavailableError
 
-Fault = Literal["killed before", "killed after", "timed out after", "throttled", "half taken"]
+Fault = Literal["killed before", "killed after", "timed out after", "sent twice", "throttled", "half taken"]
 WRITES = {
     "put_item", "batch_write_item", "update_item", "delete_item", "send_message", "send_message_batch", "publish",
     "send", "transact_write_items",
 }  # fmt: skip
 """Calls that change something outside: dying after one is another thing than dying before it."""
+RESENT = WRITES - {"send"}
+"""Those that botocore sends again by itself where the answer got lost; what its caller sees is the second answer."""
 
 
 class KilledError(BaseException):
@@ -35,6 +39,7 @@ class Outside:
     plan: dict[int, Fault] = field(default_factory=dict)
     rule: Callable[[str, Mapping[str, Any]], Fault | None] | None = None
     before: tuple[int, Callable[[], None]] | None = None
+    _counting: Lock = field(default_factory=Lock, repr=False)
 
     def wrap(self, inner: Any) -> Any:
         """The same object, its calls led through here."""
@@ -42,18 +47,24 @@ class Outside:
 
     def through(self, name: str, call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """One call."""
-        self.calls.append(name)
-        if self.before is not None and self.before[0] == len(self.calls):
+        with self._counting:  # queries are asked two at once
+            self.calls.append(name)
+            number = len(self.calls)
+        if self.before is not None and self.before[0] == number:
             self.before[1]()
-        fault = self.plan.get(len(self.calls)) or (self.rule(name, arguments) if self.rule else None)
+        fault = self.plan.get(number) or (self.rule(name, arguments) if self.rule else None)
         if fault == "killed before":
             raise KilledError
-        if fault == "throttled" and name == "observe":
+        if fault == "throttled" and name in {"observe", "ask"}:
             raise MetricsUnavailableError("answered 429, 4 times")
         if fault == "throttled":
             raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow down"}}, name)
         if fault == "half taken" and name == "batch_write_item":
             return _half(call, arguments)
+        if fault == "sent twice":
+            if name == "transact_write_items":  # botocore gives both the same token, by which DynamoDB knows them
+                arguments = {"ClientRequestToken": str(uuid4()), **arguments}
+            call(**arguments)
         answer = call(**arguments)
         if fault == "killed after":
             raise KilledError

@@ -22,11 +22,14 @@ AWAY = 1
 """The hour, counted from the first, whose metrics of cluster west cannot be had until two hours later."""
 
 
-def document(clusters: Sequence[str]) -> str:
+NOBODY = "http://127.0.0.1:9"
+
+
+def document(clusters: Sequence[str], prometheus: str = NOBODY) -> str:
     """Settings for these clusters."""
     return json.dumps(
         {
-            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in clusters],
+            "clusters": [{"name": name, "prometheus": {"url": prometheus}} for name in clusters],
             "pricing": {"source": "constant", "gpu_hourly_usd": 12},
             "business_units": [
                 {"name": "research", "namespaces": ["r*"]},

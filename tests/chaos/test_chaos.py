@@ -13,6 +13,7 @@ from gpucost.adapters.messaging import AwsBus
 from gpucost.errors import SourceError
 from gpucost.observability import logger
 from tests.chaos import faults
+from tests.chaos.bench import Bench, Faulty
 from tests.chaos.crash import Undisturbed, Verdict, compare, enumerate_crashes, undisturbed
 from tests.chaos.outside import Fault
 from tests.chaos.setting import start
@@ -20,7 +21,17 @@ from tests.chaos.world import Endpoints, World
 
 LAST_OF_DAY = 2
 """Closes an hour and ends a day."""
-QUICK = (faults.schedule_twice, faults.one_cluster_away, faults.deadly_hour, faults.large_item, faults.two_pushes)
+
+
+def two_workers(bench: Bench) -> None:
+    """At some calls."""
+    faults.two_workers(bench, every=4)
+
+
+QUICK = (
+    faults.schedule_twice, two_workers, faults.schedule_late, faults.one_cluster_away, faults.deadly_hour,
+    faults.large_item, faults.two_pushes,
+)  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
@@ -45,8 +56,8 @@ def test_killed_at_any_call_nothing_is_lost_or_doubled(endpoints: Endpoints) -> 
 
 
 @pytest.mark.parametrize("fault", QUICK, ids=lambda fault: fault.__name__)
-def test_a_row_of_the_table(endpoints: Endpoints, fault: faults.Faulty) -> None:
-    bench = faults.Bench(endpoints, start(), "", start())
+def test_a_row_of_the_table(endpoints: Endpoints, fault: Faulty) -> None:
+    bench = Bench(endpoints, start(), "", start())
     fault(bench)
     assert bench.verdict.is_clean(), bench.verdict
 

@@ -4,7 +4,7 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -17,6 +17,7 @@ from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.dynamodb.table import Table
+from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.domain.alerting.model import Notification
 from gpucost.domain.hours import HOUR, floor_day, format_instant
 from gpucost.domain.limits import Limits
@@ -27,7 +28,7 @@ from gpucost.settings import ClusterSettings, Settings
 from local.aws import credentials, local_client
 from local.dynamodb_local import create_table
 from tests.chaos.outside import KilledError, Outside
-from tests.chaos.script import ScriptedReader, document
+from tests.chaos.script import NOBODY, ScriptedReader, document
 from tests.sandbox import forget
 
 RECEIVES = 4
@@ -80,6 +81,7 @@ class World:
         clusters: by name, see `script`.
         deliveries: how often each message is delivered.
         skew: of the functions' clock.
+        prometheus: address of a real one that every cluster has; scripted metrics where it is empty.
         outside: every call of the functions goes through it.
         heard: messages that reached the alert function.
         told: notifications that reached people, repeats included.
@@ -93,6 +95,7 @@ class World:
     readers: Readers | None = None
     deliveries: int = 1
     skew: timedelta = timedelta(0)
+    prometheus: str = ""
     heard: list[HourClosed] = field(default_factory=list)
     told: list[Notification] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
@@ -111,7 +114,7 @@ class World:
         self.clients = {"dynamodb": self.dynamodb, "sqs": self.sqs, "sns": self.sns}
         self.ledger = DynamoLedger(self.dynamodb, self.table)
         self.rollups = DynamoRollups(self.dynamodb, self.table)
-        self.push(document(self.clusters))
+        self.push(document(self.clusters, self.prometheus or NOBODY))
 
     def _queue(self, name: str) -> str:
         """At once visible again: the time that AWS would wait is added to the clock."""
@@ -284,17 +287,10 @@ class World:
         }
         wrapped = {name: self.outside.wrap(client) for name, client in self.clients.items()}
         person = self.outside.wrap(self)
-
-        def scripted(cluster: ClusterSettings, settings: Settings) -> Any:
-            if self.readers is not None:
-                return self.readers(cluster, settings)
-            return self.outside.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
-
         with (
+            self._real_metrics() if self.prometheus else self._scripted_metrics(),
             patch.dict(os.environ, variables),
             patch("gpucost.adapters.aws.client", lambda service: wrapped[service]),
-            patch("gpucost.adapters.prometheus.metrics_reader", scripted),
-            patch("gpucost.adapters.prometheus.limits.PrometheusLimits", lambda _cluster: NoLimits()),
             patch("gpucost.adapters.notifiers.notifiers", lambda *_, **__: {"email": Person(person)}),
             patch("gpucost.bootstrap.utc_now", lambda: self.now + self.skew),
         ):
@@ -303,6 +299,30 @@ class World:
                 yield
             finally:
                 forget()
+
+    @contextmanager
+    def _scripted_metrics(self) -> Iterator[None]:
+        def scripted(cluster: ClusterSettings, settings: Settings) -> Any:
+            if self.readers is not None:
+                return self.readers(cluster, settings)
+            return self.outside.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
+
+        with (
+            patch("gpucost.adapters.prometheus.metrics_reader", scripted),
+            patch("gpucost.adapters.prometheus.limits.PrometheusLimits", lambda _cluster: NoLimits()),
+        ):
+            yield
+
+    @contextmanager
+    def _real_metrics(self) -> Iterator[None]:
+        """Every single query is a call over the line."""
+        ask = PrometheusClient._ask
+
+        def through(client: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
+            return self.outside.through("ask", lambda: ask(client, path, form), {})
+
+        with patch.object(PrometheusClient, "_ask", through):
+            yield
 
     def send(self, notifications: Sequence[Notification]) -> None:
         """Fulfils `alert_ports.Notifier`."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import aws_cost
+from benchmarks import aws_cost, ledger_page
 from benchmarks.aws_cost import INFREQUENT_ACCESS, PRICES, Fleet, Measured, monthly, share, stored_gb
 
 MEASURED = Measured(
@@ -66,6 +66,11 @@ def test_the_page_is_what_the_measured_units_and_the_prices_come_to() -> None:
     assert aws_cost.page(aws_cost.measured_units()) == aws_cost.PAGE.read_text(), (
         "python -m benchmarks.aws_cost --write"
     )
+
+
+def test_the_ledgers_page_says_what_they_come_to() -> None:
+    told = ledger_page.on_page(ledger_page.PAGE.read_text(), ledger_page.COST)
+    assert told == ledger_page.cost_table(aws_cost.measured_units()[10_000]), "python -m benchmarks.aws_cost --write"
 
 
 def test_the_bill_is_less_than_a_ten_thousandth_of_the_gpu_spend() -> None:
