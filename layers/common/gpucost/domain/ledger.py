@@ -23,6 +23,8 @@ class Retention:
 
 
 DEFAULT_RETENTION = Retention()
+MOST_DOUBLINGS = 12
+"""Of the distance between attempts: 170 days, longer than any look-back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ def next_attempt(attempts: int, now: datetime, last: datetime | None = None) -> 
     """
     if last is not None and now >= last:
         return None
-    again = floor_hour(now) + timedelta(hours=2 ** (attempts - 1))
+    again = floor_hour(now) + timedelta(hours=2 ** min(attempts - 1, MOST_DOUBLINGS))
     return again if last is None else min(again, last)
 
 
