@@ -184,5 +184,10 @@ def due_hours(manifests: Iterable[Manifest], newest: datetime, reach: timedelta,
     return [hour for hour in hours if (_is_due(known[hour], now) if hour in known else hour >= first)]
 
 
+def due_attempts(manifests: Iterable[Manifest], now: datetime) -> list[datetime]:
+    """Incomplete hours whose next attempt has come, in the manifests' order."""
+    return [manifest.hour for manifest in manifests if _is_due(manifest, now)]
+
+
 def _is_due(manifest: Manifest, now: datetime) -> bool:
     return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
