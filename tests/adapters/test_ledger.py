@@ -13,7 +13,7 @@ from gpucost.adapters.dynamodb import blobs
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.table import ROUNDS, Table
 from gpucost.domain.hours import HOUR as ONE_HOUR
-from gpucost.domain.ledger import HourSummary, summarize
+from gpucost.domain.ledger import HourSummary, next_attempt, summarize
 from gpucost.domain.model import HourRecord, Line, Totals
 from gpucost.errors import ConflictError, SourceError
 from tests.conftest import DynamoTable
@@ -175,6 +175,30 @@ def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: Dynamo
     assert waits == [timedelta(hours=n) for n in (1, 2, 4, 8)]
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
     assert (summary.status, summary.totals, summary.groups) == ("incomplete", None, {})
+
+
+def test_an_hour_may_be_tried_in_vain_any_number_of_times(table: DynamoTable) -> None:
+    """A backfill is run again and again while a cluster's Prometheus is away."""
+    ledger = DynamoLedger(table.client, table.name)
+    end = HOUR + timedelta(days=30)
+    for at in range(70):
+        what = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
+        ledger.publish(
+            what, replacing=ledger.newest("demo", HOUR), settings_version=1, now=HOUR + (2 + at) * ONE_HOUR,
+            last_attempt=end,
+        )  # fmt: skip
+    manifest = ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert (manifest.attempts, manifest.next_attempt_at) == (70, end)
+
+
+@pytest.mark.parametrize("attempts", [11, 28, 64, 10_000])
+def test_no_number_of_attempts_goes_beyond_the_calendar_or_ends_before_the_longest_look_back(attempts: int) -> None:
+    longest = timedelta(hours=720)
+    assert next_attempt(attempts, NOW, NOW + longest) == NOW + longest
+    alone = next_attempt(attempts, NOW)
+    assert alone is not None
+    assert alone > NOW + longest
 
 
 def test_an_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:

@@ -5,7 +5,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from gpucost.domain.model import HourRecord, Status
 from gpucost.domain.rollups import DAY
 from gpucost.errors import SourceError
 from gpucost.messages import HoursDue, ScheduledTick, Tick, read_message
-from gpucost.services.dispatch import DispatchService, messages
+from gpucost.services.dispatch import LONGEST_SILENCE, DispatchService, messages
 from local.aws import credentials, local_client, running_aws
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -248,6 +248,45 @@ def test_after_a_long_silence_everything_since_is_sent(fleet: Fleet) -> None:
     blue = [hour for cluster, first, hours in work if cluster == "blue" for hour in hours_from(first, hours)]
     assert sorted(blue) == [NEWEST - i * HOUR for i in range(500)][::-1]
     assert sum(hours for cluster, _, hours in work if cluster == "green") == 720, "no more than a month"
+
+
+@pytest.mark.parametrize("backfilled", [0, 3], ids=["nothing since", "a backfill since"])
+def test_an_hour_that_waited_before_a_long_silence_is_tried_once_more(fleet: Fleet, backfilled: int) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
+    last = NEWEST - LONGEST_SILENCE
+    waiting = {last - 13 * DAY, last}
+    for hour in waiting:
+        fleet.publish(record(cluster="blue", hour=hour, status="incomplete"), last + HOUR)
+    for hour, last_attempt in ((last - DAY, None), (last - 2 * DAY, last)):  # the second is given up
+        asked = record(cluster="blue", hour=hour, status="incomplete")
+        fleet.ledger.publish(
+            asked, replacing=None, settings_version=1, now=last + HOUR, last_attempt=last_attempt, backfilled=True
+        )
+    for days in range(1, backfilled + 1):
+        asked = record([line()], cluster="blue", hour=NEWEST - days * DAY)
+        fleet.ledger.publish(asked, replacing=None, settings_version=1, now=TICK.scheduled_time, backfilled=True)
+    fleet.service.dispatch(TICK, "why")
+    sent = {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
+    assert {hour for hour in sent if hour <= last} == waiting
+    assert fleet.work("backfill") == [("blue", last - DAY, 1)], "tried again, and nobody is told"
+    assert fleet.ticks()[0].clusters[0].hours_overdue == len(sent) - 1
+
+
+def test_a_tick_after_others_reads_no_further_than_its_reach(fleet: Fleet) -> None:
+    class Heard(DynamoLedger):
+        starts: ClassVar[list[datetime]] = []
+
+        def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
+            self.starts.append(start)
+            return super().manifests(cluster, start, end)
+
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    reach = 14 * DAY - HOUR
+    for name, silent in (("blue", 7 * DAY), ("green", 7 * DAY + HOUR)):
+        fleet.publish(record([line()], cluster=name, hour=NEWEST - silent))
+    heard = Heard(fleet.ledger._table._client, fleet.ledger._table._name)
+    DispatchService(fleet.store, heard, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
+    assert heard.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - LONGEST_SILENCE]
 
 
 def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> None:

@@ -343,7 +343,7 @@ def test_a_month_that_may_still_move_is_refused(system: System) -> None:
         system.freeze()
     system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
     with pytest.raises(ConflictError, match="frozen already"):
-        system.freezing.freeze(MONTH, author="you", reason="x", as_it_is=True)
+        system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
     assert [one.month for one in system.ledger.versions.frozen_months()] == [MONTH]
 
 

@@ -16,7 +16,7 @@ Delivery is at least once and in any order; every message carries all that its r
 """
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
@@ -42,6 +42,14 @@ Origin = Literal["schedule", "backfill"]
 """Why an hour is worked on: only hours of origin `schedule` notify anybody."""
 
 
+def _in_the_calendar(moment: datetime) -> datetime:
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is not within the years 1 to 9999 in UTC") from None
+    return moment
+
+
 def _full_hour(moment: datetime) -> datetime:
     if floor_hour(moment) != moment:
         raise ValueError("must be on the full hour")
@@ -54,7 +62,7 @@ def _full_day(moment: datetime) -> datetime:
     return moment
 
 
-Instant = Annotated[AwareDatetime, PlainSerializer(format_instant, when_used="json")]
+Instant = Annotated[AwareDatetime, AfterValidator(_in_the_calendar), PlainSerializer(format_instant, when_used="json")]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 Hour = Annotated[Instant, AfterValidator(_full_hour)]
 Day = Annotated[Instant, AfterValidator(_full_day)]

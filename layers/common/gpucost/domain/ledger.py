@@ -23,6 +23,8 @@ class Retention:
 
 
 DEFAULT_RETENTION = Retention()
+MOST_DOUBLINGS = 12
+"""Of the distance between attempts: 170 days, longer than any look-back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ def next_attempt(attempts: int, now: datetime, last: datetime | None = None) -> 
     """
     if last is not None and now >= last:
         return None
-    again = floor_hour(now) + timedelta(hours=2 ** (attempts - 1))
+    again = floor_hour(now) + timedelta(hours=2 ** min(attempts - 1, MOST_DOUBLINGS))
     return again if last is None else min(again, last)
 
 
@@ -180,6 +182,11 @@ def due_hours(manifests: Iterable[Manifest], newest: datetime, reach: timedelta,
     first = min((hour for hour, manifest in known.items() if not manifest.backfilled), default=newest)
     hours = hours_between(newest - reach + HOUR, newest + HOUR)
     return [hour for hour in hours if (_is_due(known[hour], now) if hour in known else hour >= first)]
+
+
+def due_attempts(manifests: Iterable[Manifest], now: datetime) -> list[datetime]:
+    """Incomplete hours whose next attempt has come, in the manifests' order."""
+    return [manifest.hour for manifest in manifests if _is_due(manifest, now)]
 
 
 def _is_due(manifest: Manifest, now: datetime) -> bool:

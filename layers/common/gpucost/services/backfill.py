@@ -50,7 +50,8 @@ class Backfill:
         self._clusters = clusters
         self._hours = hours_between(start, end)
         self._clock = clock
-        self._began = clock().replace(microsecond=0)
+        self._tried_before: set[tuple[str, datetime, str]] = set()
+        """Cluster, hour and run of what was incomplete when it was sent."""
 
     def send(self, settings_version: int, why: str) -> int:
         """Send every hour that has no figures yet, newest days first: people look at those first.
@@ -67,6 +68,7 @@ class Backfill:
         for cluster in self._clusters:
             known = self._known(cluster)
             left = [hour for hour in self._hours if hour not in known or known[hour].status == "incomplete"]
+            self._tried_before |= {(cluster, hour, known[hour].run_id) for hour in left if hour in known}
             days = [list(hours) for _, hours in groupby(left, floor_day)]
             work: list[HoursDue] = []
             for hours in reversed(days):
@@ -76,13 +78,16 @@ class Backfill:
         return sent
 
     def progress(self) -> Progress:
-        """What the ledger says by now; an hour that was tried since the start and stayed incomplete is done, too."""
+        """What the ledger says by now; an hour that was tried since it was sent and stayed incomplete is done, too.
+
+        Told by its run and not by the time: functions have a clock of their own.
+        """
         done = incomplete = 0
         for cluster in self._clusters:
             for manifest in self._known(cluster).values():
                 if manifest.status != "incomplete":
                     done += 1
-                elif manifest.published_at >= self._began:
+                elif (cluster, manifest.hour, manifest.run_id) not in self._tried_before:
                     done += 1
                     incomplete += 1
         return Progress(len(self._hours) * len(self._clusters), done, incomplete)

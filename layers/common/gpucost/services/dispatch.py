@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpucost.domain.hours import HOUR, floor_hour, hours_between, month_of
-from gpucost.domain.ledger import Manifest, due_hours
+from gpucost.domain.ledger import Manifest, due_attempts, due_hours
 from gpucost.errors import SettingsMissingError, SourceError
 from gpucost.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
 from gpucost.ports import Bus, FrozenMonths, Ledger, SettingsStore
@@ -60,8 +60,10 @@ class DispatchService:
                     known = {manifest.hour for manifest in manifests}
                     since = self._since_long_ago(cluster.name, newest, max(stored.pushed_at, newest - reach + HOUR))
                     due = sorted({*due, *since} - known | {*due})
+                older = self._out_of_reach(cluster.name, manifests, newest, reach)
+                due = due_attempts(older, tick.scheduled_time) + due
                 due = [hour for hour in due if month_of(hour) not in closed]
-                backfilled = {manifest.hour for manifest in manifests if manifest.backfilled}
+                backfilled = {manifest.hour for manifest in (*older, *manifests) if manifest.backfilled}
                 own: Sequence[datetime] = [hour for hour in due if hour not in backfilled]
                 again = [hour for hour in due if hour in backfilled]
                 version = stored.version
@@ -80,6 +82,18 @@ class DispatchService:
         tick_message = Tick(scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id)
         self._bus.publish(tick_message)
         return DispatchResult(sent, overdue, tuple(failures), stored.refused)
+
+    def _out_of_reach(
+        self, cluster: str, manifests: Sequence[Manifest], newest: datetime, reach: timedelta
+    ) -> list[Manifest]:
+        """What is known of the time before the reach, where hours may have left it that still wait for an attempt.
+
+        None where the schedule led to an hour lately: then a tick came after the end of their look-back, too.
+        """
+        if any(one.hour >= newest - CATCH_UP and not one.backfilled for one in manifests):
+            return []
+        oldest = newest - reach + HOUR
+        return self._ledger.manifests(cluster, oldest - LONGEST_SILENCE, oldest)
 
     def _since_long_ago(self, cluster: str, newest: datetime, pushed_at: datetime) -> list[datetime]:
         """What is due of a cluster that nothing was published of for so long: all since then.

@@ -60,11 +60,11 @@ class DynamoAdvice:
             **end,
         }
         if recommendation.version:
-            self._table.put_once(item, "n = :version", {":version": {"N": str(recommendation.version)}})
+            self._table.put(item, "n = :version", {":version": {"N": str(recommendation.version)}})
         else:
             now = {":now": {"N": str(keys.seconds(saved.last_advised))}}
             # What has expired may be there for some days before DynamoDB deletes it.
-            self._table.put_once(item, "attribute_not_exists(pk) OR expires_at < :now", now)
+            self._table.put(item, "attribute_not_exists(pk) OR expires_at < :now", now)
         return saved
 
     def review(self, cluster: str) -> Review | None:

@@ -115,7 +115,7 @@ class DynamoSettingsStore:
             "by": {"S": author},
             "p": {"N": str(int(now.timestamp()))},
         }
-        self._table.put_once(item, "attribute_not_exists(pk)")
+        self._table.put(item, "attribute_not_exists(pk)")
         self._current = StoredSettings(number, text, settings, author, now)
         self._read_at = self._clock()
         return self._current

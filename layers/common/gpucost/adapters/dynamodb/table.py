@@ -1,6 +1,7 @@
 """Reading and writing items: always consistent, always whole, expired ones never seen."""
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,8 @@ FORMAT = 1
 BATCH = 25
 """BatchWriteItem's own limit."""
 ROUNDS = 8
+WRITER = "w"
+"""The attribute that names the call by which an item was put."""
 Item = Mapping[str, Mapping[str, Any]]
 ConditionalPut = tuple[Item, str, Mapping[str, Mapping[str, Any]] | None]
 """An item, its condition ("" for none) and the condition's values."""
@@ -73,26 +76,20 @@ class Table:
     def put(self, item: Item, condition: str, values: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """Write an item on a condition.
 
+        botocore sends a call again whose answer was lost, and the second one meets what the first one wrote: the item
+        carries a token by which a call knows its own.
+
         Raises:
             ConflictError: the condition does not hold.
         """
         more = {"ExpressionAttributeValues": values} if values else {}
-        with translated("write an item"):
-            self._client.put_item(TableName=self._name, Item=item, ConditionExpression=condition, **more)
-
-    def put_once(self, item: Item, condition: str, values: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """Write an item on a condition that does not hold a second time; the same item standing there is success.
-
-        botocore sends a call again whose answer was lost, and the second one meets what the first one wrote. Not for
-        items that two writers may write alike and only one of them may have written.
-
-        Raises:
-            ConflictError: the condition does not hold, and another item is there.
-        """
+        own = {**item, WRITER: {"S": secrets.token_hex(8)}}
         try:
-            self.put(item, condition, values)
+            with translated("write an item"):
+                self._client.put_item(TableName=self._name, Item=own, ConditionExpression=condition, **more)
         except ConflictError:
-            if self.get(text(item, "pk"), text(item, "sk")) != item:
+            there = self.get(text(item, "pk"), text(item, "sk"))
+            if there is None or there.get(WRITER) != own[WRITER]:
                 raise
 
     def transact(

@@ -94,7 +94,7 @@ class Versions:
         Raises:
             ConflictError: it is frozen.
         """
-        self._table.put_once(
+        self._table.put(
             {
                 **key(MONTHS, month.month),
                 "v": {"N": str(FORMAT)},
