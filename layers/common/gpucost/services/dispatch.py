@@ -1,6 +1,6 @@
 """Dispatch: what is due for work now, for every cluster, as messages; and the tick that says where each one stands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -29,6 +29,16 @@ class DispatchResult:
     """Why newer settings are not in force."""
 
 
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What a tick found of one cluster."""
+
+    watched: Sequence[Manifest]
+    """Within reach, of the schedule's own hours."""
+    due: Mapping[Origin, Sequence[datetime]]
+    """In order, by the queue that they go to: what a backfill asked for first is tried again on its own."""
+
+
 class DispatchService:
     """Handles the hourly schedule; called twice for one time, it sends the same work twice, which changes nothing."""
 
@@ -54,34 +64,43 @@ class DispatchService:
         states, failures, sent, overdue = [], [], 0, 0
         for cluster in stored.settings.clusters:
             try:
-                manifests = self._ledger.manifests(cluster.name, newest - reach + HOUR, newest + HOUR)
-                due = due_hours(manifests, newest, reach, tick.scheduled_time)
-                if all(manifest.backfilled for manifest in manifests):
-                    known = {manifest.hour for manifest in manifests}
-                    since = self._since_long_ago(cluster.name, newest, max(stored.pushed_at, newest - reach + HOUR))
-                    due = sorted({*due, *since} - known | {*due})
-                older = self._out_of_reach(cluster.name, manifests, newest, reach)
-                due = due_attempts(older, tick.scheduled_time) + due
-                due = [hour for hour in due if month_of(hour) not in closed]
-                backfilled = {manifest.hour for manifest in (*older, *manifests) if manifest.backfilled}
-                own: Sequence[datetime] = [hour for hour in due if hour not in backfilled]
-                again = [hour for hour in due if hour in backfilled]
-                version = stored.version
-                self._bus.send_due(
-                    messages(cluster.name, own, settings_version=version, origin="schedule", why=correlation_id)
-                    + messages(cluster.name, again, settings_version=version, origin="backfill", why=correlation_id)
-                )
+                owed = self._owed(cluster.name, newest, reach, stored.pushed_at, tick.scheduled_time, closed)
+                for origin, due in owed.due.items():
+                    self._bus.send_due(
+                        messages(cluster.name, due, settings_version=stored.version, origin=origin, why=correlation_id)
+                    )
             except SourceError as error:  # one cluster's trouble delays only itself
                 failures.append(f"{cluster.name}: {error}")
                 continue
-            watched = [one for one in manifests if month_of(one.hour) not in closed and not one.backfilled]
-            state = _state(cluster.name, watched, own, newest)
+            state = _state(cluster.name, owed.watched, owed.due["schedule"], newest)
             states.append(state)
-            sent += len(due)
+            sent += sum(map(len, owed.due.values()))
             overdue += state.hours_overdue
         tick_message = Tick(scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id)
         self._bus.publish(tick_message)
         return DispatchResult(sent, overdue, tuple(failures), stored.refused)
+
+    def _owed(
+        self, cluster: str, newest: datetime, reach: timedelta, pushed_at: datetime, now: datetime, closed: Set[str]
+    ) -> "Owed":
+        """What a cluster's hours are due for; hours of `closed` months for nothing."""
+        begin = newest - reach + HOUR
+        manifests = self._ledger.manifests(cluster, begin, newest + HOUR)
+        due = set(due_hours(manifests, newest, reach, now))
+        if all(manifest.backfilled for manifest in manifests):
+            since = self._since_long_ago(cluster, newest, max(pushed_at, begin))
+            due.update(set(since) - {manifest.hour for manifest in manifests})
+        older = self._out_of_reach(cluster, manifests, newest, reach)
+        due.update(due_attempts(older, now))
+        backfilled = {manifest.hour for manifest in (*older, *manifests) if manifest.backfilled}
+        wanted = sorted(hour for hour in due if month_of(hour) not in closed)
+        return Owed(
+            watched=[one for one in manifests if month_of(one.hour) not in closed and not one.backfilled],
+            due={
+                "schedule": [hour for hour in wanted if hour not in backfilled],
+                "backfill": [hour for hour in wanted if hour in backfilled],
+            },
+        )
 
     def _out_of_reach(
         self, cluster: str, manifests: Sequence[Manifest], newest: datetime, reach: timedelta
