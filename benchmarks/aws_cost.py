@@ -222,7 +222,8 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
     polls = HOURS * 3600 / 20 * 5 * 2  # five long polls at a time on each of two queues, whether there is work or not
     # As S3's Intelligent-Tiering moves what nobody reads: after 30 and 90 days.
     export_gb = size * measured.export_bytes_a_day / GB
-    alarms = sum(body["Type"] == "AWS::CloudWatch::Alarm" for body in transform()["Resources"].values())
+    bodies = transform()["Resources"].values()
+    alarms = sum(_metrics(body["Properties"]) for body in bodies if body["Type"] == "AWS::CloudWatch::Alarm")
     return {
         "dynamodb_write": size * (HOURS * measured.write_units_an_hour + days * measured.write_units_a_day),
         "dynamodb_read": reads + reports * measured.report_read_units * fleet.clusters,
@@ -246,6 +247,11 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
         "s3_archive_gb_month": export_gb * (DEFAULT_EXPORT_DAYS - 90),
         "s3_object_month": 2 * fleet.clusters * DEFAULT_EXPORT_DAYS if export_gb else 0,
     }
+
+
+def _metrics(alarm: Mapping[str, Any]) -> int:
+    """How many metrics an alarm watches, by which it is priced."""
+    return max(1, sum("MetricStat" in one for one in alarm.get("Metrics", [])))
 
 
 def monthly(

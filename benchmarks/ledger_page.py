@@ -52,7 +52,7 @@ def cost_table(measured: Measured) -> str:
         "SQS, mostly empty polls": ("sqs_request",),
         "SNS, Scheduler, API Gateway, logs": ("sns_publish", "scheduler_invocation", "http_api_request", "logs_gb"),
         f"CloudWatch metrics, {METRICS} series": ("metric_month",),
-        f"CloudWatch alarms ({alarms:.0f})": ("alarm_month",),
+        f"CloudWatch alarms on {alarms:.0f} metrics": ("alarm_month",),
         f"AMP query samples, {millions:.1f} million an hour and 10,000 pods": ("amp_sample",),
         "S3, exports of 7 years":
             ("s3_gb_month", "s3_infrequent_gb_month", "s3_archive_gb_month", "s3_object_month"),

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from gpucost.adapters.dynamodb.advice import DynamoAdvice
+from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.dynamodb.table import Table, key
 from gpucost.domain.advice.model import About, Advice, Evidence, Recommendation, Saving
+from gpucost.domain.alerting.model import Book
 from gpucost.domain.ledger import FrozenMonth
 from gpucost.errors import ConflictError
 from local.aws import local_client
@@ -72,6 +74,14 @@ def test_a_recommendation_is_saved_once(client: Any, table: DynamoTable) -> None
     assert store.put(replace(first, state="applied")).version == 2
     with pytest.raises(ConflictError):
         store.put(replace(first, state="dismissed"))
+
+
+def test_a_claim_of_an_outbox_is_the_senders_own(client: Any, table: DynamoTable) -> None:
+    memory = DynamoAlertMemory(client, table.name)
+    book = Book("demo", "research")
+    assert memory.save_book(memory.save_book(book)).version == 2
+    with pytest.raises(ConflictError):
+        memory.save_book(book)
 
 
 def test_an_hour_is_published_once(client: Any, table: DynamoTable) -> None:
