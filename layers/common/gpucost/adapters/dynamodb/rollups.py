@@ -113,15 +113,21 @@ class DynamoRollups:
             if day in heads and "f" in heads[day] and _marks(heads[day]) == marks_of(day, manifests)
         }  # fmt: skip
         rows: dict[datetime, dict[FactKey, Costs]] = {day: {} for day in believed}
+        filled: dict[datetime, set[int]] = {}
         buckets = range(BUCKETS) if business_unit is None else [_bucket(business_unit)]
         for bucket in buckets if believed else ():
             for day, items in _pieces(self._range(_facts(cluster, bucket), start, end)).items():
                 if day not in rows:
                     continue
-                if _are_whole(items, marks_of(day, published[day])):
+                marks = marks_of(day, published[day])
+                if _are_whole(items, marks):
                     rows[day] |= _read_facts(items, business_unit)
-                else:
-                    del rows[day]  # others are writing it, or somebody slow wrote an older sum over it
+                    continue
+                if day not in filled:
+                    filled[day] = self._filled(cluster, day, marks)
+                if bucket in filled[day]:
+                    del rows[day]  # others are writing it
+                # else what is there is left over: the last of its units was renamed, or holds nothing any more
         for day, manifests in published.items():
             if day not in rows:
                 from_lines = self._facts_from_lines(manifests, business_unit)
@@ -184,7 +190,7 @@ class DynamoRollups:
         facts: dict[FactKey, Costs],
         retention: Retention = DEFAULT_RETENTION,
     ) -> None:
-        """Write a day's facts."""
+        """Write a day's facts; buckets that have none any more are left as they are, and nobody believes them."""
         buckets: dict[int, list[tuple[list[str], Costs]]] = {}
         for fact, costs in facts.items():
             texts = [*fact[:-1], json.dumps(fact.labels, ensure_ascii=False)]
@@ -197,7 +203,8 @@ class DynamoRollups:
                 more: Item = {"b": {"B": piece}, "k": {"N": str(len(pieces))}}
                 sk = f"{_day(day)}#{place:04d}"
                 items.append(_item(_facts(cluster, bucket), sk, day, manifests, retention.days, more))
-        self._table.put_all(items)
+        for item in items:
+            self._put_if_newer(item)
 
     def write_head(
         self,
@@ -213,6 +220,14 @@ class DynamoRollups:
         if with_facts:
             more["f"] = {"BOOL": True}
         self._put_if_newer(_item(_heads(cluster), _day(day), day, manifests, retention.days, more))
+
+    def _filled(self, cluster: str, day: datetime, marks: bytes) -> set[int]:
+        """The buckets that hold facts of these versions, as the day's own sums tell; all where these do not."""
+        item = self._table.get(_days(cluster), _day(day))
+        if item is None or _marks(item) != marks:
+            return set(range(BUCKETS))
+        check_format(item)
+        return {_bucket(unit) for unit in unpack_sums(item["b"]["B"])}
 
     def _facts_from_lines(
         self, manifests: Iterable[Manifest], business_unit: str | None
