@@ -47,6 +47,9 @@ def expire(table: DynamoTable, *kinds: str) -> None:
         if item["pk"]["S"].split("#")[2] in kinds:
             old = {**item, "expires_at": {"N": str(int(time.time()) - 1)}}
             table.client.put_item(TableName=table.name, Item=old)
+        if item["pk"]["S"].endswith("#hours") and "summaries" in kinds:  # a manifest says when its summary ends
+            told = {**item, "e": {"N": str(int(time.time()) - 1)}}
+            table.client.put_item(TableName=table.name, Item=told)
 
 
 def test_each_level_ends_when_the_settings_say(table: DynamoTable) -> None:
