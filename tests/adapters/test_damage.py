@@ -118,7 +118,18 @@ def test_what_is_damaged_is_mended_by_restating_its_hour(kept: Kept, kind: str) 
         (one.before.costs.allocated_usd if one.before else None, one.after.costs.allocated_usd, set(one.units))
         for one in kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
     ]
-    assert told == [(2, 3, {"research"}), (3, 5, {"research"})], "what was damaged is known from its lines"
+    expected = [(Decimal(2), Decimal(3), {"research"}), (Decimal(3), Decimal(5), {"research"})]
+    assert told == expected, "what was damaged is known from its lines"
+
+
+@pytest.mark.parametrize("kind", ["days", "unit", "facts"])
+def test_a_day_whose_head_is_deleted_is_summed_anew(kept: Kept, kind: str) -> None:
+    """As the runbook says."""
+    sound = READERS[kind](kept)
+    kept.cut(kind)
+    kept.lose("rollups")
+    assert kept.rollups.roll_up("demo", DAY_1, NOW)
+    assert READERS[kind](kept) == sound
 
 
 def test_a_summary_that_is_lost_is_no_zero(kept: Kept) -> None:

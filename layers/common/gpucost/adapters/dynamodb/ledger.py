@@ -189,6 +189,16 @@ class DynamoLedger:
         self.versions.put(confirmed, manifest, manifest.published_at + retention.days)
         return confirmed
 
+    def is_readable(self, manifest: Manifest) -> bool:
+        """Whether a version's sums and nodes are there, and whole; else the same figures are worth writing anew."""
+        try:
+            (summary,) = self.summaries_of([manifest])
+            len(summary.groups)  # they are unpacked when somebody looks
+            self.nodes_of(manifest)
+        except DamagedError:
+            return False
+        return True
+
     def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
         """Put a version in force that was recorded beside, once its month is open again.
 
@@ -309,7 +319,7 @@ class DynamoLedger:
         """A version's summary; made of its lines, without a capacity, where it is damaged: restating mends that."""
         try:
             (summary,) = self.summaries_of([manifest])
-            len(summary.groups)  # they are unpacked when somebody looks
+            len(summary.groups)
         except DamagedError:
             groups: dict[tuple[str, str], list[Costs]] = {}
             for line in self.lines_of(manifest):
