@@ -31,6 +31,8 @@ def test_the_most_of_a_week_by_reason_and_pool(prometheus: Callable[[str], str])
     seen.add(ALLOWED, value=0, nodepool="gpu", reason="Underutilized")
     seen.add(ALLOWED, value=2, nodepool="gpu", reason="Empty")
     seen.add(ALLOWED, value=5, nodepool="cpu", reason="underutilized")
+    for odd in ("NaN", "+Inf"):
+        seen.add(ALLOWED, value=odd, nodepool=f"odd {odd}", reason="empty")
     other = Timeline(cluster="other", families=seen.families)
     other.add(ELIGIBLE, value=99, reason="underutilized")
     url = prometheus(seen.text())

@@ -263,7 +263,7 @@ def small_pieces(size: int) -> Iterator[None]:
 
 def test_fields_may_come_and_go_without_a_new_form() -> None:
     (item,) = line_items("C#demo#lines#2026-11-19T10", "1-x#u", [line(), line(pod="q")], 1)
-    document = blobs.unpack([item["b"]["B"]])
+    document: dict[str, Any] = blobs.unpack([item])
     del document["columns"]["shared_from"]
     document["columns"]["of_a_later_version"] = ["x", "y"]
     (changed,) = blobs.pack(document)

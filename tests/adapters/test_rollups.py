@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import BUCKETS, DynamoRollups
+from gpucost.adapters.dynamodb.rollups import BUCKETS, DynamoRollups, _bucket
 from gpucost.domain.hours import HOUR
 from gpucost.domain.model import Costs, HourRecord, Line
 from gpucost.domain.rollups import DAY
@@ -142,6 +142,61 @@ def test_a_restated_hour_counts_at_once_and_a_unit_that_is_gone_is_gone(day: Day
     day.check()
 
 
+def without_lines(day: Day) -> None:
+    """As once they have expired."""
+    for item in items(day):
+        if "#lines#" in item["pk"]["S"]:
+            day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
+
+
+def test_a_unit_that_is_renamed_leaves_nothing_behind_that_spoils_its_day(day: Day) -> None:
+    """What is left in its bucket is of other versions: the day is believed without it, and needs no lines."""
+    assert len({_bucket(unit) for unit in ("research", "science", "chat")}) == 3
+    for number in (0, 1):
+        day.publish(number, line("research", "bu-a", "p"), line("chat", "ns", "q"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    for number in (0, 1):
+        day.publish(number, line("science", "bu-a", "p"), line("chat", "ns", "q"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    day.check()
+    without_lines(day)
+    day.check()
+    watched = Watched(day.table.client)
+    DynamoRollups(watched, day.table.name).facts("demo", DAY_1, DAY_1 + DAY)
+    assert len(watched.calls) == 2 + BUCKETS + 1, "and the day's sums once, to see that it is left over"
+
+
+def test_a_bucket_of_other_versions_counts_as_empty_only_where_the_days_own_sums_say_so(day: Day) -> None:
+    """A head that is current, whatever else is there: a stale sum is never read, nor a missing one taken for none."""
+    day.publish(0, line("research", "bu-a", "p"), line("chat", "ns", "q"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    old = {item["pk"]["S"]: item for item in items(day)}
+    day.publish(0, line("research", "bu-a", "p", "7"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    for kind in (f"facts#{_bucket('research'):02d}", "days"):
+        day.table.client.put_item(TableName=day.table.name, Item=old[f"C#demo#{kind}"])
+        day.check()
+    without_lines(day)
+    assert day.rollups.facts("demo", DAY_1, DAY_1 + DAY) == [], "unknown, and no older sum"
+
+
+def test_a_slow_worker_writes_no_older_facts_over_newer_ones(day: Day) -> None:
+    """Nothing would ever write them again: the day's head is current."""
+    day.publish(0, line("research", "bu-a", "p"))
+    slow = Watched(day.table.client)
+    DynamoRollups(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    its_facts = len(slow.calls) - 1  # the head is last
+    day.publish(0, line("research", "bu-a", "p", "5"))
+
+    def another() -> None:
+        day.publish(0, line("research", "bu-a", "p", "7"))
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+    DynamoRollups(Meddled(day.table.client, its_facts, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    without_lines(day)
+    day.check()
+
+
 def test_killed_at_any_call_of_the_roll_up_readers_see_the_hours(day: Day) -> None:
     for number in (0, 1):
         day.publish(number, *some(number))
@@ -180,7 +235,7 @@ class Meddled(Watched):
         return call
 
 
-@pytest.mark.parametrize("call", range(1, 12))
+@pytest.mark.parametrize("call", range(1, 16))
 def test_an_hour_that_closes_while_its_day_is_summed_is_not_lost(day: Day, call: int) -> None:
     """Two hours of a day close at once: the slow one, whose sums are older, writes last."""
     day.publish(0, *some(0))
@@ -260,7 +315,7 @@ def test_a_day_whose_figures_are_gone_is_not_summed_to_less(day: Day) -> None:
     for item in items(day):
         if "#summaries" in item["pk"]["S"]:
             day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
-    with pytest.raises(NotKeptError, match="are gone"):
+    with pytest.raises(NotKeptError, match=r"cannot be summed: the figures of demo .* are missing"):
         day.rollups.roll_up("demo", DAY_1, OVER)
 
 

@@ -32,6 +32,6 @@ PRICES = PriceBook(
 def test_stored_usage_says_what_it_said(observation: Observation, metering: MeteringRules) -> None:
     usage = meter(observation, metering)
     asked = AttributionRules(Pricing(PRICES, ("on-demand", "rates")), UNITS, cost_labels={"team": "label_team"})
-    pieces = blobs.pack(usage_document(usage))
-    stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), blobs.unpack(pieces))
+    items = [{"b": {"B": piece}} for piece in blobs.pack(usage_document(usage))]
+    stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), blobs.unpack(items))
     assert attribute(stored, asked) == attribute(usage, asked)

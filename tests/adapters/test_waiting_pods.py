@@ -22,7 +22,7 @@ Span = tuple[int, int]
 """Minutes of the day, [from, to)."""
 
 
-def samples(metric: str, labels: str, span: Span, value: int = 1, offset: int = 7) -> Iterator[str]:
+def samples(metric: str, labels: str, span: Span, value: int | str = 1, offset: int = 7) -> Iterator[str]:
     for minute in range(*span, STEP):
         yield f"{metric}{{{labels}}} {value} {int(DAY.timestamp()) + 60 * minute + offset}"
 
@@ -55,6 +55,8 @@ def exposition() -> str:
             ("night", "nvidia_com_gpu", 1, (-30, 30)),  # since the day before
             ("late", "nvidia_com_gpu", 1, (1410, MINUTES)),  # and goes on
             ("other", "cpu", 8, (60, 120)),
+            ("odd", "nvidia_com_gpu", "NaN", (60, 200)),
+            ("odder", "nvidia_com_gpu", "+Inf", (60, 200)),
         ):
             asked += samples("requests", own + request(name, resource), seen(span), units, offset)
         asked += samples("requests", own + request("long", "nvidia_com_gpu", node="n1"), seen((1170, 1300)), 1, offset)
@@ -94,7 +96,7 @@ def waits(url: str) -> Callable[[datetime], list[Wait]]:
 
 def test_a_day_s_waits_are_those_that_were_written_down(waits: Callable[[datetime], list[Wait]]) -> None:
     found = {one.pod: one for one in waits(DAY)}
-    assert found.keys() == {"half", "long", "slice", "night", "late"}, "not whose resource is no GPU, or elsewhere"
+    assert found.keys() == {"half", "long", "slice", "night", "late"}, "not whose request is of no GPU, or is no number"
     assert found["half"] == Wait("ns", "half", "u-half", "nvidia.com/gpu", 3, ((1, 0.5),)), "2 + 1 > 2"
     assert found["slice"] == Wait("ns", "slice", "u-slice", "nvidia.com/mig-1g.10gb", 1, ((20, 1.0),))
     assert found["night"].hours == ((0, 0.5),)

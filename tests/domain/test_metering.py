@@ -53,6 +53,17 @@ def test_an_hour_names_its_cluster_and_keeps_what_was_noted_before() -> None:
     assert usage.nodes is None
 
 
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
+def test_values_that_are_no_numbers_are_not_observed(odd: str) -> None:
+    """As their note says: neither full use nor none."""
+    told = tuple((START + at * MINUTE, Decimal(odd if at >= 30 else "0.5")) for at in range(60))
+    usage = meter(seen(devices=(device()._replace(values=told),)), MeteringRules())
+    (own,) = usage.pods
+    assert own.measurement.utilization == Fraction(1, 2)
+    assert own.measurement.observed_ms == 30 * MINUTE
+    assert usage.coverage.utilization == Decimal("0.5")
+
+
 def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
     odd = device()._replace(values=((START, Decimal("NaN")),))
     nobodys = device(labelled=False, total="NaN")._replace(uuid="GPU-1")

@@ -191,6 +191,26 @@ def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:
     assert allocated(second) == {"a": (20, 6)}
 
 
+@pytest.mark.parametrize(
+    ("kind", "damage"), [("summaries", {"b": {"B": b"cut"}}), ("summaries", None), ("nodes", {"b": {"B": b"cut"}})]
+)
+def test_figures_that_are_damaged_or_lost_are_written_anew_as_they_were(
+    system: System, kind: str, damage: dict[str, Any] | None
+) -> None:
+    system.attribute()
+    sound = dict(system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].groups)
+    nodes = system.ledger.nodes("demo", HOUR)
+    items = system.table.client.scan(TableName=system.table.name)["Items"]
+    (item,) = [one for one in items if one["pk"]["S"].endswith(f"#{kind}")]
+    system.table.client.delete_item(TableName=system.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
+    if damage:
+        system.table.client.put_item(TableName=system.table.name, Item=item | damage)
+    assert system.restate(version=None) == [2]
+    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert (dict(summary.groups), system.ledger.nodes("demo", HOUR)) == (sound, nodes)
+    assert system.restate(version=None) == [2], "and once"
+
+
 def test_figures_that_come_out_as_they_are_keep_their_version(system: System) -> None:
     system.attribute()
     assert system.restate(version=None) == [1]

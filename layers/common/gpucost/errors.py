@@ -11,6 +11,7 @@ GpuCostError
 ├── ConflictError            somebody else wrote first                                      (HTTP 409)
 └── SourceError              a source of data did not answer as it should                   (exit 1, HTTP 502)
     ├── NotKeptError               it has expired: trying again does not help
+    ├── DamagedError               what is stored cannot be read, or is missing: names the item
     ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
     └── MetricsAnswerError         an answer that cannot be used: refused query, not JSON, truncated, warnings
         └── MetricsTooLargeError   asking for less at a time may help
@@ -64,6 +65,10 @@ class SourceError(GpuCostError):
 
 class NotKeptError(SourceError):
     """What was asked for has expired; trying again does not help."""
+
+
+class DamagedError(SourceError):
+    """What is stored cannot be read, or is not there though it should be; trying again does not help."""
 
 
 class MetricsUnavailableError(SourceError):

@@ -209,6 +209,10 @@ class Ledger(ReportedHours, AdjustableHours, Protocol):
         """
         ...
 
+    def is_readable(self, manifest: Manifest) -> bool:
+        """Whether a version's sums and nodes are there, and whole; else the same figures are worth writing anew."""
+        ...
+
     def newest(self, cluster: str, hour: datetime) -> Manifest | None:
         """The version that the next one replaces: the one in force, or what stands beside a frozen one."""
         ...

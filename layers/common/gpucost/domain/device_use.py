@@ -92,7 +92,7 @@ class DeviceHour:
         for one in self.series:
             source = one.instance.split("/", 1)[0]
             for time, value in one.values or ():
-                if not value.is_nan():
+                if value.is_finite():
                     at = by_source.setdefault(source, {}).setdefault(time, {})
                     at[_label(one)] = max(at.get(_label(one), ZERO), _part(value, one.scale))
                     instances[source, time] = one.instance
@@ -196,8 +196,6 @@ def _label(one: DeviceSeries) -> Label:
 
 def _part(value: Decimal, scale: Decimal) -> Fraction:
     """A sample as a part of full use, kept within 0 and 1 (MIG devices were seen above)."""
-    if value.is_infinite():
-        return Fraction(value > 0)
     return min(max(Fraction(value) / Fraction(scale), ZERO), Fraction(1))
 
 

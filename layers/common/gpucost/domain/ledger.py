@@ -25,6 +25,8 @@ class Retention:
 DEFAULT_RETENTION = Retention()
 MOST_DOUBLINGS = 12
 """Of the distance between attempts: 170 days, longer than any look-back."""
+SHORTEST_RETENTION = timedelta(days=35)
+"""Of any level, as far as settings may go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,17 @@ class Manifest:
     """Whether the version is recorded beside the one in force, because the hour's month is frozen."""
     backfilled: bool = False
     """Whether a backfill asked for the hour first: the schedule owes nothing before the first hour of its own."""
+    figures_until: datetime | None = None
+    """When its summary expires; None for an incomplete one, and where an earlier version of the product wrote it."""
 
     @property
     def digest(self) -> str:
         """Of the content alone: two versions with the same one say the same."""
         return self.run_id.partition("-")[2]
+
+    def figures_end(self) -> datetime:
+        """Before this its summary cannot have expired: a missing one is lost."""
+        return self.figures_until or self.published_at + SHORTEST_RETENTION
 
     def is_given_up(self) -> bool:
         """Whether the hour is closed as incomplete: only a backfill tries it again."""

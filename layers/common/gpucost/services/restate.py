@@ -81,7 +81,7 @@ class RestateService:
         settings = self._settings_store.version(version).settings
         prices = self._pricer.of_hours(settings, [manifest.hour])
         record = attribute(usage, attribution_rules(settings, prices[manifest.hour]))
-        if content_digest(record) == manifest.digest:
+        if content_digest(record) == manifest.digest and self._ledger.is_readable(manifest):
             if version > manifest.settings_version:
                 manifest = self._ledger.confirm(manifest, version, self._retention())
             return Attributed(manifest, was_published=False)

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from gpucost.domain.ledger import Retention
+from gpucost.domain.ledger import SHORTEST_RETENTION, Retention
 from gpucost.settings.section import Section
 
-Days = Annotated[int, Field(ge=35, le=3660)]
+Days = Annotated[int, Field(ge=SHORTEST_RETENTION.days, le=3660)]
 
 
 class RetentionSettings(Section):

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.packed import Packed, persistently, puts, sk
-from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, undamaged
 from gpucost.domain.advice.life import WITHDRAWN_KEPT
 from gpucost.domain.advice.model import Recommendation, Review
 
@@ -97,4 +97,5 @@ class DynamoAdvice:
 
 def _read(item: Item) -> Recommendation:
     check_format(item)
-    return _RECOMMENDATION.validate_json(zlib.decompress(item["b"]["B"]))
+    with undamaged(item):
+        return _RECOMMENDATION.validate_json(zlib.decompress(item["b"]["B"]))

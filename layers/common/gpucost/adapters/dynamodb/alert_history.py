@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from gpucost.adapters.dynamodb import keys
-from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, undamaged
 from gpucost.domain.alerting.model import Notification
 from gpucost.domain.alerting.telling import Silence
 from gpucost.errors import ConflictError
@@ -63,7 +63,8 @@ class DynamoAlertHistory:
         found = []
         for item in items:
             check_format(item)
-            found.append(_NEWS.validate_json(zlib.decompress(item["b"]["B"])))
+            with undamaged(item):
+                found.append(_NEWS.validate_json(zlib.decompress(item["b"]["B"])))
         return [news for news in found if start <= news.hour < end]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from gpucost.adapters.dynamodb import outdated_alerts
-from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, undamaged
 from gpucost.alert_ports import Memory
 from gpucost.domain.alerting.model import Book, Cursor
 from gpucost.errors import ConflictError
@@ -51,9 +51,11 @@ class DynamoAlertMemory:
             check_format(item)
             sk = text(item, "sk")
             if sk == _CURSOR_KEY:
-                cursor = _CURSOR.validate_json(zlib.decompress(item["b"]["B"]))
+                with undamaged(item):
+                    cursor = _CURSOR.validate_json(zlib.decompress(item["b"]["B"]))
             elif sk.startswith("book#"):
-                book = _BOOK.validate_json(zlib.decompress(item["b"]["B"]))
+                with undamaged(item):
+                    book = _BOOK.validate_json(zlib.decompress(item["b"]["B"]))
                 books[book.owner] = book
             else:
                 older.append(item)

@@ -125,9 +125,7 @@ class DynamoBillStore:
                 check_format(item)
                 items.setdefault(first.replace(day=int(text(item, "sk")[:2])), []).append(item)
             if all(_fit(pieces) for pieces in items.values()):
-                return {
-                    day: (pieces, read_day(unpack(one["b"]["B"] for one in pieces))) for day, pieces in items.items()
-                }
+                return {day: (pieces, unpack(pieces, read_day)) for day, pieces in items.items()}
         raise SourceError(f"the bill of {first:%Y-%m} changed each time it was read")
 
     def _change(self, day: datetime, version: str, hours: Sequence[int]) -> Item:

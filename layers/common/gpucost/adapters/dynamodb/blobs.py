@@ -2,15 +2,17 @@
 
 import json
 import zlib
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
+from gpucost.adapters.dynamodb.table import Item, undamaged
 from gpucost.domain.ledger import HourSummary, Restatement
 from gpucost.domain.model import Amounts, Capacity, ClusterCharge, Costs, HourRecord, NodeHour, Totals
 
+T = TypeVar("T")
 PIECE = 300_000
 """Bytes; an item holds 400 KB at most."""
 
@@ -21,9 +23,18 @@ def pack(document: Any) -> list[bytes]:
     return [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
 
 
-def unpack(pieces: Iterable[bytes]) -> Any:
-    """The document of all its pieces, in order."""
-    return json.loads(zlib.decompress(b"".join(pieces)))
+def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: document) -> T:
+    """The document of the items that hold its pieces, in order.
+
+    Args:
+        items: at least one.
+        read: makes of the document what is wanted.
+
+    Raises:
+        DamagedError: a piece is missing or not what was written.
+    """
+    with undamaged(items[0]):
+        return read(json.loads(zlib.decompress(b"".join([item["b"]["B"] for item in items]))))
 
 
 def summary_document(summary: HourSummary) -> dict[str, Any]:
@@ -62,21 +73,20 @@ def read_totals_text(text: str) -> Totals:
     return Totals(Costs(*map(Decimal, costs)), None if capacity is None else Capacity(*map(Decimal, capacity)))
 
 
-def read_groups(pieces: Sequence[bytes]) -> Mapping[tuple[str, str], Costs]:
-    """The groups of `summary_document` from its pieces; without one there are none."""
-    return _Groups(pieces)
+def read_groups(items: Sequence[Item]) -> Mapping[tuple[str, str], Costs]:
+    """The groups of `summary_document` from its items; without one there are none."""
+    return _Groups(items)
 
 
 class _Groups(Mapping[tuple[str, str], Costs]):
     """Unpacked when somebody looks at them: who wants an hour's totals alone does not."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._pieces = pieces
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._items = items
 
     @cached_property
     def _known(self) -> dict[tuple[str, str], Costs]:
-        rows = unpack(self._pieces)["groups"] if self._pieces else []
-        return {(unit, namespace): Costs(*map(Decimal, row)) for unit, namespace, row in rows}
+        return unpack(self._items, _groups) if self._items else {}
 
     def __getitem__(self, key: tuple[str, str]) -> Costs:
         return self._known[key]
@@ -89,6 +99,10 @@ class _Groups(Mapping[tuple[str, str], Costs]):
 
     def items(self) -> ItemsView[tuple[str, str], Costs]:
         return self._known.items()
+
+
+def _groups(document: dict[str, Any]) -> dict[tuple[str, str], Costs]:
+    return {(unit, namespace): Costs(*map(Decimal, row)) for unit, namespace, row in document["groups"]}
 
 
 def nodes_document(record: HourRecord) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """An hour's record as items: all but its manifest, under the id of the run that writes them."""
 
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.line_items import line_items
-from gpucost.adapters.dynamodb.table import FORMAT, Item, key, text
+from gpucost.adapters.dynamodb.table import FORMAT, Item, key, text, undamaged
 from gpucost.domain.ledger import HourSummary, Manifest, Retention, content_digest, summarize
 from gpucost.domain.model import HourRecord, Line
+from gpucost.errors import DamagedError
 
 
 def hour_items(record: HourRecord, run: str, version: int, now: datetime, retention: Retention) -> list[Item]:
@@ -48,13 +50,22 @@ def _summary_items(summary: HourSummary, run: str, expires: datetime) -> list[It
 
 
 def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
-    """A version's summary from its items, in order; where there are none, it has no figures."""
-    packed = [item["b"]["B"] for item in items]
+    """A version's summary from its items, in order; where there are none, it has no figures any more.
+
+    Raises:
+        DamagedError: what is there cannot be read, or nothing is and it cannot have expired.
+    """
     totals = None
     if items and "t" in items[0]:
-        totals = blobs.read_totals_text(text(items[0], "t"))
+        with undamaged(items[0]):
+            totals = blobs.read_totals_text(text(items[0], "t"))
     elif items:
-        totals = blobs.read_totals(blobs.unpack(packed))  # written before totals had an attribute
+        totals = blobs.unpack(items, blobs.read_totals)  # written before totals had an attribute
+    elif manifest.status != "incomplete" and keys.seconds(manifest.figures_end()) > time.time():
+        raise DamagedError(
+            f"the figures of {manifest.cluster} {keys.hour(manifest.hour)} are missing from the ledger, though they "
+            "have not expired; restating the hour writes them anew"
+        )
     return HourSummary(
         cluster=manifest.cluster,
         hour=manifest.hour,
@@ -62,7 +73,7 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
         version=manifest.version,
         coverage=manifest.coverage,
         totals=totals,
-        groups=blobs.read_groups(packed),
+        groups=blobs.read_groups(items),
         currency=manifest.currency,
     )
 
@@ -94,4 +105,4 @@ def _notes(notes: Sequence[str]) -> bytes:
 
 def read_notes(item: Item) -> tuple[str, ...]:
     """What an item of notes says."""
-    return tuple(blobs.unpack([item["b"]["B"]]))
+    return blobs.unpack([item], tuple)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from gpucost.adapters.dynamodb import blobs, keys
@@ -42,9 +43,9 @@ from gpucost.domain.ledger import (
     changes,
     next_attempt,
 )
-from gpucost.domain.model import ClusterCharge, HourRecord, Line, NodeHour
+from gpucost.domain.model import ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
 from gpucost.domain.usage import Usage
-from gpucost.errors import ConflictError
+from gpucost.errors import ConflictError, DamagedError
 
 T = TypeVar("T")
 LATE = "figures that came after the month was frozen"
@@ -160,6 +161,7 @@ class DynamoLedger:
             currency=record.currency,
             beside=is_frozen,
             backfilled=replacing.backfilled if replacing else backfilled,
+            figures_until=None if record.status == "incomplete" else now.replace(microsecond=0) + retention.hours,
         )
         if is_frozen or why:
             items += self._restated(record, replacing, manifest, why or LATE, end)
@@ -186,6 +188,16 @@ class DynamoLedger:
         confirmed = replace(manifest, settings_version=settings_version)
         self.versions.put(confirmed, manifest, manifest.published_at + retention.days)
         return confirmed
+
+    def is_readable(self, manifest: Manifest) -> bool:
+        """Whether a version's sums and nodes are there, and whole; else the same figures are worth writing anew."""
+        try:
+            (summary,) = self.summaries_of([manifest])
+            len(summary.groups)  # they are unpacked when somebody looks
+            self.nodes_of(manifest)
+        except DamagedError:
+            return False
+        return True
 
     def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
         """Put a version in force that was recorded beside, once its month is open again.
@@ -242,20 +254,20 @@ class DynamoLedger:
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """The nodes of this very version of an hour, and what was paid for without one."""
         own = self._pieces_of(keys.partition(manifest.cluster, "nodes"), manifest.hour, manifest.run_id)
-        return blobs.read_nodes(blobs.unpack(own)) if own else ((), ())
+        return blobs.unpack(own, blobs.read_nodes) if own else ((), ())
 
     def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
         """The nodes of every hour in `[start, end)`, one query for each day."""
         while start < end:
             until = min(start + timedelta(days=1), end)
             in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, until)}
-            pieces: dict[datetime, list[bytes]] = {}
+            items: dict[datetime, list[Item]] = {}
             for item in self._range(keys.partition(cluster, "nodes"), start, until):
                 hour, run = keys.parts(item)
                 if in_force.get(hour) == run:
-                    pieces.setdefault(hour, []).append(item["b"]["B"])
-            for own in pieces.values():
-                yield from blobs.read_nodes(blobs.unpack(own))[0]
+                    items.setdefault(hour, []).append(item)
+            for own in items.values():
+                yield from blobs.unpack(own, blobs.read_nodes)[0]
             start = until
 
     def usage(self, manifest: Manifest) -> Usage | None:
@@ -263,7 +275,7 @@ class DynamoLedger:
         if not manifest.usage_id:
             return None
         own = self._pieces_of(keys.partition(manifest.cluster, "usage"), manifest.hour, manifest.usage_id)
-        return read_usage(manifest.cluster, manifest.hour, blobs.unpack(own)) if own else None
+        return blobs.unpack(own, partial(read_usage, manifest.cluster, manifest.hour)) if own else None
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
         """What replaced figures in hours of `[start, end)`, or stands beside frozen ones.
@@ -284,7 +296,7 @@ class DynamoLedger:
         self, record: HourRecord, replacing: Manifest | None, manifest: Manifest, why: str, end: datetime
     ) -> list[Item]:
         """What a version changes, as items; where nothing had figures, it is told only beside a frozen hour."""
-        before = self.summaries_of([replacing])[0] if replacing else None
+        before = self._replaced(replacing) if replacing else None
         had_figures = before is not None and before.totals is not None
         if record.totals is None or not (had_figures or manifest.beside):
             return []
@@ -303,11 +315,28 @@ class DynamoLedger:
         )
         return restatement_items(restatement, manifest.run_id, replacing.run_id if replacing else NOBODY, end)
 
-    def _pieces_of(self, pk: str, hour: datetime, run: str) -> list[bytes]:
+    def _replaced(self, manifest: Manifest) -> HourSummary:
+        """A version's summary; made of its lines, without a capacity, where it is damaged: restating mends that."""
+        try:
+            (summary,) = self.summaries_of([manifest])
+            len(summary.groups)
+        except DamagedError:
+            groups: dict[tuple[str, str], list[Costs]] = {}
+            for line in self.lines_of(manifest):
+                groups.setdefault((line.business_unit, line.namespace), []).append(line.costs())
+            sums = {key: Costs.total(parts) for key, parts in groups.items()}
+            totals = Totals(Costs.total(sums.values()), None)
+            return HourSummary(
+                manifest.cluster, manifest.hour, manifest.status, manifest.version, manifest.coverage, totals, sums,
+                manifest.currency,
+            )  # fmt: skip
+        return summary
+
+    def _pieces_of(self, pk: str, hour: datetime, run: str) -> list[Item]:
         pieces = list(self._table.query(pk, "begins_with(sk, :start)", start=f"{keys.hour(hour)}#{run}#"))
         for piece in pieces:
             check_format(piece)
-        return [piece["b"]["B"] for piece in pieces]
+        return pieces
 
     def _supersede(self, manifest: Manifest, replacing: Manifest | None, base: Manifest | None, now: datetime) -> None:
         """Let what nobody reads any more expire: what a version replaced, and what that stood beside.

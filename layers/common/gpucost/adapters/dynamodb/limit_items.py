@@ -7,6 +7,7 @@
 What is observed of an hour is the same whenever it is asked, so the item is simply put again.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -60,7 +61,10 @@ class DynamoLimits:
 
 def _read(cluster: str, item: Item) -> Limits:
     check_format(item)
-    document = blobs.unpack([item["b"]["B"]])
+    return blobs.unpack([item], lambda document: _limits(cluster, item, document))
+
+
+def _limits(cluster: str, item: Item, document: Mapping[str, Any]) -> Limits:
     return Limits(
         cluster,
         keys.read_hour(text(item, "sk")),

@@ -5,7 +5,6 @@ value where all rows agree, so that a field may come, go or move without a new f
 pieces there are, so that nobody takes some of them for all while they are moved on.
 """
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import repeat
@@ -15,7 +14,7 @@ from gpucost.adapters.dynamodb import blobs
 from gpucost.adapters.dynamodb.table import Item, check_format, key, text, whole
 from gpucost.domain.advice.history import LineUse, use_of
 from gpucost.domain.model import Line
-from gpucost.errors import SourceError
+from gpucost.errors import DamagedError, SourceError
 
 LINES_FORMAT = 2
 _NAMES = Line._fields
@@ -91,8 +90,8 @@ def _document(items: Sequence[Item]) -> tuple[int, Any]:
     if len(forms) > 1 or (forms == {LINES_FORMAT} and len(items) != whole(items[0], "k")):
         raise BeingMovedError(f"lines {text(items[0], 'pk')!r} are moved on at this moment")
     try:
-        document = blobs.unpack(item["b"]["B"] for item in items)
-    except zlib.error:
+        document: Any = blobs.unpack(items)
+    except DamagedError:
         raise BeingMovedError(f"lines {text(items[0], 'pk')!r} are not whole") from None
     return forms.pop(), document
 

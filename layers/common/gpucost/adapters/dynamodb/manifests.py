@@ -4,10 +4,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpucost.adapters.dynamodb import keys
-from gpucost.adapters.dynamodb.table import FORMAT, Item, check_format, key, text, whole
+from gpucost.adapters.dynamodb.table import FORMAT, Item, check_format, key, text, undamaged, whole
 from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import Coverage, Status
-from gpucost.errors import SourceError
 
 _STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
 _CODE = {status: code for code, status in _STATUS.items()}
@@ -35,6 +34,8 @@ def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
         item["c"] = {"S": manifest.currency}
     if manifest.backfilled:
         item["o"] = {"S": "b"}
+    if manifest.figures_until is not None:
+        item["e"] = {"N": str(keys.seconds(manifest.figures_until))}
     if manifest.attempts:
         item["a"] = {"N": str(manifest.attempts)}
     if manifest.next_attempt_at is not None:
@@ -49,11 +50,8 @@ def read_manifest(cluster: str, item: Item, *, beside: bool = False) -> Manifest
         SourceError: damaged, or of a newer form.
     """
     check_format(item)
-    try:
+    with undamaged(item):
         return _manifest(cluster, item, beside)
-    except (KeyError, ValueError, ArithmeticError) as error:
-        where = f"{text(item, 'pk')} {text(item, 'sk')}"
-        raise SourceError(f"the ledger's item {where} is damaged: {type(error).__name__}: {error}") from error
 
 
 def _manifest(cluster: str, item: Item, beside: bool) -> Manifest:
@@ -75,4 +73,5 @@ def _manifest(cluster: str, item: Item, beside: bool) -> Manifest:
         currency=text(item, "c") or "USD",
         beside=beside,
         backfilled=text(item, "o") == "b",
+        figures_until=keys.read_instant(whole(item, "e")) if "e" in item else None,
     )

@@ -18,7 +18,7 @@ class Packed:
 
     def __init__(self) -> None:
         self.generation = 0
-        self.pieces: list[bytes] = []
+        self.pieces: list[Item] = []
 
     def add(self, item: Item) -> None:
         """Take its next piece.
@@ -31,7 +31,7 @@ class Packed:
         if self.pieces and generation != self.generation:
             raise ConflictError(f"{text(item, 'pk')} {text(item, 'sk')} is being written")
         self.generation = generation
-        self.pieces.append(item["b"]["B"])
+        self.pieces.append(item)
 
     def read(self, empty: Any) -> Any:
         """What it holds."""

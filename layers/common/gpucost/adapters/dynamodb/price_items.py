@@ -147,7 +147,7 @@ def change_of(item: Item) -> PriceChange:
     """Back from its item, settled or not."""
     check_format(item)
     settled_at = instant(whole(item, "t")) if "t" in item else None
-    return read_change(blobs.unpack([item["b"]["B"]]), settled_at)
+    return blobs.unpack([item], lambda document: read_change(document, settled_at))
 
 
 def _moment(moment: datetime | None) -> str | None:

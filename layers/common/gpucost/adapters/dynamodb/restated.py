@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.table import FORMAT, Item, key, text, whole
@@ -53,7 +54,10 @@ def chained(
 
 def _read(manifest: Manifest, items: Sequence[Item]) -> Restatement:
     item = items[0]
-    document = blobs.unpack([one["b"]["B"] for one in items])
+    return blobs.unpack(items, lambda document: _restatement(manifest, item, document))
+
+
+def _restatement(manifest: Manifest, item: Item, document: dict[str, Any]) -> Restatement:
     return Restatement(
         cluster=manifest.cluster,
         hour=manifest.hour,

@@ -23,7 +23,7 @@ from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.blobs import PIECE
 from gpucost.adapters.dynamodb.figures import pack_table, unpack_sums, unpack_table
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, undamaged, whole
 from gpucost.domain.hours import HOUR, floor_day, hours_between
 from gpucost.domain.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
 from gpucost.domain.model import Costs
@@ -37,7 +37,7 @@ from gpucost.domain.rollups import (
     sum_day,
     sum_facts,
 )
-from gpucost.errors import ConflictError, NotKeptError
+from gpucost.errors import ConflictError, DamagedError, NotKeptError
 
 BUCKETS = 16
 """Facts of a sixteenth of all units are read together: one unit's month is one query, and items stay few."""
@@ -113,15 +113,21 @@ class DynamoRollups:
             if day in heads and "f" in heads[day] and _marks(heads[day]) == marks_of(day, manifests)
         }  # fmt: skip
         rows: dict[datetime, dict[FactKey, Costs]] = {day: {} for day in believed}
+        filled: dict[datetime, set[int]] = {}
         buckets = range(BUCKETS) if business_unit is None else [_bucket(business_unit)]
         for bucket in buckets if believed else ():
             for day, items in _pieces(self._range(_facts(cluster, bucket), start, end)).items():
                 if day not in rows:
                     continue
-                if _are_whole(items, marks_of(day, published[day])):
+                marks = marks_of(day, published[day])
+                if _are_whole(items, marks):
                     rows[day] |= _read_facts(items, business_unit)
-                else:
-                    del rows[day]  # others are writing it, or somebody slow wrote an older sum over it
+                    continue
+                if day not in filled:
+                    filled[day] = self._filled(cluster, day, marks)
+                if bucket in filled[day]:
+                    del rows[day]  # others are writing it
+                # else what is there is left over: the last of its units was renamed, or holds nothing any more
         for day, manifests in published.items():
             if day not in rows:
                 from_lines = self._facts_from_lines(manifests, business_unit)
@@ -133,12 +139,19 @@ class DynamoRollups:
         """Bring a UTC day's sums up to its hours, its facts only once the day is over; False where they were.
 
         Raises:
-            NotKeptError: an hour's figures have expired, so that the day cannot be summed; it stays as it was.
+            NotKeptError: an hour's figures have expired or are damaged, so that the day cannot be summed; it stays as
+                it was.
             SourceError: the table failed; rolling up again is safe.
         """
         manifests = self._ledger.manifests(cluster, day, day + DAY)
-        if not manifests:
-            return False
+        try:
+            return self._roll_up(cluster, day, manifests, now, retention) if manifests else False
+        except DamagedError as error:
+            raise NotKeptError(f"{cluster} {_day(day)} cannot be summed: {error}") from error
+
+    def _roll_up(
+        self, cluster: str, day: datetime, manifests: Sequence[Manifest], now: datetime, retention: Retention
+    ) -> bool:
         head = self._table.get(_heads(cluster), _day(day))
         is_over = now >= day + DAY
         is_current = head is not None and _marks(head) == marks_of(day, manifests)
@@ -184,7 +197,7 @@ class DynamoRollups:
         facts: dict[FactKey, Costs],
         retention: Retention = DEFAULT_RETENTION,
     ) -> None:
-        """Write a day's facts."""
+        """Write a day's facts; buckets that have none any more are left as they are, and nobody believes them."""
         buckets: dict[int, list[tuple[list[str], Costs]]] = {}
         for fact, costs in facts.items():
             texts = [*fact[:-1], json.dumps(fact.labels, ensure_ascii=False)]
@@ -197,7 +210,8 @@ class DynamoRollups:
                 more: Item = {"b": {"B": piece}, "k": {"N": str(len(pieces))}}
                 sk = f"{_day(day)}#{place:04d}"
                 items.append(_item(_facts(cluster, bucket), sk, day, manifests, retention.days, more))
-        self._table.put_all(items)
+        for item in items:
+            self._put_if_newer(item)
 
     def write_head(
         self,
@@ -213,6 +227,15 @@ class DynamoRollups:
         if with_facts:
             more["f"] = {"BOOL": True}
         self._put_if_newer(_item(_heads(cluster), _day(day), day, manifests, retention.days, more))
+
+    def _filled(self, cluster: str, day: datetime, marks: bytes) -> set[int]:
+        """The buckets that hold facts of these versions, as the day's own sums tell; all where these do not."""
+        item = self._table.get(_days(cluster), _day(day))
+        if item is None or _marks(item) != marks:
+            return set(range(BUCKETS))
+        check_format(item)
+        with undamaged(item):
+            return {_bucket(unit) for unit in unpack_sums(item["b"]["B"])}
 
     def _facts_from_lines(
         self, manifests: Iterable[Manifest], business_unit: str | None
@@ -289,13 +312,15 @@ def _day_item(summary: DaySummary, retention: Retention) -> Item:
 
 
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
-    totals = blobs.read_totals_text(text(item, "t")) if "t" in item else None
-    return DaySummary(cluster, day, tuple(manifests), totals, unpack_sums(item["b"]["B"]))
+    with undamaged(item):
+        totals = blobs.read_totals_text(text(item, "t")) if "t" in item else None
+        return DaySummary(cluster, day, tuple(manifests), totals, unpack_sums(item["b"]["B"]))
 
 
 def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:
     """By hour and mark; hours in which the unit held nothing are there, with zeros."""
-    rows = {int(hour): costs for (hour,), costs in unpack_table(item["b"]["B"])}
+    with undamaged(item):
+        rows = {int(hour): costs for (hour,), costs in unpack_table(item["b"]["B"])}
     return {(hour, mark): rows.get(hour.hour, Costs()) for hour, mark in _hour_marks(item)}
 
 
@@ -306,12 +331,12 @@ def _are_whole(items: Sequence[Item], marks: bytes) -> bool:
 
 
 def _read_facts(items: Sequence[Item], business_unit: str | None) -> dict[FactKey, Costs]:
-    data = b"".join(item["b"]["B"] for item in items[: whole(items[0], "k")])
     found = {}
-    for texts, costs in unpack_table(data):
-        fact = FactKey._make([*texts[:-1], tuple((name, value) for name, value in json.loads(texts[-1]))])
-        if business_unit is None or fact.business_unit == business_unit:
-            found[fact] = costs
+    with undamaged(items[0]):
+        for texts, costs in unpack_table(b"".join([item["b"]["B"] for item in items[: whole(items[0], "k")]])):
+            fact = FactKey._make([*texts[:-1], tuple((name, value) for name, value in json.loads(texts[-1]))])
+            if business_unit is None or fact.business_unit == business_unit:
+                found[fact] = costs
     return found
 
 
@@ -330,7 +355,7 @@ def _by_day(manifests: Iterable[Manifest]) -> dict[datetime, list[Manifest]]:
 
 
 def _marks(item: Item) -> bytes:
-    return bytes(item["h"]["B"])
+    return bytes(item.get("h", {}).get("B", b""))
 
 
 def _hour_marks(item: Item) -> list[tuple[datetime, bytes]]:

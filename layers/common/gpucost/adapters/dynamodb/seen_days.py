@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from gpucost.adapters.dynamodb import blobs, keys
-from gpucost.adapters.dynamodb.table import FORMAT, Table, check_format, key, text
+from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text
 
 
 class SeenDays:
@@ -39,12 +39,12 @@ class SeenDays:
     def read(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Any]]:
         """Those of days in `[start, end)` that were kept."""
         partition = keys.partition(cluster, self._name)
-        days: dict[str, list[bytes]] = {}
+        days: dict[str, list[Item]] = {}
         for item in self._table.query(
             partition, "sk BETWEEN :first AND :last", first=f"{start:%Y-%m-%d}", last=f"{end:%Y-%m-%d}"
         ):
             check_format(item)
-            days.setdefault(text(item, "sk").partition("#")[0], []).append(item["b"]["B"])
+            days.setdefault(text(item, "sk").partition("#")[0], []).append(item)
         return {
-            datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC): blobs.unpack(pieces) for day, pieces in days.items()
+            datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC): blobs.unpack(items) for day, items in days.items()
         }

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from gpucost.adapters.dynamodb import keys
+from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key
 from gpucost.alert_ports import DaySoFar, MonthPart
 from gpucost.domain.alerting.spend import SoFar
@@ -69,7 +69,7 @@ class DynamoSpendMemory:
         if item is None:
             return None
         check_format(item)
-        return json.loads(zlib.decompress(item["b"]["B"]))
+        return blobs.unpack([item])
 
 
 def _item(cluster: str, sk: str, document: Any, since: datetime) -> Item:

@@ -3,11 +3,13 @@
 import random
 import secrets
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gpucost.adapters.dynamodb.errors import BusyError, translated
-from gpucost.errors import ConflictError, SourceError
+from gpucost.errors import ConflictError, DamagedError, SourceError
 
 FORMAT = 1
 """Version of an item's form, in attribute `v` of each; kinds that have had another one say so themselves."""
@@ -16,6 +18,8 @@ BATCH = 25
 ROUNDS = 8
 WRITER = "w"
 """The attribute that names the call by which an item was put."""
+_DAMAGE = (zlib.error, ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+"""What is raised by reading bytes and texts that are not what was written."""
 Item = Mapping[str, Mapping[str, Any]]
 ConditionalPut = tuple[Item, str, Mapping[str, Mapping[str, Any]] | None]
 """An item, its condition ("" for none) and the condition's values."""
@@ -201,6 +205,23 @@ def check_format(item: Item, newest: int = FORMAT) -> None:
         raise SourceError(
             f"item {text(item, 'pk')!r} of the ledger has format {whole(item, 'v')}; this version reads up to {newest}"
         )
+
+
+@contextmanager
+def undamaged(item: Item) -> Iterator[None]:
+    """Turn whatever reading a damaged item raises into one sentence.
+
+    Args:
+        item: as it was read; the first one of several pieces.
+
+    Raises:
+        DamagedError: names the item.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        where = f"{text(item, 'pk')} {text(item, 'sk')}"
+        raise DamagedError(f"the ledger's item {where} is damaged: {type(error).__name__}: {error}") from error
 
 
 def _is_alive(item: Item) -> bool:

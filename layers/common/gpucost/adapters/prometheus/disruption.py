@@ -43,9 +43,12 @@ class PrometheusDisruption(ClusterReader):
         allowed: dict[tuple[str, str], int] = {}
         for series in self._client.query(query, end):
             try:
-                value = int(tables.number(series.samples[-1][1]))
-            except (ValueError, OverflowError) as error:
+                told = tables.number(series.samples[-1][1])
+            except ValueError as error:
                 raise MetricsAnswerError(f"cluster {self._cluster}: Karpenter cannot be read: {error}") from error
+            if not told.is_finite():
+                continue
+            value = int(told)
             reason = series.labels.get("reason", "").lower()
             if series.labels.get(STAT) == "eligible":
                 eligible[reason] = max(eligible.get(reason, 0), value)

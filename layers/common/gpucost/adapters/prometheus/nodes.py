@@ -17,6 +17,7 @@ _INSTANCE_TYPES = ("label_node_kubernetes_io_instance_type", "label_beta_kuberne
 _OF_NVIDIA = "label_nvidia_com_"
 _OF_GPUS = (_OF_NVIDIA, *_INSTANCE_TYPES)
 """Labels that say what a node's GPUs are; others may come and go."""
+_NO_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
 
 
@@ -60,6 +61,8 @@ class _Closely:
     labels: list["_LabelSet"] = field(default_factory=list)
     capacity: dict[tuple[int, Instance], _Units] = field(default_factory=dict)
     allocatable: dict[tuple[int, Instance], _Units] = field(default_factory=dict)
+    unusable: set[tuple[int, Instance]] = field(default_factory=set)
+    """Looks of which a figure was left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,10 @@ class NodeTable:
             for labels, value in rows.get(metric, []):
                 self._answer(metric, labels).units = self._units(metric, labels, value)
             for labels, value in rows.get(f"{metric}-sum", []):
-                answer = self._answer(metric, labels)
-                answer.sums[instance(labels)] = max(value, answer.sums.get(instance(labels), value))
+                sums, who = self._answer(metric, labels).sums, instance(labels)
+                known = sums.get(who, value)
+                # A sum that is no number equals none: the samples themselves are looked at.
+                sums[who] = max(value, known) if value.is_finite() and known.is_finite() else _NO_NUMBER
 
     def by_instance_id(self) -> dict[str, str]:
         """Names of nodes, by themselves and by the EC2 instance behind them (`aws:///us-east-2a/i-0123` → `i-0123`)."""
@@ -153,7 +158,10 @@ class NodeTable:
                 into = seen.capacity if metric == CAPACITY else seen.allocatable
                 for at, text in one.samples:
                     units = self._units(metric, one.labels, number(text))
-                    into.setdefault((at, who), {})[one.labels.get("resource", "")] = units or Decimal(0)
+                    if units is None:
+                        seen.unusable.add((at, who))
+                    else:
+                        into.setdefault((at, who), {})[one.labels.get("resource", "")] = units
 
     def nodes(self) -> tuple[NodeObservation, ...]:
         """All nodes; the caller tells GPU nodes from others."""
@@ -205,7 +213,7 @@ def _closely(node: _Node, seen: _Closely) -> Iterable[NodeObservation]:
     present = seen.present
     if not present:  # nodes themselves are not kept: what is advertised shows that they are there
         times: dict[Instance, set[int]] = {}
-        for at, who in seen.capacity:
+        for at, who in seen.capacity.keys() | seen.unusable:
             times.setdefault(who, set()).add(at)
         present = {"": times}
     states = _states(seen)
@@ -239,6 +247,9 @@ def _states(seen: _Closely) -> list[_State]:
     states: list[_State] = []
     goes_on = False
     for at, who in sorted(looks | seen.capacity.keys()):
+        if goes_on and (at, who) in seen.unusable:
+            states[-1].times.setdefault(who, []).append(at)  # a figure that is none is no change
+            continue
         capacity = {name: units for name, units in seen.capacity.get((at, who), {}).items() if units}
         allocatable = seen.allocatable.get((at, who), {})
         if not capacity:

@@ -73,7 +73,7 @@ class PrometheusReader:
         """
         try:
             return self._observe(hours)
-        except (ValueError, OverflowError, KeyError) as error:
+        except (ValueError, ArithmeticError, KeyError) as error:
             since = format_instant(hours[0])
             raise MetricsAnswerError(
                 f"cluster {self._cluster}: Prometheus answered something unusable for {since} on: {error}"

@@ -27,6 +27,7 @@ from gpucost.domain.shares import kubernetes_resource
 from gpucost.errors import MetricsAnswerError
 
 _DAY = timedelta(days=1)
+_ZERO = Decimal(0)
 _LABELS = "namespace, pod, container, exported_namespace, exported_pod, exported_container, uid, resource"
 _HOUR = "[1h] offset 1ms"
 Pod = tuple[str, str, str, str]
@@ -50,9 +51,10 @@ class PrometheusWaiting(ClusterReader):
         for series in self._client.query_range(self._query(), day + HOUR, day + _DAY):
             labels = series.labels
             try:
-                values = {(at - first) // HOUR_MS - 1: number(value) for at, value in series.samples}
+                told_at = [((at - first) // HOUR_MS - 1, number(value)) for at, value in series.samples]
             except ValueError as error:
                 raise MetricsAnswerError(f"cluster {self._cluster}: who waited cannot be read: {error}") from error
+            values = {hour: value for hour, value in told_at if value.is_finite()}  # a request may be told as NaN
             init, _, stat = labels.get(STAT, "").rpartition("-")
             if stat == "scrapes":
                 scrapes = values
@@ -61,7 +63,9 @@ class PrometheusWaiting(ClusterReader):
                 for hour, value in values.items():
                     own[hour] = max(own.get(hour, value), value)
             elif stat == "units":
-                units.setdefault(_pod(labels), {})[bool(init), told(labels, "container")] = max(values.values())
+                units.setdefault(_pod(labels), {})[bool(init), told(labels, "container")] = max(
+                    values.values(), default=_ZERO
+                )
         if not scrapes:
             raise MetricsAnswerError(f"cluster {self._cluster}: no {NODE_INFO} on {day:%Y-%m-%d} to count scrapes by")
         return [
@@ -93,4 +97,4 @@ def _effective(units: dict[tuple[bool, str], Decimal]) -> int:
     def of(*, init: bool) -> Iterable[Decimal]:
         return (value for (is_init, _), value in units.items() if is_init is init)
 
-    return int(max(sum(of(init=False), Decimal(0)), max(of(init=True), default=Decimal(0))))
+    return int(max(sum(of(init=False), _ZERO), max(of(init=True), default=_ZERO)))
