@@ -1,7 +1,7 @@
 """SQS `hours` and `backfill` → attribute cluster-hours, or rate them again, and publish them in the ledger."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
@@ -13,7 +13,9 @@ from gpucost.domain.hours import HOUR
 from gpucost.errors import InvalidInputError, NotFoundError
 from gpucost.messages import HoursDue, Origin, read_work
 from gpucost.observability import logger, metrics, tally
-from gpucost.services.attribute import Attributed
+
+if TYPE_CHECKING:
+    from gpucost.services.attribute import Attributed
 
 LAST_TRIES = 3
 """The third of four deliveries: an invocation that ends without a word (time, memory) has happened twice."""
@@ -52,7 +54,7 @@ def tell_spent() -> None:
         metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
 
 
-def tell_hour(result: Attributed, origin: Origin) -> None:
+def tell_hour(result: "Attributed", origin: Origin) -> None:
     """What became of an hour, likewise."""
     manifest = result.manifest
     given_up = result.was_published and manifest.is_given_up()

@@ -22,6 +22,7 @@ from gpucost.domain.alerting.model import Notification
 from gpucost.domain.hours import HOUR, floor_day, format_instant
 from gpucost.domain.limits import Limits
 from gpucost.domain.rollups import DAY
+from gpucost.errors import SourceError
 from gpucost.messages import HourClosed, read_alert_input
 from gpucost.ports import MetricsReader
 from gpucost.settings import ClusterSettings, Settings
@@ -333,25 +334,33 @@ class World:
     def seen(self) -> dict[str, Any]:
         """Everything that readers see, and what alerting remembers; without what tells only when it was written."""
         found: dict[str, Any] = {}
-        end = self.first + 3 * DAY
         for cluster in self.clusters:
-            for manifest in self.ledger.manifests(cluster, self.first - DAY, end):
-                own = replace(manifest, published_at=self.first, next_attempt_at=None)
-                found[f"{cluster} {manifest.hour:%dT%H} manifest"] = own
-                lines = self.ledger.lines(cluster, manifest.hour)
-                found[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)
-            for summary in self.ledger.summaries(cluster, self.first - DAY, end):
-                found[f"{cluster} {summary.hour:%dT%H} summary"] = summary
-            for day in self.rollups.days(cluster, floor_day(self.first), end):
-                found[f"{cluster} {day.day:%d} day"] = day.totals, day.units
-            for day_start, facts in self.rollups.facts(cluster, floor_day(self.first), end):
-                found[f"{cluster} {day_start:%d} facts"] = facts
-            for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
-                found[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
-            memory = DynamoAlertMemory(self.dynamodb, self.table).load(cluster)
-            found[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
-            for book in memory.books:
-                found[f"{cluster} alert {book.owner}"] = replace(book, version=0, sending_until=None)
+            try:
+                found |= self._seen_of(cluster)
+            except SourceError as error:
+                found[f"{cluster} cannot be read"] = str(error)
+        return found
+
+    def _seen_of(self, cluster: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        end = self.first + 3 * DAY
+        for manifest in self.ledger.manifests(cluster, self.first - DAY, end):
+            own = replace(manifest, published_at=self.first, next_attempt_at=None, figures_until=None)
+            found[f"{cluster} {manifest.hour:%dT%H} manifest"] = own
+            lines = self.ledger.lines(cluster, manifest.hour)
+            found[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)
+        for summary in self.ledger.summaries(cluster, self.first - DAY, end):
+            found[f"{cluster} {summary.hour:%dT%H} summary"] = summary
+        for day in self.rollups.days(cluster, floor_day(self.first), end):
+            found[f"{cluster} {day.day:%d} day"] = day.totals, day.units
+        for day_start, facts in self.rollups.facts(cluster, floor_day(self.first), end):
+            found[f"{cluster} {day_start:%d} facts"] = facts
+        for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
+            found[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
+        memory = DynamoAlertMemory(self.dynamodb, self.table).load(cluster)
+        found[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
+        for book in memory.books:
+            found[f"{cluster} alert {book.owner}"] = replace(book, version=0, sending_until=None)
         return found
 
     def messages(self) -> set[tuple[str, datetime, int]]:
