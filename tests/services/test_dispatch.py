@@ -193,6 +193,29 @@ def test_backfilled_hours_leave_the_schedule_to_begin_where_it_did(fleet: Fleet)
     assert fleet.work()[0] == ("blue", NEWEST - 2 * HOUR, 3), "since the first hour of its own"
 
 
+def test_a_backfill_in_a_long_silence_takes_nothing_from_what_is_owed(fleet: Fleet) -> None:
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 16 * DAY))
+    for hours in range(1, 25):
+        what = record([line()], cluster="blue", hour=NEWEST - hours * HOUR)
+        fleet.ledger.publish(what, replacing=None, settings_version=1, now=TICK.scheduled_time, backfilled=True)
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - HOUR)
+    fleet.service.dispatch(TICK, "why")
+    blue = [(first, hours) for cluster, first, hours in fleet.work() if cluster == "blue"]
+    assert sum(hours for _, hours in blue) == 16 * 24 - 24
+    assert (blue[0][0], blue[-1]) == (NEWEST - 16 * DAY + HOUR, (NEWEST, 1))
+
+
+def test_once_a_day_hours_that_left_the_reach_otherwise_are_looked_for(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    left = NEWEST - 20 * DAY
+    fleet.publish(record(cluster="blue", hour=left, status="incomplete"), now=left + 2 * HOUR)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
+    fleet.service.dispatch(TICK, "why")
+    assert ("blue", left, 1) not in fleet.work()
+    fleet.service.dispatch(ScheduledTick(scheduled_time=TICK.scheduled_time + 14 * HOUR), "why")
+    assert ("blue", left, 1) in fleet.work()
+
+
 def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
     hours = [NEWEST - i * HOUR for i in range(50)][::-1]
     fleet.bus.send_due(messages("blue", hours, settings_version=1, origin="backfill", why="me"))

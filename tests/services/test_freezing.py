@@ -277,6 +277,7 @@ def test_a_cluster_that_leaves_the_settings_stays_in_its_frozen_months(system: S
     system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
     system.push("demo")
     assert system.clusters() == {"demo": 40, "west": 7}
+    assert system.clusters(END + 2 * HOUR) == {"demo": 60}, "a period of other months, too, follows the settings"
     assert moved(system.freezing.adjustments(MONTH)) == [7, 8]
     with pytest.MonkeyPatch.context() as patch:  # killed once the month is open
         patch.setattr(system.ledger, "beside", killed)
@@ -287,6 +288,22 @@ def test_a_cluster_that_leaves_the_settings_stays_in_its_frozen_months(system: S
     assert in_force is not None
     assert in_force.version == 2
     assert system.clusters() == {"demo": 40}, "it is not in the settings, and its month is open"
+
+
+def test_what_an_interrupted_unfreeze_left_is_finished(system: System) -> None:
+    system.push("demo", "west")
+    system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
+    system.freezing.freeze(MONTH, author="me", reason="chargeback", as_it_is=True)
+    system.publish(FIRST, "13")
+    system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
+    system.push("demo")
+    with pytest.MonkeyPatch.context() as patch:  # killed between a cluster's hours and its days
+        patch.setattr(system.rollups, "roll_up", killed)
+        with pytest.raises(KeyboardInterrupt):
+            system.freezing.unfreeze(MONTH)
+    system.freezing.freeze(MONTH, author="me", reason="again", as_it_is=True)
+    assert system.freezing.unfreeze(MONTH) == 1, "west's, though it is in no settings"
+    assert not system.rollups.roll_up("demo", END - DAY, NOW), "its day is summed"
 
 
 def killed(*_: object) -> None:

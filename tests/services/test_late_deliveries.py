@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+from botocore.exceptions import ClientError
+
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.observations import Observation
-from gpucost.errors import MetricsUnavailableError
+from gpucost.errors import ConflictError, MetricsUnavailableError
 from tests.conftest import DynamoTable
 from tests.records import HOUR
 from tests.services.test_restate import OnePod, System
@@ -28,13 +31,13 @@ class Meanwhile:
 def test_a_late_delivery_leaves_the_usage_that_later_versions_stand_on(table: DynamoTable) -> None:
     system = System(table)
     system.push(20)
-    system.push(30)
 
     def meanwhile() -> None:
         system.attribute()
         assert system.restate(version=2) == [2]
 
     system.attribute(ledger=DynamoLedger(Meanwhile(table.client, meanwhile), table.name))
+    system.push(30)
     assert system.restate(version=3) == [3]
     assert system.line().allocated_usd == 30
 
@@ -43,10 +46,11 @@ def test_a_late_restatement_leaves_the_chain_and_newer_settings_as_they_are(tabl
     system = System(table)
     system.attribute()
     system.push(20)
-    system.push(30)
 
     def meanwhile() -> None:
-        assert [system.restate(version=version) for version in (2, 3)] == [[2], [3]]
+        assert system.restate(version=2) == [2]
+        system.push(30)
+        assert system.restate(version=3) == [3]
 
     assert system.restate(version=2, ledger=DynamoLedger(Meanwhile(table.client, meanwhile), table.name)) == [3]
     assert system.restate(version=2) == [3], "delivered again"
@@ -95,6 +99,28 @@ def test_figures_come_in_force_though_another_delivery_found_none_first(table: D
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
     assert (manifest.status, manifest.version, manifest.next_attempt_at) == ("complete", 2, None)
+    assert system.line().allocated_usd == 12
+
+
+def test_figures_that_others_transactions_keep_from_trying_are_delivered_again(table: DynamoTable) -> None:
+    system = System(table)
+    there, system.metrics = system.metrics, Away()  # type: ignore[assignment]
+    system.attribute()
+    system.metrics = there
+
+    class Busy:
+        def __getattr__(self, name: str) -> Any:
+            return busy if name == "transact_write_items" else getattr(table.client, name)
+
+    def busy(**_: Any) -> None:
+        reasons = [{"Code": "TransactionConflict"}, {"Code": "None"}]
+        response = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
+        raise ClientError(response, "TransactWriteItems")  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ConflictError):
+        patch.setattr("gpucost.adapters.dynamodb.table.ROUNDS", 2)
+        system.attribute(ledger=DynamoLedger(Busy(), table.name), origin="backfill")
+    system.attribute(origin="backfill")
     assert system.line().allocated_usd == 12
 
 

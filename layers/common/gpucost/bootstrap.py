@@ -303,7 +303,7 @@ def allocation_service() -> "AllocationService":
     """For `functions/api`."""
     from gpucost.services.allocations import AllocationService
 
-    return AllocationService(settings_store(), ledger(), rollups(), clock=utc_now)
+    return AllocationService(settings_store(), ledger(), ledger().versions, rollups(), clock=utc_now)
 
 
 @cache

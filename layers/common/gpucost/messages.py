@@ -147,7 +147,7 @@ class HoursToRestate(Message):
     first_hour: Hour
     hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
     settings_version: int | None = Field(default=None, ge=1)
-    """Under which business units and pricing; None: under those that each hour was published with."""
+    """Under which business units and pricing, or newer ones in force; None: those that each hour was published with."""
     why: str = Field(min_length=1, max_length=500)
     correlation_id: str = Field(min_length=1)
 

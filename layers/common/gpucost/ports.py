@@ -114,6 +114,10 @@ class FreezableMonths(FrozenMonths, Protocol):
         """
         ...
 
+    def opened(self, month: str) -> tuple[str, ...]:
+        """The clusters that a month was frozen with when it was last opened."""
+        ...
+
 
 class Rollups(Protocol):
     """Sums of published hours. What is read is always the sum of the hours in force, whatever has been rolled up."""
@@ -198,14 +202,6 @@ class Ledger(ReportedHours, AdjustableHours, Protocol):
 
         Raises:
             ConflictError: the newest version is no longer the one to be replaced; nothing changed for readers.
-        """
-        ...
-
-    def confirm(self, manifest: Manifest, settings_version: int, retention: Retention = DEFAULT_RETENTION) -> Manifest:
-        """Let the newest version stand under other settings, under which it comes out the same.
-
-        Raises:
-            ConflictError: it is no longer the newest, or its month was frozen or opened.
         """
         ...
 

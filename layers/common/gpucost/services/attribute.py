@@ -171,9 +171,9 @@ class AttributeService:
             )
         except ConflictError:
             winner = self._ledger.newest(rated.record.cluster, rated.record.hour)
-            if winner is None:
+            if winner is None or winner == manifest:  # nobody won: others were at it, and the message comes again
                 raise
-            if winner.status == "incomplete" and rated.record.status != "incomplete" and winner != manifest:
+            if winner.status == "incomplete" and rated.record.status != "incomplete":
                 return self._publish(rated, winner, message, now, last_attempt, retention)
             return Attributed(winner, was_published=False)
         return Attributed(published, was_published=True, lines=len(rated.record.lines))

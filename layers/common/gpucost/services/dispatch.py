@@ -86,13 +86,13 @@ class DispatchService:
         """What a cluster's hours are due for; hours of `closed` months for nothing."""
         begin = newest - reach + HOUR
         manifests = self._ledger.manifests(cluster, begin, newest + HOUR)
-        due = set(due_hours(manifests, newest, reach, now))
-        if all(manifest.backfilled for manifest in manifests):
-            since = self._since_long_ago(cluster, newest, max(pushed_at, begin))
-            due.update(set(since) - {manifest.hour for manifest in manifests})
         older = self._out_of_reach(cluster, manifests, newest, reach)
-        due.update(due_attempts(older, now))
-        backfilled = {manifest.hour for manifest in (*older, *manifests) if manifest.backfilled}
+        known = [*older, *manifests]
+        due = {*due_hours(manifests, newest, reach, now), *due_attempts(older, now)}
+        if all(manifest.backfilled for manifest in manifests):
+            since = self._since_long_ago(cluster, known, newest, max(pushed_at, begin))
+            due.update(set(since) - {manifest.hour for manifest in known})
+        backfilled = {manifest.hour for manifest in known if manifest.backfilled}
         wanted = sorted(hour for hour in due if month_of(hour) not in closed)
         return Owed(
             watched=[one for one in manifests if month_of(one.hour) not in closed and not one.backfilled],
@@ -107,19 +107,23 @@ class DispatchService:
     ) -> list[Manifest]:
         """What is known of the time before the reach, where hours may have left it that still wait for an attempt.
 
-        None where the schedule led to an hour lately: then a tick came after the end of their look-back, too.
+        Looked for after a silence, and once a day for what left it otherwise: a month that was frozen and is opened, a
+        look-back that was shortened.
         """
-        if any(one.hour >= newest - CATCH_UP and not one.backfilled for one in manifests):
+        if newest.hour and any(one.hour >= newest - CATCH_UP and not one.backfilled for one in manifests):
             return []
         oldest = newest - reach + HOUR
         return self._ledger.manifests(cluster, oldest - LONGEST_SILENCE, oldest)
 
-    def _since_long_ago(self, cluster: str, newest: datetime, pushed_at: datetime) -> list[datetime]:
+    def _since_long_ago(
+        self, cluster: str, known: Sequence[Manifest], newest: datetime, pushed_at: datetime
+    ) -> list[datetime]:
         """What is due of a cluster that nothing was published of for so long: all since then.
 
         A new one begins with the hour in which the settings were pushed, so that a failing first tick loses nothing.
         """
-        latest = self._ledger.latest(cluster)
+        own = [manifest for manifest in known if not manifest.backfilled]
+        latest = own[-1] if own else self._ledger.latest(cluster)
         if latest is None or latest.backfilled:
             return hours_between(min(floor_hour(pushed_at), newest), newest + HOUR)
         if latest.hour > newest:

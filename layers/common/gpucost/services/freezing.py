@@ -91,7 +91,9 @@ class Freezing:
         still_open = self.open_hours(start, end)
         if still_open != OpenHours(0, 0, 0) and not as_it_is:
             raise InvalidInputError(f"of the hours of {month}, {still_open}; settle them, or freeze it with --as-it-is")
-        frozen = FrozenMonth(month, now.replace(microsecond=0), author, reason, tuple(self._clusters()))
+        frozen = FrozenMonth(
+            month, now.replace(microsecond=0), author, reason, tuple(self._clusters(self._months.opened(month)))
+        )
         try:
             self._months.freeze(frozen)
         except ConflictError:
@@ -117,7 +119,7 @@ class Freezing:
         now, done = self._clock(), 0
         retention = self._settings_store.current().settings.retention.periods()
         for cluster in clusters:
-            adopted = []
+            adopted = 0
             for manifest in self._ledger.beside(cluster, start, end):
                 try:
                     self._ledger.adopt(manifest, now, retention)
@@ -125,11 +127,11 @@ class Freezing:
                     if self._months.frozen(month) is not None:
                         raise
                     continue
-                adopted.append(manifest.hour)
-                tell(done + len(adopted))
-            if adopted:
-                roll_up(self._rollups, cluster, adopted, now, retention)
-            done += len(adopted)
+                adopted += 1
+                tell(done + adopted)
+            # All days: some may have been adopted by a run that was interrupted. What is current is left as it is.
+            roll_up(self._rollups, cluster, hours_between(start, end), now, retention)
+            done += adopted
         return done
 
     def open_hours(self, start: datetime, end: datetime) -> OpenHours:

@@ -76,14 +76,14 @@ class RestateService:
         usage = self._ledger.usage(manifest)
         if usage is None:
             return None
-        # A message that comes late, or again, does not put older settings back in force.
-        version = max(message.settings_version or 0, manifest.settings_version)
+        version = manifest.settings_version
+        if message.settings_version is not None:
+            # Those in force by now: a message that comes late, or again, does not put older ones back in force.
+            version = max(version, message.settings_version, self._settings_store.current().version)
         settings = self._settings_store.version(version).settings
         prices = self._pricer.of_hours(settings, [manifest.hour])
         record = attribute(usage, attribution_rules(settings, prices[manifest.hour]))
         if content_digest(record) == manifest.digest and self._ledger.is_readable(manifest):
-            if version > manifest.settings_version:
-                manifest = self._ledger.confirm(manifest, version, self._retention())
             return Attributed(manifest, was_published=False)
         published = self._ledger.publish(
             record,

@@ -179,16 +179,6 @@ class DynamoLedger:
         self._supersede(manifest, replacing, base, now)
         return manifest
 
-    def confirm(self, manifest: Manifest, settings_version: int, retention: Retention = DEFAULT_RETENTION) -> Manifest:
-        """Let the newest version stand under other settings, under which it comes out the same.
-
-        Raises:
-            ConflictError: it is no longer the newest, or its month was frozen or opened.
-        """
-        confirmed = replace(manifest, settings_version=settings_version)
-        self.versions.put(confirmed, manifest, manifest.published_at + retention.days)
-        return confirmed
-
     def is_readable(self, manifest: Manifest) -> bool:
         """Whether a version's sums and nodes are there, and whole; else the same figures are worth writing anew."""
         try:

@@ -117,6 +117,10 @@ class Versions:
             opened: Item = {**key(OPENED, month), "v": {"N": str(FORMAT)}, "cl": _names(frozen.clusters)}
             self._table.transact([(opened, "", None)], [(key(MONTHS, month), "")])
             return frozen.clusters
+        return self.opened(month)
+
+    def opened(self, month: str) -> tuple[str, ...]:
+        """The clusters that a month was frozen with when it was last opened."""
         item = self._table.get(OPENED, month)
         return () if item is None else _read_names(item)
 

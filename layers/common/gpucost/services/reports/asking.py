@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpucost.domain.access import Scope
-from gpucost.domain.hours import hours_of_month
 from gpucost.domain.ledger import FrozenMonth
 from gpucost.domain.reporting.dimensions import parse_group_by
 from gpucost.domain.reporting.filters import parse_filter, parse_label_filters
@@ -71,16 +70,13 @@ def clusters_of(
         text: which are asked for; None: all.
         settings: name the clusters.
         scope: the caller's.
-        period: of the question; a frozen month in it goes on saying what it says of clusters that left the settings.
+        period: of the question; None: now.
         frozen: months.
 
     Raises:
         ParameterError: a name that is not in the settings, or none is left.
     """
-    kept = [
-        name for month in frozen if period and period.meets(*hours_of_month(month.month)) for name in month.clusters
-    ]
-    names = sorted({known.name for known in settings.clusters}.union(kept))
+    names = sorted({known.name for known in settings.clusters}.union(_frozen_in(period, frozen) if period else ()))
     if text is None:
         return names
     wanted = parse_filter("cluster", text)
@@ -92,3 +88,10 @@ def clusters_of(
     if not found:
         raise ParameterError("cluster", f"no cluster of the settings is meant{allowed}")
     return found
+
+
+def _frozen_in(period: Period, frozen: Iterable[FrozenMonth]) -> frozenset[str]:
+    """The clusters that a period of frozen months alone goes on telling of, though they may have left the settings."""
+    months = period.months()
+    named = [frozenset(one.clusters) for one in frozen if one.month in months]
+    return frozenset.intersection(*named) if len(named) == len(months) else frozenset()
