@@ -49,6 +49,8 @@ def handle_record(record: SQSRecord) -> None:
 def tell_spent() -> None:
     """What a message took: of the fleet as metrics, of its cluster in the log."""
     spent = tally.taken()
+    if not spent:  # refused as it was read
+        return
     logger.info("spent", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): spent[name] for name in spent})
     for name, amount in spent.items():
         metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)

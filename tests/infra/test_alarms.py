@@ -40,7 +40,7 @@ def test_each_alarm_watches_its_own_metric(template: Template) -> None:
 def test_the_tables_alarm_watches_all_that_reads_and_writes_it(template: Template) -> None:
     alarm = template["Resources"]["CapacityUnitsAlarm"]["Properties"]
     total, *parts = alarm["Metrics"]
-    assert (total["Expression"], "ReturnData" in total) == ("reads + writes", False)
+    assert (total["Expression"], "ReturnData" in total) == ("FILL(reads, 0) + FILL(writes, 0)", False)
     table = {"Fn::If": ["NewTable", {"Ref": "Table"}, {"Ref": "ExistingTableName"}]}
     assert {part["Id"]: part["MetricStat"] for part in parts} == {
         name: {

@@ -1,7 +1,7 @@
 """Two deliveries of one piece of work, of which one comes late: it takes nothing from what others did meanwhile."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -71,14 +71,11 @@ def test_newer_settings_under_which_nothing_changes_are_not_undone_by_older_ones
     assert system.line().allocated_usd == 12
 
 
-class Away:
+class Away(OnePod):
     """A metrics source that does not answer."""
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
         raise MetricsUnavailableError("answered 503, 4 times")
-
-    def retention(self) -> timedelta | None:
-        return None
 
 
 def test_figures_come_in_force_though_another_delivery_found_none_first(table: DynamoTable) -> None:
@@ -86,7 +83,7 @@ def test_figures_come_in_force_though_another_delivery_found_none_first(table: D
     there = system.metrics
 
     def meanwhile() -> None:
-        system.metrics = Away()  # type: ignore[assignment]
+        system.metrics = Away()
         system.attribute()
 
     class Slow(OnePod):
@@ -104,7 +101,7 @@ def test_figures_come_in_force_though_another_delivery_found_none_first(table: D
 
 def test_figures_that_others_transactions_keep_from_trying_are_delivered_again(table: DynamoTable) -> None:
     system = System(table)
-    there, system.metrics = system.metrics, Away()  # type: ignore[assignment]
+    there, system.metrics = system.metrics, Away()
     system.attribute()
     system.metrics = there
 
@@ -114,8 +111,8 @@ def test_figures_that_others_transactions_keep_from_trying_are_delivered_again(t
 
     def busy(**_: Any) -> None:
         reasons = [{"Code": "TransactionConflict"}, {"Code": "None"}]
-        response = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
-        raise ClientError(response, "TransactWriteItems")  # type: ignore[arg-type]
+        response: Any = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
+        raise ClientError(response, "TransactWriteItems")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ConflictError):
         patch.setattr("gpucost.adapters.dynamodb.table.ROUNDS", 2)
