@@ -15,8 +15,8 @@ from gpucost.errors import InvalidInputError
 from local.options import HourType, author, settings_store, stack_option
 
 if TYPE_CHECKING:
+    from gpucost.ports import StoredSettings
     from gpucost.services.comparison import SplitSums
-    from gpucost.settings import Settings
 
 MOST_HOURS = 31 * 24
 
@@ -55,7 +55,7 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, whi
     ledger = DynamoLedger(aws.client("dynamodb"), found.table)
     version = stored.version if which == "current" else None
     why, correlation_id = f"{reason.strip()} ({author()})"[:500], f"restate-{format_instant(datetime.now(UTC))}"
-    for name in _clusters(stored.settings, cluster):
+    for name in _clusters(stored, cluster, start):
         newest = [*ledger.manifests(name, start, end), *ledger.beside(name, start, end)]
         hours = sorted({one.hour for one in newest if one.status != "incomplete"})
         work = to_restate(name, hours, settings_version=version, why=why, correlation_id=correlation_id)
@@ -88,7 +88,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     bills = DynamoBillStore(client, table, clock=lambda: datetime.now(UTC))
     pricer = Pricer(DynamoPriceBook(client, table), bills)
     comparison = SplitComparison(store, DynamoLedger(client, table), pricer)
-    found = comparison.compare(_clusters(store.current().settings, cluster), start, end)
+    found = comparison.compare(_clusters(store.current(), cluster, start), start, end)
     if not any(one.hours for one in found):
         raise InvalidInputError(f"no hour from {format_instant(start)} to {format_instant(end)} has stored usage")
     units = sorted({unit for one in found for unit in one.units})
@@ -143,8 +143,8 @@ def _print(found: Sequence["SplitSums"], units: Sequence[str], title: str, curre
         Console().print(f"note: {printable(note)}")
 
 
-def _clusters(settings: "Settings", cluster: str | None) -> list[str]:
-    names = [one.name for one in settings.clusters]
+def _clusters(stored: "StoredSettings", cluster: str | None, start: datetime) -> list[str]:
+    names = stored.clusters(start)
     if cluster is not None and cluster not in names:
         raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {', '.join(names)}")
     return [cluster] if cluster else names

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.domain.hours import HOUR
 from gpucost.domain.reporting.dimensions import parse_group_by
 from gpucost.domain.reporting.filters import Filter, check_text, parse_filter, parse_label_filters
 from gpucost.domain.reporting.paging import fingerprint, read_cursor, write_cursor
 from gpucost.domain.reporting.periods import Period, begin_of, end_of, parse_period, period_before, window_of
 from gpucost.domain.reporting.question import Question, check_reach, parse_sort
-from gpucost.domain.rollups import DAY
 from gpucost.errors import ParameterError
 
 
@@ -257,16 +255,3 @@ def test_a_cursor_that_was_changed_anywhere_is_refused(data: st.DataObject) -> N
 def test_what_was_never_a_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(ParameterError, match="is not one that an answer gave"):
         read_cursor(cursor, "seal")
-
-
-def test_a_period_lies_in_the_months_that_it_has_hours_of() -> None:
-    begin = datetime(2026, 10, 31, 23, tzinfo=UTC)
-    assert Period(begin, begin + HOUR).months() == {"2026-10"}
-    assert Period(begin, begin + 2 * HOUR).months() == {"2026-10", "2026-11"}
-    assert Period(begin - 40 * DAY, begin + 62 * DAY).months() == {
-        "2026-09",
-        "2026-10",
-        "2026-11",
-        "2026-12",
-        "2027-01",
-    }

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from gpucost.domain.hours import HOUR, floor_day
-from gpucost.domain.ledger import FrozenMonth, HourSummary, Manifest, Restatement
+from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import Capacity, ClusterCharge, Costs, Coverage, Line, NodeHour, Status, Totals
 from gpucost.domain.money import quantize, split
 from gpucost.domain.rollups import DaySummary, FactKey, days_of, sum_day
@@ -43,13 +43,6 @@ class Prepared:
         if self.failure is not None:
             raise self.failure
         return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
-
-    @property
-    def versions(self) -> "Prepared":
-        return self
-
-    def frozen_months(self) -> list[FrozenMonth]:
-        return []
 
     def put(
         self,

@@ -11,7 +11,6 @@ from typing import Any
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.domain.hours import HOUR, floor_day
-from gpucost.domain.ledger import FrozenMonth
 from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
 from gpucost.domain.money import from_quanta
 from gpucost.domain.rollups import DAY
@@ -81,10 +80,6 @@ class SmallFleet:
     def current(self) -> StoredSettings:
         """A settings store of one document."""
         return self.stored
-
-    def frozen_months(self) -> list[FrozenMonth]:
-        """None is frozen."""
-        return []
 
     def hours(self, start: datetime, end: datetime, clusters: Sequence[str] = CLUSTERS) -> list[HourRecord]:
         """Those of a period that have figures."""

@@ -1,6 +1,6 @@
 """Exports on Amazon's DynamoDB engine and S3: one version of a day, whatever is killed and whoever else writes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -39,11 +39,12 @@ class Settings:
     """A settings store with one document, or none."""
 
     text: str | None = SETTINGS
+    departed: Mapping[str, datetime] = {}
 
     def current(self) -> StoredSettings:
         if self.text is None:
             raise SettingsMissingError("nothing was pushed")
-        return StoredSettings(1, self.text, parse_settings(self.text), "test", DAY)
+        return StoredSettings(1, self.text, parse_settings(self.text), "test", DAY, departed=self.departed)
 
 
 class Calls:
@@ -135,6 +136,13 @@ def world(table: DynamoTable, s3: Any) -> World:
 
 def hour(number: int, usd: str = "3", **more: Any) -> HourRecord:
     return record([line(pod="p", usd=usd), line("idle", "notebooks", "q", "1")], hour=DAY + HOUR * number, **more)
+
+
+def test_the_last_day_of_a_cluster_that_left_the_settings_is_exported(world: World) -> None:
+    world.publish(hour(3))
+    world.settings.text = SETTINGS.replace("demo", "other")
+    world.settings.departed = {"demo": DAY + 5 * HOUR}
+    assert [(one.cluster, one.day) for one in world.run().exported] == [("demo", DAY)]
 
 
 def test_a_day_is_exported_once_and_again_when_its_hours_change(world: World, tmp_path: Path) -> None:

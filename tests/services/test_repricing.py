@@ -129,6 +129,15 @@ def test_what_the_queue_did_not_take_is_not_settled(repriced: Repriced) -> None:
     assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 1
 
 
+def test_hours_of_a_cluster_that_left_the_settings_are_sent(repriced: Repriced, table: DynamoTable) -> None:
+    repriced.publish("green", 0)
+    repriced.set(None)
+    store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    store.push(SETTINGS.replace("green", "west"), author="me", now=NOW)
+    service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
+    assert service.reprice(NOW, "c") == 1
+
+
 def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repriced: Repriced) -> None:
     day = NEWEST.replace(hour=0) - timedelta(days=2)
     hours = [day + HOUR * at for at in (3, 4, 9)]

@@ -191,6 +191,16 @@ def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:
     assert allocated(second) == {"a": (20, 6)}
 
 
+def test_hours_of_a_cluster_that_left_the_settings_are_rated_again_as_others(system: System) -> None:
+    system.attribute()
+    document = json.loads(system.store.current().text)
+    document["clusters"][0]["name"] = "west"
+    document["pricing"]["gpu_hourly_usd"] = 20
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    assert system.restate() == [2]
+    assert system.line().allocated_usd == 20
+
+
 @pytest.mark.parametrize(
     ("kind", "damage"), [("summaries", {"b": {"B": b"cut"}}), ("summaries", None), ("nodes", {"b": {"B": b"cut"}})]
 )
@@ -240,15 +250,12 @@ def test_hours_without_figures_or_without_stored_usage_are_left(system: System) 
     assert [(one.status, one.version) for one in found] == [("incomplete", 1), ("complete", 1)]
 
 
-def test_a_cluster_that_the_settings_do_not_know_is_refused(system: System) -> None:
-    system.store.push(
-        '{"clusters": [{"name": "other", "prometheus": {"url": "http://x"}}], '
-        '"pricing": {"source": "constant", "gpu_hourly_usd": 1}}',
-        author="me",
-        now=NOW,
+def test_a_cluster_that_the_settings_never_knew_is_refused(system: System) -> None:
+    message = HoursToRestate(
+        cluster="other", first_hour=HOUR, hours=1, settings_version=1, why="new price", correlation_id="c"
     )
-    with pytest.raises(InvalidInputError, match="cluster 'demo' is not in version 2 of the settings"):
-        system.restate()
+    with pytest.raises(InvalidInputError, match="cluster 'other' is not in version 1 of the settings"):
+        system.restating(system.ledger).restate(message)
 
 
 def test_killed_at_any_call_and_run_again_it_ends_the_same(system: System) -> None:

@@ -287,7 +287,7 @@ def report_service() -> "ReportService":
     """For `functions/api`."""
     from gpucost.services.reports import ReportService
 
-    return ReportService(settings_store(), ledger(), ledger().versions, rollups(), clock=utc_now)
+    return ReportService(settings_store(), ledger(), rollups(), clock=utc_now)
 
 
 @cache
@@ -303,7 +303,7 @@ def allocation_service() -> "AllocationService":
     """For `functions/api`."""
     from gpucost.services.allocations import AllocationService
 
-    return AllocationService(settings_store(), ledger(), ledger().versions, rollups(), clock=utc_now)
+    return AllocationService(settings_store(), ledger(), rollups(), clock=utc_now)
 
 
 @cache

@@ -1,7 +1,7 @@
 """What services need from the outside, as Protocols; adapters fulfil them, bootstrap joins the two."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -106,16 +106,8 @@ class FreezableMonths(FrozenMonths, Protocol):
         """
         ...
 
-    def unfreeze(self, month: str) -> tuple[str, ...]:
-        """Open a month; the versions beside its hours wait to be put in force.
-
-        Returns:
-            The clusters that it was frozen with, also where it was opened before.
-        """
-        ...
-
-    def opened(self, month: str) -> tuple[str, ...]:
-        """The clusters that a month was frozen with when it was last opened."""
+    def unfreeze(self, month: str) -> None:
+        """Open a month; the versions beside its hours wait to be put in force."""
         ...
 
 
@@ -261,6 +253,13 @@ class StoredSettings:
     pushed_at: datetime
     refused: tuple[str, ...] = ()
     """Why newer versions, which cannot be read, are not in force; newest first."""
+    departed: Mapping[str, datetime] = field(default_factory=dict)
+    """When clusters of earlier versions left the settings: what is recorded of them stays in answers."""
+
+    def clusters(self, since: datetime) -> list[str]:
+        """Whose hours from then on there are, in order of name: the settings' clusters, and those that left later."""
+        left = {name for name, left_at in self.departed.items() if left_at > since}
+        return sorted({one.name for one in self.settings.clusters} | left)
 
 
 class SettingsStore(Protocol):

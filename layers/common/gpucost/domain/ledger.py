@@ -38,8 +38,6 @@ class FrozenMonth:
     frozen_at: datetime
     author: str
     reason: str
-    clusters: tuple[str, ...] = ()
-    """That the settings named when it was frozen: what the month says of them stays, though they leave the settings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from gpucost.domain.model import Costs, Totals
 from gpucost.domain.money import ZERO, split
 from gpucost.domain.opencost.filters import Filter
 from gpucost.domain.opencost.properties import IDLE, Properties, key_of, needs_of, properties_of, shared_by
-from gpucost.domain.reporting.periods import Period
 from gpucost.domain.rollups import DAY
 from gpucost.errors import AccessDeniedError, InvalidInputError, ParameterError
-from gpucost.ports import Clock, FrozenMonths, ReportedHours, Rollups, SettingsStore
+from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
 from gpucost.services.reports.asking import clusters_of
 from gpucost.services.scoped import scoped_hours, scoped_rollups
 
@@ -73,16 +72,12 @@ class AllocationService:
     Args:
         settings_store: names the clusters.
         ledger: hours, for what lies outside whole days.
-        months: the frozen ones.
         rollups: whole days.
         clock: the time now, which windows are counted from.
     """
 
-    def __init__(
-        self, settings_store: SettingsStore, ledger: ReportedHours, months: FrozenMonths, rollups: Rollups, clock: Clock
-    ) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, rollups: Rollups, clock: Clock) -> None:
         self._settings_store = settings_store
-        self._months = months
         self._ledger = ledger
         self._rollups = rollups
         self.now = clock
@@ -109,8 +104,7 @@ class AllocationService:
         if query.include_idle and not scope.is_fleet:
             raise AccessDeniedError("includeIdle is answered to those who may see all business units")
         needs = needs_of(query.aggregate) | query.filter.needs
-        settings, period = self._settings_store.current().settings, Period(query.start, query.end)
-        clusters = clusters_of(None, settings, scope, period, self._months.frozen_months())
+        clusters = clusters_of(None, self._settings_store.current(), scope, query.start)
         reader = _Reader(query, needs, scoped_hours(self._ledger, scope), scoped_rollups(self._rollups, scope))
         for cluster in clusters:
             reader.read(cluster)

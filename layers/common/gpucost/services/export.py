@@ -89,11 +89,11 @@ class ExportService:
             InvalidInputError: a cluster that the settings do not know.
         """
         try:
-            settings = self._settings_store.current().settings
+            stored = self._settings_store.current()
         except SettingsMissingError:
             return None
-        names = [cluster.name for cluster in settings.clusters]
-        reach = min(settings.retention.periods().lines - MARGIN, self._kept)
+        reach = min(stored.settings.retention.periods().lines - MARGIN, self._kept)
+        names = stored.clusters(due.first_day or due.scheduled_time - reach)
         if due.cluster is not None and due.cluster not in names:
             raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; there are: {', '.join(names)}")
         result = ExportResult()

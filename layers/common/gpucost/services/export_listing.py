@@ -65,7 +65,7 @@ class ExportListing:
         """
         _check_period(start, end)
         found: list[tuple[ExportedDay, bool]] = []
-        for name in self._clusters(cluster):
+        for name in self._clusters(cluster, start):
             exported = self._catalogue.days(name, start, end)
             hours = by_day(self._ledger.manifests(name, start, end)) if exported else {}
             # A day whose hours the ledger no longer knows cannot be restated.
@@ -80,8 +80,8 @@ class ExportListing:
             for one, is_current in sorted(found, key=lambda row: (row[0].day, row[0].cluster))
         ]
 
-    def _clusters(self, cluster: str | None) -> list[str]:
-        names = sorted(known.name for known in self._settings_store.current().settings.clusters)
+    def _clusters(self, cluster: str | None, start: datetime) -> list[str]:
+        names = self._settings_store.current().clusters(start)
         if cluster is None:
             return names
         if cluster not in names:

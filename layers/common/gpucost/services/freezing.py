@@ -1,6 +1,6 @@
 """Months closed for chargeback: frozen, opened again, and what came after they were frozen."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -91,9 +91,7 @@ class Freezing:
         still_open = self.open_hours(start, end)
         if still_open != OpenHours(0, 0, 0) and not as_it_is:
             raise InvalidInputError(f"of the hours of {month}, {still_open}; settle them, or freeze it with --as-it-is")
-        frozen = FrozenMonth(
-            month, now.replace(microsecond=0), author, reason, tuple(self._clusters(self._months.opened(month)))
-        )
+        frozen = FrozenMonth(month, now.replace(microsecond=0), author, reason)
         try:
             self._months.freeze(frozen)
         except ConflictError:
@@ -115,10 +113,11 @@ class Freezing:
             SourceError: the table failed; running it again goes on where it stood.
         """
         start, end = _span(month)
-        clusters = self._clusters(self._months.unfreeze(month))
+        self._months.unfreeze(month)
         now, done = self._clock(), 0
-        retention = self._settings_store.current().settings.retention.periods()
-        for cluster in clusters:
+        stored = self._settings_store.current()
+        retention = stored.settings.retention.periods()
+        for cluster in stored.clusters(start):
             adopted = 0
             for manifest in self._ledger.beside(cluster, start, end):
                 try:
@@ -135,13 +134,13 @@ class Freezing:
         return done
 
     def open_hours(self, start: datetime, end: datetime) -> OpenHours:
-        """Hours of a period whose figures may still move, of the clusters in the settings.
+        """Hours of a period whose figures may still move, of the clusters in the settings; no others are sent for.
 
         Hours before a cluster's first one are not missing: it was not there. Nor are those after a silence so long that
         the dispatcher begins anew.
         """
         missing = waiting = provisional = 0
-        for cluster in self._clusters():
+        for cluster in (one.name for one in self._settings_store.current().settings.clusters):
             known = self._ledger.manifests(cluster, start, end)
             was_there = self._ledger.manifests(cluster, start - LONGEST_SILENCE, start)
             first = start if was_there else min((manifest.hour for manifest in known), default=end)
@@ -163,7 +162,7 @@ class Freezing:
             raise NotFoundError(f"{month} is not frozen")
         rows: list[Adjustment] = []
         hours = 0
-        for cluster in self._clusters(frozen.clusters):
+        for cluster in self._settings_store.current().clusters(start):
             late = self._ledger.beside(cluster, start, end)
             named = {manifest.hour for manifest in late}
             own = [one for one in self._ledger.manifests(cluster, start, end) if one.hour in named] if late else []
@@ -175,10 +174,6 @@ class Freezing:
                 if (now := after.get((unit, currency), Costs())) != before.get((unit, currency), Costs())
             ]
         return Adjustments(frozen, hours, tuple(rows))
-
-    def _clusters(self, frozen: Iterable[str] = ()) -> list[str]:
-        """Those of the settings, and those that a month was frozen with."""
-        return sorted({one.name for one in self._settings_store.current().settings.clusters}.union(frozen))
 
 
 def _span(month: str) -> tuple[datetime, datetime]:

@@ -138,7 +138,7 @@ class LimitReports:
         period = parse_period(asked.start, asked.end, asked.window, self._clock())
         if period.hours() > HOURS_OF_LINES:
             raise ParameterError(period.given_by, f"limits are answered for at most {HOURS_OF_LINES} hours at once")
-        clusters = clusters_of(asked.cluster, self._settings_store.current().settings, scope)
+        clusters = clusters_of(asked.cluster, self._settings_store.current(), scope)
         found = [one for name in clusters for one in self._store.limits(name, period.start, period.end)]
         return period, sorted(found, key=lambda one: (one.hour, one.cluster))
 

@@ -43,12 +43,12 @@ class RepricingService:
         if not changes and not arrivals:
             return 0
         try:
-            settings = self._settings_store.current().settings
+            stored = self._settings_store.current()
         except SettingsMissingError:
             return 0
-        clusters = [cluster.name for cluster in settings.clusters]
         sent = 0
-        oldest = now - max(USAGE_KEPT, settings.retention.periods().lines)
+        oldest = now - max(USAGE_KEPT, stored.settings.retention.periods().lines)
+        clusters = stored.clusters(oldest)
         for change in changes:
             start = floor_hour(max(change.start, oldest) if change.start else oldest)
             for cluster in _concerned(change, clusters):

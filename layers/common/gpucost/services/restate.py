@@ -45,8 +45,8 @@ class RestateService:
             SourceError: the ledger or the bus failed; the message is to be delivered again.
         """
         if message.settings_version is not None:
-            settings = self._settings_store.version(message.settings_version).settings
-            if settings.cluster(message.cluster) is None:
+            stored = self._settings_store.version(message.settings_version)
+            if stored.settings.cluster(message.cluster) is None and message.cluster not in stored.departed:
                 raise InvalidInputError(
                     f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
                 )

@@ -11,12 +11,14 @@ from typing import Any
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
 from gpucost.ports import StoredSettings
-from gpucost.settings import check_new, parse_settings
+from gpucost.settings import Settings, check_new, parse_settings
 
 PARTITION = "SETTINGS"
 CACHED = timedelta(minutes=1)
 LARGEST = 350_000
 """Bytes of a compressed document; an item holds 400 KB."""
+MOST_DEPARTED = 1_000
+"""Clusters that left the settings, the last ones, beside the document."""
 
 
 class DynamoSettingsStore:
@@ -107,6 +109,7 @@ class DynamoSettingsStore:
         newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
         number = _number(newest) + 1 if newest else 1
         now = now.replace(microsecond=0)
+        departed = self._departed(newest, settings, now) if newest else {}
         item: Item = {
             **key(PARTITION, _sort_key(number)),
             "v": {"N": str(FORMAT)},
@@ -114,11 +117,26 @@ class DynamoSettingsStore:
             "b": {"B": packed},
             "by": {"S": author},
             "p": {"N": str(int(now.timestamp()))},
+            "l": {"M": {name: {"N": str(int(at.timestamp()))} for name, at in departed.items()}},
         }
         self._table.put(item, "attribute_not_exists(pk)")
-        self._current = StoredSettings(number, text, settings, author, now)
+        self._current = StoredSettings(number, text, settings, author, now, departed=departed)
         self._read_at = self._clock()
         return self._current
+
+    def _departed(self, newest: Item, settings: Settings, now: datetime) -> dict[str, datetime]:
+        """The clusters that are not in the settings any more, and until when they were."""
+        versions = [*reversed(self.history())]
+        if "l" in newest:  # it says what the versions before it would say
+            versions = versions[-1:]
+        found: dict[str, datetime] = {}
+        for older, newer_at in zip(versions, [*(one.pushed_at for one in versions[1:]), now], strict=True):
+            found |= older.departed
+            for one in older.settings.clusters:
+                found[one.name] = newer_at
+
+        gone = [(at, name) for name, at in found.items() if settings.cluster(name) is None]
+        return {name: at for at, name in sorted(gone)[-MOST_DEPARTED:]}
 
     def _read(self, item: Item) -> StoredSettings:
         check_format(item)
@@ -127,7 +145,14 @@ class DynamoSettingsStore:
         except (zlib.error, KeyError, UnicodeDecodeError) as error:
             raise SettingsError(f"is damaged: {error}") from error
         pushed_at = datetime.fromtimestamp(whole(item, "p"), UTC)
-        return StoredSettings(whole(item, "n"), document, parse_settings(document), text(item, "by"), pushed_at)
+        settings, departed = parse_settings(document), _read_departed(item)
+        return StoredSettings(whole(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
+
+
+def _read_departed(item: Item) -> dict[str, datetime]:
+    """None in versions that were pushed before this was kept; the next push finds out."""
+    found = item.get("l", {}).get("M", {})
+    return {name: datetime.fromtimestamp(int(at["N"]), UTC) for name, at in found.items()}
 
 
 def _number(item: Item) -> int:

@@ -5,7 +5,6 @@
 | manifest | `C#<cluster>#hours` | `<hour>` |
 | manifest beside a frozen one | `C#<cluster>#beside` | `<hour>` |
 | frozen month | `MONTHS` | `<month>` |
-| month opened again | `MONTHS#opened` | `<month>` |
 
 Every version is put in a transaction on condition that its month is open, or frozen, so that none comes into a month
 that was frozen meanwhile. A version beside names the run that it stands beside, and counts only as long as that one is
@@ -24,7 +23,6 @@ from gpucost.domain.hours import month_of
 from gpucost.domain.ledger import FrozenMonth, Manifest
 
 MONTHS = "MONTHS"
-OPENED = "MONTHS#opened"
 NOBODY = "-"
 """Names the run of an hour that has none."""
 Condition = tuple[str, dict[str, dict[str, Any]] | None]
@@ -101,28 +99,13 @@ class Versions:
                 "p": {"N": str(keys.seconds(month.frozen_at))},
                 "by": {"S": month.author},
                 "why": {"S": month.reason},
-                "cl": _names(month.clusters),
             },
             "attribute_not_exists(pk)",
         )
 
-    def unfreeze(self, month: str) -> tuple[str, ...]:
-        """Open a month; the versions beside its hours wait to be put in force.
-
-        Returns:
-            The clusters that it was frozen with, also where it was opened before.
-        """
-        frozen = self.frozen(month)
-        if frozen is not None:
-            opened: Item = {**key(OPENED, month), "v": {"N": str(FORMAT)}, "cl": _names(frozen.clusters)}
-            self._table.transact([(opened, "", None)], [(key(MONTHS, month), "")])
-            return frozen.clusters
-        return self.opened(month)
-
-    def opened(self, month: str) -> tuple[str, ...]:
-        """The clusters that a month was frozen with when it was last opened."""
-        item = self._table.get(OPENED, month)
-        return () if item is None else _read_names(item)
+    def unfreeze(self, month: str) -> None:
+        """Open a month; the versions beside its hours wait to be put in force."""
+        self._table.delete_all([key(MONTHS, month)])
 
     def beside(self, cluster: str, items: Iterable[Item], in_force: Iterable[Manifest]) -> list[Manifest]:
         """The versions beside those in force, from the items of one range of hours."""
@@ -163,13 +146,4 @@ def _nothing_beside(base: Manifest | None) -> Condition:
 def _read_month(item: Item) -> FrozenMonth:
     check_format(item)
     at = keys.read_instant(whole(item, "p"))
-    return FrozenMonth(text(item, "sk"), at, text(item, "by"), text(item, "why"), _read_names(item))
-
-
-def _names(clusters: Iterable[str]) -> dict[str, list[dict[str, str]]]:
-    return {"L": [{"S": name} for name in clusters]}
-
-
-def _read_names(item: Item) -> tuple[str, ...]:
-    """None before months kept them."""
-    return tuple(one["S"] for one in item.get("cl", {}).get("L", []))
+    return FrozenMonth(text(item, "sk"), at, text(item, "by"), text(item, "why"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, month_of, parse_instant
+from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, parse_instant
 from gpucost.domain.rollups import DAY
 from gpucost.errors import ParameterError
 
@@ -37,11 +37,6 @@ class Period:
         """The UTC days that lie in it as a whole; `(end, end)` where there is none."""
         first, last = floor_day(self.start + DAY - HOUR), floor_day(self.end)
         return Period(first, last) if first < last else Period(self.end, self.end)
-
-    def months(self) -> set[str]:
-        """The UTC months that it lies in, as `2026-10`."""
-        days = range((self.hours() + 23) // 24)
-        return {month_of(self.start + n * DAY) for n in days} | {month_of(self.end - HOUR)}
 
     def hours(self) -> int:
         """How many hours it has."""

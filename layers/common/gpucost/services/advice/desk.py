@@ -110,7 +110,7 @@ class AdviceDesk:
         return self._clock().replace(microsecond=0)
 
     def _clusters(self, cluster: str | None, scope: Scope) -> Sequence[str]:
-        return clusters_of(cluster, self._settings_store.current().settings, scope)
+        return clusters_of(cluster, self._settings_store.current(), scope)
 
 
 def _may_see(scope: Scope, one: Recommendation) -> bool:

@@ -1,16 +1,16 @@
 """From a request's parameters to a question: everything is checked before anything is read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpucost.domain.access import Scope
-from gpucost.domain.ledger import FrozenMonth
 from gpucost.domain.reporting.dimensions import parse_group_by
 from gpucost.domain.reporting.filters import parse_filter, parse_label_filters
-from gpucost.domain.reporting.periods import Granularity, Period, check_length, parse_period
+from gpucost.domain.reporting.periods import Granularity, check_length, parse_period
 from gpucost.domain.reporting.question import LARGEST_PAGE, IdlePolicy, Question, check_reach, parse_sort
 from gpucost.errors import ParameterError
+from gpucost.ports import StoredSettings
 from gpucost.settings import Settings
 
 
@@ -61,22 +61,19 @@ def question_of(asked: Asked, settings: Settings, now: datetime) -> Question:
     return question
 
 
-def clusters_of(
-    text: str | None, settings: Settings, scope: Scope, period: Period | None = None, frozen: Iterable[FrozenMonth] = ()
-) -> list[str]:
+def clusters_of(text: str | None, stored: StoredSettings, scope: Scope, since: datetime | None = None) -> list[str]:
     """The clusters that an answer is about, in order of name. Only who sees the whole fleet is told their names.
 
     Args:
         text: which are asked for; None: all.
-        settings: name the clusters.
+        stored: names the clusters.
         scope: the caller's.
-        period: of the question; None: now.
-        frozen: months.
+        since: where the question's period begins, so that it is about those that left the settings later, too.
 
     Raises:
         ParameterError: a name that is not in the settings, or none is left.
     """
-    names = sorted({known.name for known in settings.clusters}.union(_frozen_in(period, frozen) if period else ()))
+    names = stored.clusters(since) if since else sorted(known.name for known in stored.settings.clusters)
     if text is None:
         return names
     wanted = parse_filter("cluster", text)
@@ -88,10 +85,3 @@ def clusters_of(
     if not found:
         raise ParameterError("cluster", f"no cluster of the settings is meant{allowed}")
     return found
-
-
-def _frozen_in(period: Period, frozen: Iterable[FrozenMonth]) -> frozenset[str]:
-    """The clusters that a period of frozen months alone goes on telling of, though they may have left the settings."""
-    months = period.months()
-    named = [frozenset(one.clusters) for one in frozen if one.month in months]
-    return frozenset.intersection(*named) if len(named) == len(months) else frozenset()

@@ -1,5 +1,6 @@
 """What a period's hours say beside their rows: sums of the fleet, coverage, currency, versions."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +27,8 @@ class Known:
     currencies: set[str] = field(default_factory=set)
     versions: set[str] = field(default_factory=set)
     """Of every hour that was read: whatever changes a figure changes one of them."""
+    hours: Counter[str] = field(default_factory=Counter)
+    """How many of each cluster have a record."""
     complete: int = 0
 
     def add_hour(self, summary: HourSummary) -> bool:
@@ -60,6 +63,7 @@ class Known:
 
     def _saw(self, cluster: str, hour: datetime, version: int, coverage: Coverage | None) -> None:
         self.versions.add(f"{cluster} {hour.isoformat()} {version}")
+        self.hours[cluster] += 1
         if coverage is not None:
             self.coverages.append(coverage)
 

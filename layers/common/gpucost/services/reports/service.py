@@ -14,7 +14,7 @@ from gpucost.domain.reporting.paging import check_cursor, fingerprint, read_curs
 from gpucost.domain.reporting.periods import Period, check_length, end_of, parse_period, period_before
 from gpucost.domain.reporting.question import LARGEST_PAGE, Question
 from gpucost.errors import InvalidInputError, NotFoundError
-from gpucost.ports import Clock, FrozenMonths, ReportedHours, Rollups, SettingsStore
+from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
 from gpucost.services.reports.asking import Asked, clusters_of, question_of
 from gpucost.services.reports.known import Known
 from gpucost.services.reports.lines import LinePage, LinePages
@@ -34,16 +34,12 @@ class ReportService:
     Args:
         settings_store: names the clusters and business units.
         ledger: hour summaries, lines and manifests; read through the caller's scope.
-        months: the frozen ones.
         rollups: days and day facts; likewise.
         clock: the time now: hours that have not ended are not expected yet.
     """
 
-    def __init__(
-        self, settings_store: SettingsStore, ledger: ReportedHours, months: FrozenMonths, rollups: Rollups, clock: Clock
-    ) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, rollups: Rollups, clock: Clock) -> None:
         self._settings_store = settings_store
-        self._months = months
         self._ledger = ledger
         self._rollups = rollups
         self._clock = clock
@@ -214,13 +210,15 @@ class ReportService:
         ended, ledger = self._ended(period), scoped_hours(self._ledger, scope)
         _refuse_too_many(len(ended) * len(clusters))
         rows, known = [], Known()
+        current = {one.name for one in self._settings_store.current().settings.clusters}
         for name in clusters:
             manifests = {one.hour: one for one in ledger.manifests(name, period.start, period.end)}
             notes = ledger.notes(name, period.start, period.end)
-            rows += [HourRow(name, hour, manifests.get(hour), notes.get(hour, ())) for hour in ended]
+            hours = ended if name in current else sorted(manifests)  # of one that left, none will come
+            rows += [HourRow(name, hour, manifests.get(hour), notes.get(hour, ())) for hour in hours]
             known.saw(list(manifests.values()))
         rows.sort(key=lambda row: (row.hour, row.cluster))
-        return period, rows, known.coverage(len(ended) * len(clusters))
+        return period, rows, self._coverage(known, clusters, period)
 
     def nodes(self, asked: Asked, *, scope: Scope) -> NodePage:
         """What every GPU node cost in every published hour, who held what of it, and what nobody held.
@@ -268,7 +266,7 @@ class ReportService:
             row_count=len(rows),
             totals=known.totals(),
             filtered_out=grouped.filtered_out if known.costs else None,
-            coverage=known.coverage(len(clusters) * len(self._ended(question.period))),
+            coverage=self._coverage(known, clusters, question.period),
             currency=currency,
             place=place,
             seal=seal,
@@ -288,8 +286,13 @@ class ReportService:
         return period, self._clusters(asked, period, scope)
 
     def _clusters(self, asked: Asked, period: Period, scope: Scope) -> list[str]:
-        settings = self._settings_store.current().settings
-        return clusters_of(asked.cluster, settings, scope, period, self._months.frozen_months())
+        return clusters_of(asked.cluster, self._settings_store.current(), scope, period.start)
+
+    def _coverage(self, known: Known, clusters: Sequence[str], period: Period) -> PeriodCoverage:
+        """Of clusters that left the settings only hours that have a record are expected: no others will come."""
+        current = {one.name for one in self._settings_store.current().settings.clusters}
+        ended = len(self._ended(period))
+        return known.coverage(sum(ended if name in current else known.hours[name] for name in clusters))
 
     def _ended(self, period: Period) -> list[datetime]:
         return hours_between(period.start, min(period.end, floor_hour(self._clock())))
