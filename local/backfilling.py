@@ -1,7 +1,7 @@
 """`gpucost backfill`: months of metrics that were there before the deployment."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +12,10 @@ from local.options import HourType, settings_store, stack_option
 
 if TYPE_CHECKING:
     from gpucost.services.backfill import Backfill
+    from gpucost.services.backfill import Progress as Standing
 
 POLL_SECONDS = 3.0
+UNKNOWN = "-:--:--"
 
 
 @click.command()
@@ -56,27 +58,31 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
 
 def _follow(work: "Backfill") -> None:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("hours"), TimeElapsedColumn(),
-        TextColumn("left:"), TimeRemainingColumn(),
+        TextColumn("left: {task.fields[left]}"),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("backfilling", total=None)
+        task = bar.add_task("backfilling", total=None, left=UNKNOWN)
+
+        def tell(now: "Standing") -> None:
+            doing = f"waiting behind about {now.ahead} messages of others" if now.ahead else "backfilling"
+            bar.update(task, total=now.wanted, completed=now.done, description=doing, left=_clock_face(now.remaining))
+
         try:
-            last = work.follow(
-                lambda now: bar.update(task, total=now.wanted, completed=now.done), lambda: time.sleep(POLL_SECONDS)
-            )
+            last = work.follow(tell, lambda: time.sleep(POLL_SECONDS))
         except KeyboardInterrupt:
             raise GpuCostError(
-                "no longer looked at; the hours sent go on, and running the same command again sends what is left"
+                "no longer looked at; the hours sent go on, and running the same command again sends what is left by "
+                "then, a second time where it still waits"
             ) from None
     click.echo(f"{last.done - last.incomplete} hours have figures, {last.incomplete} are incomplete")
+
+
+def _clock_face(remaining: timedelta | None) -> str:
+    if remaining is None:
+        return UNKNOWN
+    minutes, seconds = divmod(round(remaining.total_seconds()), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

@@ -10,6 +10,7 @@ from gpucost.adapters import aws
 from gpucost.adapters.messaging import AwsBus
 from gpucost.errors import SourceError
 from gpucost.messages import HoursDue
+from local.aws import local_client, running_aws
 
 DUE = HoursDue(
     cluster="c", first_hour=datetime(2026, 11, 19, 10, tzinfo=UTC), hours=3, settings_version=1, origin="schedule",
@@ -27,3 +28,21 @@ def test_work_of_which_the_queue_took_only_a_part_is_an_error_not_a_loss(monkeyp
         stub.add_response("send_message_batch", {"Successful": taken, "Failed": refused})
         with pytest.raises(SourceError, match=r"did not take 1 messages \(InternalError\)"):
             bus.send_due([DUE, DUE])
+
+
+def test_the_backlog_is_what_waits_and_what_is_in_somebodys_hands(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_aws() as endpoint:
+        sqs = local_client("sqs", endpoint)
+        monkeypatch.setattr(aws, "client", lambda _: sqs)
+        hours, backfill = (sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("hours", "backfill"))
+        bus = AwsBus(
+            hours_queue_url=hours, backfill_queue_url=backfill, dead_letter_queue_url="d", events_topic_arn="t"
+        )
+        bus.send_due([DUE.model_copy(update={"origin": "backfill"})] * 12)
+        (taken,) = sqs.receive_message(QueueUrl=backfill, MaxNumberOfMessages=1)["Messages"]
+        assert (bus.backlog("backfill"), bus.backlog("schedule")) == (12, 0)
+        sqs.delete_message(QueueUrl=backfill, ReceiptHandle=taken["ReceiptHandle"])
+        assert bus.backlog("backfill") == 11
+        sqs.delete_queue(QueueUrl=backfill)
+        with pytest.raises(SourceError, match="could not count messages"):
+            bus.backlog("backfill")

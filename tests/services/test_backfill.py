@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.domain.hours import HOUR
 from gpucost.domain.model import Status
 from gpucost.errors import GpuCostError, SourceError
-from gpucost.messages import HoursDue, HoursToRestate
-from gpucost.services.backfill import Backfill, Progress
+from gpucost.messages import HoursDue, HoursToRestate, Origin
+from gpucost.services.backfill import STALLED, Backfill, Progress
+from local.template import TEMPLATE
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -44,9 +46,17 @@ class Queue:
     def dead_letter(self, body: str, reason: str) -> None:
         raise AssertionError("nothing is put aside")
 
+    def backlog(self, origin: Origin) -> int:
+        assert origin == "backfill"
+        return len(self.sent)
+
+    def idle(self) -> None:
+        """A minute passes."""
+        self.now += timedelta(minutes=1)
+
     def work(self) -> None:
         """Attribute the hours of one message."""
-        self.now += timedelta(minutes=1)
+        self.idle()
         if self.sent:
             message = self.sent.pop(0)
             for hour in message.starts():
@@ -124,5 +134,50 @@ def test_when_nothing_moves_it_says_so(queue: Queue) -> None:
     run = backfill(queue)
     run.send(1, "why")
     queue.sent = queue.sent[:2]
-    with pytest.raises(GpuCostError, match="no hour was closed for 45 minutes, 43 are left"):
+    with pytest.raises(GpuCostError, match="is in the backfill queue and no hour was closed for 65 minutes, 43 are"):
         run.follow(lambda _: None, queue.work)
+    assert queue.now - NOW == timedelta(minutes=68)
+
+
+def test_it_waits_behind_others_however_long(queue: Queue) -> None:
+    """Another backfill's messages are worked off first, each slower than the patience with an empty queue."""
+    others = Backfill(queue.ledger, queue, ["other"], START, END, lambda: queue.now)
+    others.send(1, "others")
+    run = backfill(queue)
+    run.send(1, "why")
+    told: list[Progress] = []
+
+    def slowly() -> None:
+        for _ in range(70):
+            queue.idle()
+        queue.work()
+
+    assert run.follow(told.append, slowly) == Progress(70, 70, 0)
+    seen = [(one.done, one.ahead) for one in told]
+    assert seen == [(0, 0), (0, 3), (0, 2), (0, 1), (0, 0), (3, 0), (27, 0), (51, 0), (70, 0)]
+
+
+def test_a_message_that_fails_again_and_again_is_waited_for(queue: Queue) -> None:
+    """Out of sight of the ledger until it is split after two visibility time-outs, or among the dead after four."""
+    run = backfill(queue)
+    run.send(1, "why")
+    failing = queue.sent.pop()
+    told: list[Progress] = []
+
+    def work() -> None:
+        queue.work()
+        if queue.now - NOW == timedelta(minutes=3):
+            queue.sent.append(failing)
+            queue.work = queue.idle  # type: ignore[method-assign]
+        if queue.now - NOW == timedelta(minutes=120):
+            del queue.work
+
+    assert run.follow(told.append, work) == Progress(70, 70, 0)
+    assert {one.ahead for one in told} == {0}, "its own messages are nobody else's"
+    assert queue.now - NOW > timedelta(minutes=120)
+
+
+def test_patience_is_what_a_message_needs_that_fails_twice() -> None:
+    found = yaml_parse(TEMPLATE.read_text())["Resources"]
+    visible = found["BackfillQueue"]["Properties"]["VisibilityTimeout"]
+    assert timedelta(seconds=2 * visible + found["AttributeFunction"]["Properties"]["Timeout"]) == STALLED

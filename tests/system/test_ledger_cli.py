@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.observations import Observation
 from gpucost.domain.rollups import DAY
+from gpucost.services.backfill import Backfill, Progress
 from gpucost.settings import ClusterSettings, Settings
 from tests.chaos.script import ScriptedReader, document
 from tests.system.deployed import FIRST, Stack, running
@@ -89,6 +90,30 @@ def test_a_backfill_is_followed_to_its_end(stack: Stack, monkeypatch: pytest.Mon
     done = stack.gpucost("backfill", *period(FIRST, 3))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 hours have figures, 1 are incomplete")
     assert re.search(r"backfilling .* 3/3 hours \d:\d\d:\d\d left: 0:00:00", done.stderr)
+
+
+def test_a_backfill_says_that_it_waits_behind_another_one(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack.gpucost("backfill", *period(FIRST - 9 * HOUR, 9), "--no-wait")
+    seen: list[Progress] = []
+    told = Backfill.follow
+
+    def follow(self: Backfill, tell: Callable[[Progress], None], pause: Callable[[], None]) -> Progress:
+        def listen(now: Progress) -> None:
+            seen.append(now)
+            tell(now)
+
+        return told(self, listen, pause)
+
+    def meanwhile(_seconds: float) -> None:
+        if seen[-1].ahead or seen[-1].done:
+            stack.now = datetime.now(UTC)
+            stack.drain()
+
+    monkeypatch.setattr(Backfill, "follow", follow)
+    monkeypatch.setattr("local.backfilling.time", SimpleNamespace(sleep=meanwhile))
+    done = stack.gpucost("backfill", *period(FIRST, 3))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "3 hours have figures, 0 are incomplete")
+    assert 1 in {one.ahead for one in seen}
 
 
 def test_what_cannot_be_had_is_refused_in_one_sentence(stack: Stack) -> None:

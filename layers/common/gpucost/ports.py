@@ -18,7 +18,7 @@ from gpucost.domain.model import ClusterCharge, Costs, HourRecord, Line, NodeHou
 from gpucost.domain.observations import Observation
 from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
 from gpucost.domain.usage import Usage
-from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Tick
+from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
 from gpucost.settings import ClusterSettings, Settings
 
 
@@ -308,4 +308,16 @@ class Bus(Protocol):
 
     def dead_letter(self, body: str, reason: str) -> None:
         """Put aside a message that can never be handled, with the reason."""
+        ...
+
+
+class WorkQueue(Protocol):
+    """Work for others, and how much of it waits; a `Bus` that somebody watches."""
+
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        """Send work to the queue of its origin."""
+        ...
+
+    def backlog(self, origin: Origin) -> int:
+        """About how many messages wait in the queue of an origin, or are being worked on."""
         ...

@@ -6,10 +6,12 @@ from typing import Any
 
 from gpucost.adapters import aws
 from gpucost.errors import SourceError
-from gpucost.messages import ExternalAlerts, HourClosed, HoursDue, HoursToRestate, Tick
+from gpucost.messages import ExternalAlerts, HourClosed, HoursDue, HoursToRestate, Origin, Tick
 
 BATCH = 10
 """SQS' own limit."""
+BACKLOG = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+"""What waits, and what somebody has received and not yet finished."""
 LONGEST_REASON = 1_000
 LONGEST_BODY = 200_000
 
@@ -20,7 +22,7 @@ class AwsBus:
     def __init__(
         self, *, hours_queue_url: str, backfill_queue_url: str, dead_letter_queue_url: str, events_topic_arn: str
     ) -> None:
-        self._queues = {"schedule": hours_queue_url, "backfill": backfill_queue_url}
+        self._queues: dict[Origin, str] = {"schedule": hours_queue_url, "backfill": backfill_queue_url}
         self._dead_letter_queue_url = dead_letter_queue_url
         self._events_topic_arn = events_topic_arn
 
@@ -40,6 +42,16 @@ class AwsBus:
                 with _aws("send work"):
                     answer = aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
                 _refuse_failures(answer)
+
+    def backlog(self, origin: Origin) -> int:
+        """About how many messages wait in the queue of an origin, or are being worked on.
+
+        Raises:
+            SourceError: the queue could not be asked.
+        """
+        with _aws("count messages"):
+            answer = aws.client("sqs").get_queue_attributes(QueueUrl=self._queues[origin], AttributeNames=BACKLOG)
+        return sum(int(count) for count in answer["Attributes"].values())
 
     def publish(self, message: HourClosed | Tick | ExternalAlerts) -> None:
         """Tell everybody who listens.
