@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 3.0
 UNKNOWN = "-:--:--"
+SETTLING = timedelta(minutes=5)
+"""After an hour's end, until its last samples have arrived: the schedule's own wait."""
 
 
 @click.command()
@@ -40,6 +42,11 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
         raise InvalidInputError("--to must be after --from")
     now = datetime.now(UTC)
     check_hour(end - HOUR, now)
+    if now < end + SETTLING:
+        raise InvalidInputError(
+            f"hour {format_instant(end - HOUR)} has only just ended, and its last samples may be under way; the "
+            f"schedule closes it, and from {format_instant(end + SETTLING)} on so does a backfill"
+        )
     found = deployment.find(stack)
     stored = settings_store(stack).current()
     clusters = [one for one in stored.settings.clusters if cluster in {None, one.name}]
@@ -50,7 +57,13 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
         check_retention(start, one, metrics_reader(one, stored.settings), now)
     ledger = DynamoLedger(aws.client("dynamodb"), found.table)
     work = Backfill(ledger, found.bus(), [one.name for one in clusters], start, end, lambda: datetime.now(UTC))
-    sent = work.send(stored.version, f"backfill-{format_instant(now)}")
+    try:
+        sent = work.send(stored.version, f"backfill-{format_instant(now)}")
+    except KeyboardInterrupt:
+        raise GpuCostError(
+            "interrupted while hours were sent; those that were go on, and running the same command again sends what "
+            "is left by then"
+        ) from None
     click.echo(f"{sent} hours of {len(clusters)} clusters are under way")
     if wait and sent:
         _follow(work)

@@ -8,6 +8,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.domain.hours import HOUR
+from gpucost.domain.ledger import FrozenMonth
 from gpucost.domain.model import Status
 from gpucost.errors import GpuCostError, SourceError
 from gpucost.messages import HoursDue, HoursToRestate, Origin
@@ -32,6 +33,8 @@ class Queue:
         self.skew = timedelta(0)
         """How far the functions' clock is ahead of the command's."""
         self.out_of_reach: set[datetime] = set()
+        self.most_hours = 24
+        """A query over more of them is too slow."""
 
     def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
         for message in messages:
@@ -60,11 +63,12 @@ class Queue:
         if self.sent:
             message = self.sent.pop(0)
             for hour in message.starts():
-                status: Status = "incomplete" if hour in self.out_of_reach else "complete"
+                is_away = hour in self.out_of_reach or message.hours > self.most_hours
+                status: Status = "incomplete" if is_away else "complete"
                 what = record(
                     [] if status == "incomplete" else [line()], cluster=message.cluster, hour=hour, status=status
                 )
-                old = self.ledger.manifest(message.cluster, hour)
+                old = self.ledger.newest(message.cluster, hour)
                 self.ledger.publish(what, replacing=old, settings_version=1, now=self.now + self.skew)
 
 
@@ -114,6 +118,35 @@ def test_it_is_followed_to_its_end(queue: Queue) -> None:
     assert last == Progress(70, 70, 1)
     assert [progress.done for progress in seen] == [0, 3, 27, 51, 70]
     assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried anew"
+
+
+def test_hours_that_failed_together_are_tried_in_smaller_parts(queue: Queue) -> None:
+    """Queries over a day can be too slow for Prometheus where those over an hour are not, whenever they are asked."""
+    queue.most_hours = 3
+    together = []
+    for _ in range(3):
+        run = backfill(queue)
+        run.send(1, "why")
+        together.append(max(message.hours for message in queue.sent))
+        last = run.follow(lambda _: None, queue.work)
+    assert together == [24, 6, 1]
+    assert last == Progress(70, 70, 0)
+
+
+def test_hours_of_a_month_that_is_frozen_meanwhile_are_done_beside(queue: Queue) -> None:
+    """Tried in vain before it was frozen, in vain again, and with success: each counts for the run that sent it."""
+    start = datetime(2026, 10, 31, 20, tzinfo=UTC)
+    out_of_reach = {start + HOUR, start + 2 * HOUR}
+    for freezes, missing, sent in ((False, out_of_reach, 10), (True, {start + HOUR}, 2), (False, set(), 1)):
+        if freezes:
+            queue.ledger.versions.freeze(FrozenMonth("2026-10", NOW, "me", "chargeback"))
+        queue.out_of_reach = missing
+        run = Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now)
+        assert run.send(1, "why") == sent
+        assert run.follow(lambda _: None, queue.work) == Progress(10, 10, len(missing))
+    in_force = queue.ledger.manifests("blue", start, start + 10 * HOUR)
+    assert {one.hour for one in in_force if one.status == "incomplete"} == out_of_reach, "what is frozen stays"
+    assert Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now).send(1, "why") == 0
 
 
 @pytest.mark.parametrize("minutes", [-5, 5])

@@ -10,12 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from samtranslator.yaml_helper import yaml_parse
 
+from gpucost.adapters.messaging import AwsBus
 from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.observations import Observation
 from gpucost.domain.rollups import DAY
+from gpucost.messages import HoursDue, HoursToRestate
 from gpucost.services.backfill import Backfill, Progress
 from gpucost.settings import ClusterSettings, Settings
+from local.backfilling import SETTLING
+from local.template import TEMPLATE
 from tests.chaos.script import ScriptedReader, document
 from tests.system.deployed import FIRST, Stack, running
 
@@ -114,6 +119,43 @@ def test_a_backfill_says_that_it_waits_behind_another_one(stack: Stack, monkeypa
     done = stack.gpucost("backfill", *period(FIRST, 3))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "3 hours have figures, 0 are incomplete")
     assert 1 in {one.ahead for one in seen}
+
+
+def test_interrupted_while_it_sends_a_backfill_says_that_some_of_it_goes_on(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send_due = AwsBus.send_due
+
+    def some(self: AwsBus, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        send_due(self, messages[:1])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AwsBus, "send_due", some)
+        ended = stack.gpucost("backfill", *period(FIRST, 4))
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
+    assert "those that were go on, and running the same command again sends what is left" in ended.stderr
+    stack.gpucost("backfill", *period(FIRST, 4), "--no-wait")
+    with stack.active():
+        stack.drain()
+    manifests = stack.ledger.manifests("east", FIRST - DAY, FIRST + DAY)
+    assert [(one.hour, one.version) for one in manifests] == [(FIRST + i * HOUR, 1) for i in range(4)]
+
+
+def test_an_hour_is_no_backfills_before_the_schedule_had_its_turn(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last samples may be under way: figures that end too early would stay."""
+    newest = floor_hour(datetime.now(UTC)) - HOUR
+    fires = yaml_parse(TEMPLATE.read_text())["Resources"]["DispatchFunction"]["Properties"]["Events"]["Hourly"]
+    assert fires["Properties"]["ScheduleExpression"] == f"cron({SETTLING // timedelta(minutes=1)} * * * ? *)"
+    for after, status in ((timedelta(0), 2), (SETTLING - timedelta(seconds=1), 2), (SETTLING, 0)):
+        clock = SimpleNamespace(now=lambda _zone, at=newest + HOUR + after: at)
+        monkeypatch.setattr("local.backfilling.datetime", clock)
+        done = stack.gpucost("backfill", *period(newest - HOUR, 2), "--no-wait")
+        assert done.returncode == status, done.stderr
+        assert status == 0 or f"hour {format_instant(newest)} has only just ended" in done.stderr
+    assert stack.gpucost("backfill", *period(newest - HOUR, 1), "--no-wait").returncode == 0
 
 
 def test_what_cannot_be_had_is_refused_in_one_sentence(stack: Stack) -> None:
