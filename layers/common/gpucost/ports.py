@@ -273,6 +273,14 @@ class SettingsStore(Protocol):
         """
         ...
 
+    def newest(self) -> StoredSettings:
+        """The same, and never a minute old.
+
+        Raises:
+            As `current`.
+        """
+        ...
+
     def version(self, number: int) -> StoredSettings:
         """One version.
 

@@ -72,7 +72,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """Of the content alone: two versions with the same one say the same."""
-        return self.run_id.partition("-")[2]
+        return self.run_id.split("-")[1]
 
     def figures_end(self) -> datetime:
         """Before this its summary cannot have expired: a missing one is lost."""

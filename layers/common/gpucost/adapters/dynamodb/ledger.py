@@ -139,12 +139,13 @@ class DynamoLedger:
             raise ConflictError(f"{record.cluster} {record.hour}: an incomplete attempt does not replace figures")
         version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
-        run_id = run_id_of(record, version)
+        is_frozen = self.versions.frozen(month_of(record.hour)) is not None
+        told = (why, settings_version, is_frozen, replacing and replacing.run_id) if is_frozen or why else ()
+        run_id = run_id_of(record, version, *told)
         items, end = hour_items(record, run_id, version, now, retention), now + retention.days
         if usage is not None:
             pk = keys.partition(record.cluster, "usage")
             items += pieces(pk, record.hour, run_id, usage_document(usage), now + retention.lines)
-        is_frozen = self.versions.frozen(month_of(record.hour)) is not None
         manifest = Manifest(
             cluster=record.cluster,
             hour=record.hour,
@@ -163,7 +164,7 @@ class DynamoLedger:
             backfilled=replacing.backfilled if replacing else backfilled,
             figures_until=None if record.status == "incomplete" else now.replace(microsecond=0) + retention.hours,
         )
-        if is_frozen or why:
+        if told:
             items += self._restated(record, replacing, manifest, why or LATE, end)
         base = self.versions.in_force(record.cluster, record.hour) if replacing and replacing.beside else replacing
         self._table.put_all(items)
@@ -350,7 +351,7 @@ class DynamoLedger:
             *self._table.query(keys.partition(cluster, "summaries"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
             *self._table.query(keys.lines(cluster, manifest.hour), "begins_with(sk, :start)", start=f"{run}#"),
             *self._table.query(keys.partition(cluster, "nodes"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
-            *self._table.query(keys.partition(cluster, "notes"), "begins_with(sk, :start)", start=f"{hour}#{run}"),
+            *self._table.query(keys.partition(cluster, "notes"), "sk = :start", start=f"{hour}#{run}"),
         ]
         if manifest.usage_id and manifest.usage_id not in usages_kept:
             start = f"{hour}#{manifest.usage_id}#"
