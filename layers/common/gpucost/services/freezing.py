@@ -91,8 +91,8 @@ class Freezing:
         still_open = self.open_hours(start, end)
         if still_open != OpenHours(0, 0, 0) and not as_it_is:
             raise InvalidInputError(
-                f"of the hours of {month}, {still_open}; settle them (`gpucost backfill` tries missing and waiting ones "
-                "now), or freeze it with --as-it-is"
+                f"of the hours of {month}, {still_open}; settle them (`gpucost backfill` tries missing and waiting "
+                "ones now), or freeze it with --as-it-is"
             )
         frozen = FrozenMonth(month, now.replace(microsecond=0), author, reason)
         try:
