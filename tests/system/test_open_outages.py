@@ -9,7 +9,7 @@ from gpucost.adapters.prometheus import metrics_reader
 from gpucost.domain.model import HourRecord
 from gpucost.services.attribute import attribute_hours
 from gpucost.settings import parse_settings
-from tests.system.metered_hours import assert_identity
+from tests.system.metered_hours import assert_identity, hours
 from tests.system.timeline import HOUR, Timeline
 
 At = Callable[..., HourRecord]
@@ -80,13 +80,14 @@ def test_a_cluster_that_ended_is_what_was_seen_of_it(attributed: At) -> None:
 
 @pytest.mark.parametrize("began", [17, 25, 58])
 def test_a_process_that_took_over_is_no_outage(attributed: At, began: float) -> None:
+    """Though one pod ended with it."""
     timeline = fleet(end=20)
     timeline.up(began, **OTHER)
     timeline.node(start=began, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
-    for name in ("a", "b"):
-        timeline.pod(name, began, units=4, **OTHER)
+    timeline.pod("a", began, units=4, **OTHER)
     record = attributed(timeline, TICK)
-    assert (record.status, cost(record)) == ("complete", 80)
+    assert record.status == "complete"
+    assert hours(record) == {"a": 4, "b": pytest.approx(4 * 20 / 60, abs=4 / 60)}
 
 
 def test_a_process_that_took_over_after_the_hour_is_waited_for(attributed: At) -> None:
@@ -102,11 +103,14 @@ def test_a_process_that_took_over_after_the_hour_is_waited_for(attributed: At) -
 
 def test_a_silent_replica_holds_up_nothing(attributed: At) -> None:
     timeline = fleet()
-    timeline.up(end=20, **OTHER)
-    timeline.node(end=20, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
-    timeline.pod("a", end=20, units=4, **OTHER)
+    timeline.up(end=40, **OTHER)
+    timeline.node(end=40, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
+    timeline.node("n2", 30, capacity={"nvidia_com_gpu": 8})
+    timeline.node("n2", 30, 40, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
+    timeline.pod("c", 30, node="n2", units=8)
+    timeline.pod("c", 30, 40, node="n2", units=8, **OTHER)
     record = attributed(timeline, TICK)
-    assert (record.status, cost(record)) == ("complete", 80)
+    assert (record.status, cost(record)) == ("complete", 80 + 40)
 
 
 def test_a_silent_shard_is_an_outage_of_what_it_alone_tells(attributed: At) -> None:
