@@ -109,9 +109,6 @@ class Hours:
             if start <= hour < end
         ]
 
-    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
-        raise NotImplementedError
-
     def publish(
         self,
         record: HourRecord,

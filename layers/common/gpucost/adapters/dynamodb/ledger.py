@@ -92,14 +92,15 @@ class DynamoLedger:
         item = next(self._table.query(keys.partition(cluster, "hours"), limit=1, newest_first=True), None)
         return None if item is None else read_manifest(cluster, item)
 
-    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
-        """Notes of the hours in `[start, end)` that have some."""
-        in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, end)}
-        found = {}
-        for item in self._range(keys.partition(cluster, "notes"), start, end):
-            hour, run = keys.parts(item)
-            if in_force.get(hour) == run:
-                found[hour] = read_notes(item)
+    def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
+        """The notes of those versions of one cluster's hours, which are in order, that have some."""
+        if not manifests:
+            return {}
+        meant, found = {(manifest.hour, manifest.run_id) for manifest in manifests}, {}
+        partition = keys.partition(manifests[0].cluster, "notes")
+        for item in self._range(partition, manifests[0].hour, manifests[-1].hour + HOUR):
+            if keys.parts(item) in meant:
+                found[keys.parts(item)[0]] = read_notes(item)
         return found
 
     def publish(
