@@ -82,7 +82,7 @@ READERS: dict[str, Callable[[Kept], object]] = {
     "summaries": lambda kept: [dict(one.groups) for one in kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)],
     "lines": lambda kept: kept.ledger.lines("demo", DAY_1),
     "nodes": lambda kept: kept.ledger.nodes("demo", DAY_1)[1],
-    "notes": lambda kept: kept.ledger.notes("demo", DAY_1, DAY_1 + DAY),
+    "notes": lambda kept: kept.ledger.notes_of(kept.ledger.manifests("demo", DAY_1, DAY_1 + DAY)),
     "usage": lambda kept: [kept.ledger.usage(one) for one in kept.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)],
     "restatements": lambda kept: kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY),
     "days": lambda kept: kept.rollups.days("demo", DAY_1, DAY_1 + DAY),

@@ -97,7 +97,7 @@ def all_that_is_read(ledger: DynamoLedger, table: DynamoTable) -> list[Any]:
     end = HOUR + 2 * ONE_HOUR
     return [
         ledger.manifests("demo", HOUR, end),
-        ledger.notes("demo", HOUR, end),
+        ledger.notes_of(ledger.manifests("demo", HOUR, end)),
         ledger.summaries("demo", HOUR, end),
         ledger.lines("demo", HOUR),
         ledger.restatements("demo", HOUR, end),

@@ -44,7 +44,7 @@ def test_what_is_published_is_what_is_read(table: DynamoTable) -> None:
     assert seen(ledger)[1] == sorted(FIGURES, key=lambda one: one.pod)
     assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
     assert ledger.lines("demo", HOUR, "nobody") == []
-    assert ledger.notes("demo", HOUR, HOUR + ONE_HOUR) == {HOUR: ("a note",)}
+    assert ledger.notes_of(ledger.manifests("demo", HOUR, HOUR + ONE_HOUR)) == {HOUR: ("a note",)}
 
 
 def test_an_hours_totals_are_read_without_its_groups(table: DynamoTable) -> None:

@@ -9,6 +9,7 @@ METERING = (
     "tests/system/test_documentation.py",
     "tests/system/test_metering.py",
     "tests/system/test_metering_devices.py",
+    "tests/system/test_open_outages.py",
     "tests/domain",
 )
 
@@ -26,6 +27,11 @@ class Fault(NamedTuple):
 
 FAULTS = (
     Fault("a pod ends with its last sample", f"{DOMAIN}/spans.py", "return after if after is not None and 2 * (after - last) <= 3 * interval else last + interval", "return last"),
+    Fault("nobody waits for the end of an outage", f"{DOMAIN}/silence.py", "if not silent:", "if True:"),
+    Fault("a silent shard is no outage", f"{DOMAIN}/silence.py", "if saw and all(", "if not saw and all("),
+    Fault("a silent replica is an outage", f"{DOMAIN}/silence.py", "for who, last in saw.items())", "for who, last in saw.items() if who in silent)"),
+    Fault("a restarted source is an outage", f"{DOMAIN}/silence.py", "if not _is_replaced(last, observation.allocation.values())", "if last"),
+    Fault("an outage is waited for without an end", f"{DOMAIN}/silence.py", "if now >= end + LOOK_AROUND_MS:", "if False:"),
     Fault(
         "finished pods go on holding",
         f"{ADAPTER}/pods.py",

@@ -1,11 +1,11 @@
 """Hours and settings as a test of the api function prepares them, in place of the table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from gpucost.domain.hours import HOUR, floor_day
+from gpucost.domain.hours import floor_day
 from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import Capacity, ClusterCharge, Costs, Coverage, Line, NodeHour, Status, Totals
 from gpucost.domain.money import quantize, split
@@ -36,7 +36,7 @@ class Prepared:
     """Settings and hours as a test prepares them; raises what a test wants."""
 
     def __init__(self) -> None:
-        self.summaries_of: dict[tuple[str, datetime], HourSummary] = {}
+        self.known: dict[tuple[str, datetime], HourSummary] = {}
         self.failure: Exception | None = None
 
     def current(self) -> StoredSettings:
@@ -54,11 +54,14 @@ class Prepared:
     ) -> None:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), capacity)
         coverage = Coverage(Decimal("0.25") if totals is None else Decimal(1), None)
-        self.summaries_of[cluster, hour] = HourSummary(cluster, hour, status, 1, coverage, totals, groups)
+        self.known[cluster, hour] = HourSummary(cluster, hour, status, 1, coverage, totals, groups)
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
-        found = sorted(self.summaries_of.items())
+        found = sorted(self.known.items())
         return [summary for (name, hour), summary in found if name == cluster and start <= hour < end]
+
+    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
+        return [self.known[one.cluster, one.hour] for one in manifests]
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return [
@@ -66,21 +69,16 @@ class Prepared:
             for summary in self.summaries(cluster, start, end)
         ]
 
-    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
+    def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
         """Each from its hours, as the table's own do (tests/adapters/test_rollups.py)."""
-        manifests = self.manifests(cluster, start, end)
-        return [
-            sum_day(
-                cluster,
-                day,
-                [one for one in manifests if floor_day(one.hour) == day],
-                self.summaries(cluster, day, day + 24 * HOUR),
-            )
-            for day in days_of(manifest.hour for manifest in manifests)
-        ]
+        found = []
+        for day in days_of(manifest.hour for manifest in manifests):
+            own = [one for one in manifests if floor_day(one.hour) == day]
+            found.append(sum_day(own[0].cluster, day, own, self.summaries_of(own)))
+        return found
 
-    def facts(
-        self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
+    def facts_of(
+        self, manifests: Sequence[Manifest], business_unit: str | None = None
     ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
         """Each hour's groups, as workloads that have no other facts."""
         assert business_unit is None
@@ -92,14 +90,14 @@ class Prepared:
                     for (unit, namespace), costs in one.groups.items()
                 },
             )
-            for one in self.summaries(cluster, start, end)
+            for one in self.summaries_of(manifests)
         ]  # fmt: skip
 
-    def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """Nobody holds anything on the nodes below."""
         return []
 
-    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """One with a price and one without, beside a commitment that nobody used."""
         two = quantize(Decimal(2))
         known = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)
@@ -123,8 +121,8 @@ class Prepared:
             if one.totals is not None
         ]  # fmt: skip
 
-    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
-        return {summary.hour: ("a note",) for summary in self.summaries(cluster, start, end)}
+    def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
+        return {one.hour: ("a note",) for one in manifests}
 
 
 def doubled(totals: Totals) -> Totals:

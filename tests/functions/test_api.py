@@ -227,9 +227,9 @@ def test_amounts_in_several_currencies_are_never_added(prepared: Prepared, ask: 
     figures = {("research", "bu-a"): Costs(allocated_usd=quantize(Decimal(1)))}
     prepared.put("east", NOON, figures)
     prepared.put("west", NOON, figures)
-    for key, summary in prepared.summaries_of.items():
+    for key, summary in prepared.known.items():
         if key[0] == "west":
-            prepared.summaries_of[key] = replace(summary, currency="EUR")
+            prepared.known[key] = replace(summary, currency="EUR")
     period = {"start": format_instant(NOON), "end": format_instant(NOON + HOUR)}
     refused = ask("/v1/costs", period)
     assert refused.status == 400

@@ -63,7 +63,12 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
         (SettingsMissingError("no settings have been pushed yet"), 503, "no settings have been pushed yet"),
         (NotFoundError("there is no version 7"), 404, "there is no version 7"),
         (ConflictError("somebody else wrote first"), 409, "somebody else wrote first"),
-        (SourceError("the table did not answer"), 502, "the table did not answer"),
+        (
+            SourceError("secret"),
+            502,
+            "what the answer is made of could not be read; the api function's log says what, under "
+            "the request id 'request-1'",
+        ),
         (GpuCostError("secret"), 500, "something went wrong that should not; the function's log says what"),
         (KeyError("secret"), 500, "something went wrong that should not; the function's log says what"),
     ],

@@ -48,6 +48,9 @@ class Store:
             raise SettingsMissingError("no settings have been pushed yet")
         return StoredSettings(1, self.text, parse_settings(self.text), "test", START)
 
+    def newest(self) -> StoredSettings:
+        return self.current()
+
     def version(self, number: int) -> StoredSettings:
         raise NotImplementedError
 
@@ -105,9 +108,6 @@ class Hours:
             for hour, one in sorted(self.published.items())
             if start <= hour < end
         ]
-
-    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
-        raise NotImplementedError
 
     def publish(
         self,

@@ -58,7 +58,7 @@ class Cached:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            key = (name, arguments)
+            key = (name, *(tuple(one) if isinstance(one, list) else one for one in arguments))
             if key not in self._known:
                 self._known[key] = getattr(self._reader, name)(*arguments)
             return self._known[key]

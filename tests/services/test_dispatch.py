@@ -210,10 +210,43 @@ def test_once_a_day_hours_that_left_the_reach_otherwise_are_looked_for(fleet: Fl
     left = NEWEST - 20 * DAY
     fleet.publish(record(cluster="blue", hour=left, status="incomplete"), now=left + 2 * HOUR)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
-    fleet.service.dispatch(TICK, "why")
-    assert ("blue", left, 1) not in fleet.work()
-    fleet.service.dispatch(ScheduledTick(scheduled_time=TICK.scheduled_time + 14 * HOUR), "why")
-    assert ("blue", left, 1) in fleet.work()
+    assert left not in sent_of_blue(fleet, TICK.scheduled_time)
+    assert left in sent_of_blue(fleet, TICK.scheduled_time + 14 * HOUR)
+
+
+@pytest.mark.parametrize("first", [29, 31], ids=["a young cluster", "an old one"])
+def test_once_a_day_hours_that_nobody_closed_are_looked_for_beyond_the_reach(fleet: Fleet, first: int) -> None:
+    """A queue did not take them, or a month was frozen without them and is opened."""
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
+    there = [NEWEST - days * DAY for days in (first, 20, 12, 1)]
+    for hour in there:
+        fleet.publish(record([line()], cluster="blue", hour=hour))
+    assert min(sent_of_blue(fleet, TICK.scheduled_time)) == NEWEST - 12 * DAY + HOUR
+    midnight = TICK.scheduled_time + 14 * HOUR
+    oldest = max(there[0], NEWEST + 15 * HOUR - LONGEST_SILENCE)
+    hours = [oldest + n * HOUR for n in range((NEWEST + 15 * HOUR - oldest) // HOUR)]
+    assert sent_of_blue(fleet, midnight) == {*hours} - {*there}
+
+
+def test_what_waited_when_a_silence_of_months_began_is_tried_once_more(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 200 * DAY)
+    last = NEWEST - 100 * DAY
+    fleet.publish(record([line()], cluster="blue", hour=last), last + HOUR)
+    fleet.publish(record(cluster="blue", hour=last - 3 * DAY, status="incomplete"), last)
+    sent = sent_of_blue(fleet, TICK.scheduled_time)
+    assert {hour for hour in sent if hour <= last} == {last - 3 * DAY}
+    assert len(sent) == 1 + 720
+
+
+def test_a_tick_that_comes_late_sends_nothing_from_before_a_clusters_first_hour(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST + 2 * HOUR))
+    assert sent_of_blue(fleet, TICK.scheduled_time) == {NEWEST}
+
+
+def sent_of_blue(fleet: Fleet, at: datetime) -> set[datetime]:
+    fleet.service.dispatch(ScheduledTick(scheduled_time=at), "why")
+    return {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
 
 
 def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
@@ -360,12 +393,8 @@ def test_no_hour_within_the_look_back_is_forgotten(known: set[int], lookback: in
     for offset in known:
         hour = NEWEST - offset * HOUR
         manifests.append(_manifest(make([line()], hour=hour)))
-    due = due_hours(manifests, NEWEST, timedelta(hours=lookback), TICK.scheduled_time)
-    oldest = max(known, default=0)
-    expected = {NEWEST - i * HOUR for i in range(min(oldest + 1, lookback)) if i not in known} or set()
-    if not known:
-        expected = {NEWEST}
-    assert set(due) == expected
+    due = due_hours(manifests, NEWEST - lookback * HOUR, NEWEST, TICK.scheduled_time)
+    assert set(due) == {NEWEST - i * HOUR for i in range(lookback + 1) if i not in known}
     assert due == sorted(due)
 
 

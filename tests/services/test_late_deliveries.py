@@ -1,19 +1,22 @@
 """Two deliveries of one piece of work, of which one comes late: it takes nothing from what others did meanwhile."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.observations import Observation
+from gpucost.domain.prices import Price
 from gpucost.errors import ConflictError, MetricsUnavailableError
 from tests.conftest import DynamoTable
 from tests.records import HOUR
-from tests.services.test_restate import OnePod, System
+from tests.services.test_restate import NOW, OnePod, System, document
 
 
 class Meanwhile:
@@ -66,9 +69,50 @@ def test_newer_settings_under_which_nothing_changes_are_not_undone_by_older_ones
     system.attribute()
     system.push(20)
     system.push(12)
-    assert system.restate(version=3) == [1], "it comes out as it was"
-    assert system.restate(version=2) == [1], "which had come first, and is delivered last"
+    assert system.restate(version=3) == [2], "it says what it said, now under version 3"
+    assert system.restate(version=2) == [2], "which had come first, and is delivered last"
     assert system.line().allocated_usd == 12
+
+
+def test_settings_that_a_warm_function_has_kept_are_not_put_back(table: DynamoTable) -> None:
+    system = System(table)
+    system.attribute()
+    system.push(20)
+    assert system.store.current().version == 2
+    others = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    others.push(document(12), author="me", now=NOW)
+    assert system.store.current().version == 2, "less than a minute old"
+    assert system.restate(version=2) == [2]
+    assert system.line().allocated_usd == 12
+
+
+def test_a_price_that_comes_later_is_rated_under_the_settings_that_were_asked_for(table: DynamoTable) -> None:
+    system = System(table)
+    system.metrics.instance_type = "p4d.24xlarge"
+    system.metrics.labels = {"label_topology_kubernetes_io_region": "eu-west-1"}
+    system.push(0, pricing={"source": "on-demand"})
+    system.attribute(version=2)
+    system.push(0, pricing={"source": "on-demand", "discounts": [{"percent": 30}]})
+    assert system.restate(version=3) == [2], "there is no price yet"
+    where = {"instance_type": "p4d.24xlarge", "region": "eu-west-1"}
+    price = Price("on-demand", "node-hour", Decimal(32), where, "USD", HOUR - timedelta(days=1), None)
+    system.book.replace("on-demand", [price], rated_until=NOW, now=NOW)
+    assert system.restate(version=None) == [3]
+    assert system.line().allocated_usd == Decimal("2.8"), "an eighth of the node, with the discount"
+
+
+def test_of_two_restatements_with_the_same_figures_the_one_that_won_is_told(table: DynamoTable) -> None:
+    system = System(table)
+    system.attribute()
+    system.push(20)
+
+    def meanwhile() -> None:
+        assert system.restate(why="approved by finance") == [2]
+
+    late = DynamoLedger(Meanwhile(table.client, meanwhile), table.name)
+    assert system.restate(why="just trying", ledger=late) == [2]
+    (told,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert told.why == "approved by finance"
 
 
 class Away(OnePod):

@@ -1,6 +1,6 @@
-"""An hour that is replaced while a report reads it: the answer is of one version, never of two."""
+"""An hour that is replaced while a report reads it: the answer is of the version that was in force first."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +9,8 @@ import pytest
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.domain.access import EVERYTHING
-from gpucost.domain.hours import HOUR as ONE
+from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import Line
 from gpucost.domain.quanta import costs_of
 from gpucost.domain.reporting.periods import Period
@@ -17,45 +18,53 @@ from gpucost.domain.reporting.question import Question
 from gpucost.errors import SourceError
 from gpucost.services.reports.reading import Reader
 from tests.conftest import DynamoTable
-from tests.records import HOUR, line, record
+from tests.records import line, record
 
-QUESTION = Question(Period(HOUR, HOUR + ONE), "hour", ("workload",))
+NOW = floor_hour(datetime.now(UTC))
+PERIOD = Period(NOW - HOUR, NOW)
+QUESTION = Question(PERIOD, "hour", ("workload",))
 
 
 class Restless(DynamoLedger):
     """The real ledger, in which somebody else replaces the hour whenever its lines are about to be read."""
 
-    def __init__(self, table: DynamoTable, times: int) -> None:
+    def __init__(self, table: DynamoTable) -> None:
         super().__init__(table.client, table.name)
-        self.times = times
         self.price = Decimal(1)
         self.replace()
 
     def replace(self) -> None:
         self.price += 1
         dearer = line(usd=str(self.price))._replace(waste_usd=self.price - 1, effective_usd=Decimal(1))
-        now = HOUR + ONE
-        self.publish(record([dearer]), replacing=self.manifest("demo", HOUR), settings_version=1, now=now)
+        made = record([dearer], hour=PERIOD.start)
+        replacing = self.manifest("demo", PERIOD.start)
+        self.publish(made, replacing=replacing, settings_version=1, now=datetime.now(UTC))
 
-    def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
-        if self.times:
-            self.times -= 1
-            self.replace()
-        return super().lines(cluster, hour, business_unit)
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        self.replace()
+        return super().lines_of(manifest, business_unit)
 
 
-def read(table: DynamoTable, times: int) -> Any:
-    ledger = Restless(table, times)
+class Bare(DynamoLedger):
+    """The real ledger, whose lines have expired."""
+
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        return []
+
+
+def read(table: DynamoTable, ledger: DynamoLedger) -> Any:
     return Reader(ledger, DynamoRollups(table.client, table.name), EVERYTHING).read(QUESTION, ["demo"])
 
 
-@pytest.mark.parametrize("times", [0, 1, 2])
-def test_the_answer_is_of_one_version(table: DynamoTable, times: int) -> None:
-    found, known = read(table, times)
-    (costs,) = costs_of([*found.cells.values()])
-    assert costs.allocated_usd == known.totals().costs.allocated_usd == 2 + times
+def test_an_hour_that_never_rests_is_answered_as_it_was_first(table: DynamoTable) -> None:
+    ledger = Restless(table)
+    for price in (2, 3, 4):
+        found, known = read(table, ledger)
+        (costs,) = costs_of([*found.cells.values()])
+        assert costs.allocated_usd == known.totals().costs.allocated_usd == price
 
 
-def test_an_hour_that_never_rests_is_not_answered(table: DynamoTable) -> None:
-    with pytest.raises(SourceError, match="do not agree: its hours are being replaced"):
-        read(table, 99)
+def test_rows_that_do_not_add_up_to_the_sums_are_not_answered(table: DynamoTable) -> None:
+    Restless(table)
+    with pytest.raises(SourceError, match="do not agree: single lines of its hours are no longer kept, or lost"):
+        read(table, Bare(table.client, table.name))

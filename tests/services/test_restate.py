@@ -92,6 +92,16 @@ class Killed:
         return counted
 
 
+def document(price: int, **more: Any) -> str:
+    """Settings with one cluster."""
+    settings = {
+        "clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}}],
+        "pricing": {"source": "constant", "gpu_hourly_usd": price},
+        **more,
+    }
+    return json.dumps(settings)
+
+
 class System:
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
@@ -109,12 +119,7 @@ class System:
         return self.metrics
 
     def push(self, price: int, **more: Any) -> None:
-        document = {
-            "clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}}],
-            "pricing": {"source": "constant", "gpu_hourly_usd": price},
-            **more,
-        }
-        self.store.push(json.dumps(document), author="me", now=NOW)
+        self.store.push(document(price, **more), author="me", now=NOW)
 
     def attribute(
         self, hours: int = 1, version: int = 1, ledger: DynamoLedger | None = None, origin: Origin = "schedule"
@@ -137,9 +142,16 @@ class System:
             clock=lambda: NOW,
         ).attribute(message)
 
-    def restate(self, *, version: int | None = 2, hours: int = 1, ledger: DynamoLedger | None = None) -> list[int]:
+    def restate(
+        self,
+        *,
+        version: int | None = 2,
+        hours: int = 1,
+        ledger: DynamoLedger | None = None,
+        why: str = "new price",
+    ) -> list[int]:
         message = HoursToRestate(
-            cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, why="new price", correlation_id="c"
+            cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, why=why, correlation_id="c"
         )
         service = self.restating(ledger or self.ledger)
         return [done.manifest.version for done in service.restate(message)]

@@ -63,15 +63,11 @@ class PublishedHours(Protocol):
         ...
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        """Those in `[start, end)`, oldest first; their notes are read by `notes`."""
+        """Those in `[start, end)`, oldest first, without their notes."""
         ...
 
     def latest(self, cluster: str) -> Manifest | None:
         """The newest hour that was ever published."""
-        ...
-
-    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
-        """Notes of the hours in `[start, end)` that have some."""
         ...
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
@@ -133,8 +129,47 @@ class Rollups(Protocol):
         ...
 
 
+class SummedVersions(Protocol):
+    """Sums of versions of one cluster's hours, which are in order: those of a day that was rolled up are read, the
+    others are summed from what the versions say, in force or not."""
+
+    def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
+        """Their UTC days, in order."""
+        ...
+
+    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
+        """One unit in each of them."""
+        ...
+
+    def facts_of(
+        self, manifests: Sequence[Manifest], business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """The facts of their UTC days, all or one unit's; without days whose lines are no longer kept."""
+        ...
+
+
 class ReportedHours(PublishedHours, Protocol):
-    """What reports read beside."""
+    """What reports read beside.
+
+    An answer reads the manifests once and then what these very versions say (`..._of`), so that it holds nothing of a
+    version that is put in force meanwhile. What is superseded is kept for longer than any answer takes.
+    """
+
+    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
+        """The summaries of versions of one cluster's hours, which are in order."""
+        ...
+
+    def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
+        """The notes of those versions of one cluster's hours, which are in order, that have some."""
+        ...
+
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        """A version's lines, all or one unit's."""
+        ...
+
+    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """What each node cost by a version, and what was paid for without one."""
+        ...
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """What each node of an hour cost, and what was paid for without one."""
@@ -270,6 +305,14 @@ class SettingsStore(Protocol):
 
         Raises:
             SettingsMissingError: nothing was pushed yet.
+        """
+        ...
+
+    def newest(self) -> StoredSettings:
+        """The same, and never a minute old.
+
+        Raises:
+            As `current`.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Queues and the topic between the functions; fulfils `ports.Bus`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,8 @@ from gpucost.messages import ExternalAlerts, HourClosed, HoursDue, HoursToRestat
 
 BATCH = 10
 """SQS' own limit."""
+TRIES = 3
+"""Of a message that the queue does not take."""
 BACKLOG = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 """What waits, and what somebody has received and not yet finished."""
 LONGEST_REASON = 1_000
@@ -39,9 +41,7 @@ class AwsBus:
                     {"Id": str(i), "MessageBody": message.model_dump_json()}
                     for i, message in enumerate(own[at : at + BATCH])
                 ]
-                with _aws("send work"):
-                    answer = aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
-                _refuse_failures(answer)
+                _send(url, entries)
 
     def backlog(self, origin: Origin) -> int:
         """About how many messages wait in the queue of an origin, or are being worked on.
@@ -80,10 +80,18 @@ class AwsBus:
             )
 
 
-def _refuse_failures(answer: Any) -> None:
-    failed = answer.get("Failed", [])
-    if failed:
-        raise SourceError(f"the queue did not take {len(failed)} messages ({failed[0].get('Code', 'unknown')})")
+def _send(url: str, entries: Sequence[Mapping[str, str]]) -> None:
+    """Send a batch; what the queue does not take is sent again, as botocore does with whole calls only."""
+    failed: list[Any] = []
+    for _ in range(TRIES):
+        with _aws("send work"):
+            answer = aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
+        failed = answer.get("Failed", [])
+        left = {one["Id"] for one in failed}
+        entries = [entry for entry in entries if entry["Id"] in left]
+        if not entries:
+            return
+    raise SourceError(f"the queue did not take {len(entries)} messages ({failed[0].get('Code', 'unknown')})")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 
+from gpucost.domain.access import Scope
 from gpucost.encoding import dumps
 from gpucost.errors import (
     AccessDeniedError,
@@ -28,6 +29,9 @@ SECURITY_HEADERS = {
     "Strict-Transport-Security": "max-age=31536000",
     "X-Content-Type-Options": "nosniff",
 }
+
+HIDDEN = "what the answer is made of could not be read; the api function's log says what, under the request id {!r}"
+"""To those who do not see the whole fleet: what cannot be read is named with its cluster, or by its key."""
 
 _STATUS: tuple[tuple[type[GpuCostError], HTTPStatus], ...] = (
     (InvalidInputError, HTTPStatus.BAD_REQUEST),
@@ -78,8 +82,15 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
             return unexpected()
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             logger.warning("the answer is an error", reason=str(error))
+        if isinstance(error, SourceError) and not _sees_the_fleet():
+            request = app.current_event.raw_event.get("requestContext", {}).get("requestId", "")
+            return problem(status, HIDDEN.format(request), instance=app.current_event.path)
         errors = [(error.parameter, error.detail)] if isinstance(error, ParameterError) else []
         return problem(status, str(error), instance=app.current_event.path, errors=errors)
+
+    def _sees_the_fleet() -> bool:
+        scope = app.context.get("scope")
+        return isinstance(scope, Scope) and scope.is_fleet
 
     @app.exception_handler(Exception)
     def unknown(_error: Exception) -> Response[str]:

@@ -72,7 +72,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """Of the content alone: two versions with the same one say the same."""
-        return self.run_id.partition("-")[2]
+        return self.run_id.split("-")[1]
 
     def figures_end(self) -> datetime:
         """Before this its summary cannot have expired: a missing one is lost."""
@@ -172,28 +172,22 @@ def next_attempt(attempts: int, now: datetime, last: datetime | None = None) -> 
     return again if last is None else min(again, last)
 
 
-def due_hours(manifests: Iterable[Manifest], newest: datetime, reach: timedelta, now: datetime) -> list[datetime]:
+def due_hours(known: Iterable[Manifest], since: datetime, newest: datetime, now: datetime) -> list[datetime]:
     """Which hours of one cluster are to be attributed now, oldest first.
 
-    The hour just closed; hours missing since the first one that was not backfilled; incomplete ones whose next attempt
-    has come. A cluster without such an hour starts with the one just closed: its past is a backfill's job.
+    Hours without a record, the one just closed among them; incomplete ones whose next attempt has come.
 
     Args:
-        manifests: the cluster's manifests within the reach.
+        known: the cluster's manifests; at least those of `[since, newest]`.
+        since: the first hour that the schedule owes.
         newest: start of the hour just closed.
-        reach: how far back to look: beyond the look-back, for hours that nobody closed while no schedule fired.
         now: the schedule's time.
     """
-    known = {manifest.hour: manifest for manifest in manifests}
-    first = min((hour for hour, manifest in known.items() if not manifest.backfilled), default=newest)
-    hours = hours_between(newest - reach + HOUR, newest + HOUR)
-    return [hour for hour in hours if (_is_due(known[hour], now) if hour in known else hour >= first)]
+    manifests = {manifest.hour: manifest for manifest in known}
+    missing = set(hours_between(since, newest + HOUR)) - manifests.keys()
+    return sorted(missing.union(due_attempts(manifests.values(), now)))
 
 
 def due_attempts(manifests: Iterable[Manifest], now: datetime) -> list[datetime]:
     """Incomplete hours whose next attempt has come, in the manifests' order."""
-    return [manifest.hour for manifest in manifests if _is_due(manifest, now)]
-
-
-def _is_due(manifest: Manifest, now: datetime) -> bool:
-    return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
+    return [one.hour for one in manifests if one.next_attempt_at is not None and one.next_attempt_at <= now]

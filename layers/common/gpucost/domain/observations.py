@@ -10,10 +10,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
+from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.intervals import Scrapes
 
 EDGE_MS = 300_000
 """How far before the hour samples are counted: more than any scrape interval in use (15 to 120 s)."""
+
+LOOK_AROUND_MS = HOUR_MS
+"""How far beyond an hour's edges samples are looked for: gaps up to this long are bridged."""
 
 Instance = str
 """One scraped process of a source (`job` and `instance` of its series)."""

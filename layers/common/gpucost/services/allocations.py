@@ -12,13 +12,14 @@ from fractions import Fraction
 
 from gpucost.domain.access import Scope
 from gpucost.domain.hours import HOUR, floor_day
+from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import Costs, Totals
 from gpucost.domain.money import ZERO, split
 from gpucost.domain.opencost.filters import Filter
 from gpucost.domain.opencost.properties import IDLE, Properties, key_of, needs_of, properties_of, shared_by
 from gpucost.domain.rollups import DAY
 from gpucost.errors import AccessDeniedError, InvalidInputError, ParameterError
-from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
+from gpucost.ports import Clock, ReportedHours, SettingsStore, SummedVersions
 from gpucost.services.reports.asking import clusters_of
 from gpucost.services.scoped import scoped_hours, scoped_rollups
 
@@ -29,8 +30,8 @@ outside whole UTC days."""
 MOST_ALLOCATIONS = 10_000
 _OF_SUMMARIES = {"cluster", "namespace"}
 _OF_LINES = {"node", "pod"}
-_CHUNK = 7 * DAY
-"""How much is held in memory at once."""
+_CHUNK = 7 * 24
+"""Hours that are held in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,9 @@ class AllocationService:
         clock: the time now, which windows are counted from.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, rollups: Rollups, clock: Clock) -> None:
+    def __init__(
+        self, settings_store: SettingsStore, ledger: ReportedHours, rollups: SummedVersions, clock: Clock
+    ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._rollups = rollups
@@ -124,11 +127,13 @@ class AllocationService:
 class _Reader:
     """Collects pieces of the fleet by step and cluster, each from the coarsest source that tells what is needed.
 
+    All of a cluster is of the versions whose manifests are read first, whatever is put in force meanwhile.
+
     Raises:
         ParameterError: the window is too long for what is needed of it.
     """
 
-    def __init__(self, query: AllocationQuery, needs: set[str], ledger: ReportedHours, rollups: Rollups) -> None:
+    def __init__(self, query: AllocationQuery, needs: set[str], ledger: ReportedHours, rollups: SummedVersions) -> None:
         self.query = query
         self.steps = [*_steps(query)]
         self._needs = needs
@@ -159,35 +164,33 @@ class _Reader:
         Raises:
             InvalidInputError: the window has amounts in several currencies.
         """
-        hours = [one for one in self._ledger.manifests(cluster, self.query.start, self.query.end)
-                 if one.status != "incomplete"]  # fmt: skip
+        manifests = self._ledger.manifests(cluster, self.query.start, self.query.end)
+        hours = [one for one in manifests if one.status != "incomplete"]
         self._currencies |= {one.currency for one in hours}
         if len(self._currencies) > 1:
             found = " and ".join(sorted(self._currencies))
             raise InvalidInputError(f"the window has hours in {found}, which are never added up")
+        of_days = [one for one in manifests if floor_day(one.hour) in self._days]
         by_summaries = self._needs <= _OF_SUMMARIES
         if by_summaries or (self.query.include_idle and self._edges()):
-            self._read_summaries(cluster, pieces=by_summaries)
-        elif self.query.include_idle and self._days:
-            for day in self._rollups.days(cluster, min(self._days), max(self._days) + DAY):
+            self._read_summaries(cluster, hours, pieces=by_summaries)
+        elif self.query.include_idle:
+            for day in self._rollups.days_of(of_days):
                 if day.totals is not None:
                     self._totals.setdefault((self._index(day.day), cluster), []).append(day.totals)
         if by_summaries:
             return
         for one in hours:
             if floor_day(one.hour) not in self._days:
-                for line in self._ledger.lines(cluster, one.hour):
+                for line in self._ledger.lines_of(one):
                     self._add(one.hour, properties_of(cluster, line), line.costs())
-        if self._days:
-            for moment, facts in self._rollups.facts(cluster, min(self._days), max(self._days) + DAY):
-                for key, costs in facts.items() if moment in self._days else ():
-                    self._add(moment, properties_of(cluster, key), costs)
+        for moment, facts in self._rollups.facts_of(of_days):
+            for key, costs in facts.items():
+                self._add(moment, properties_of(cluster, key), costs)
 
-    def _read_summaries(self, cluster: str, *, pieces: bool) -> None:
-        start = self.query.start
-        while start < self.query.end:
-            end = min(start + _CHUNK, self.query.end)
-            for one in self._ledger.summaries(cluster, start, end):
+    def _read_summaries(self, cluster: str, hours: Sequence[Manifest], *, pieces: bool) -> None:
+        for at in range(0, len(hours), _CHUNK):
+            for one in self._ledger.summaries_of(hours[at : at + _CHUNK]):
                 for (_, namespace), costs in one.groups.items() if pieces else ():
                     self._add(one.hour, Properties(cluster, namespace), costs)
                 if self.query.include_idle and one.totals is not None:
@@ -195,7 +198,6 @@ class _Reader:
             for found in self._pieces.values():
                 for held, parts in found.items():
                     found[held] = [Costs.total(parts)]
-            start = end
 
     def _add(self, moment: datetime, held: Properties, costs: Costs) -> None:
         place = (self._index(moment), held.cluster)

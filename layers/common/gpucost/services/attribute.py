@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 
 from gpucost.collector import collector_paused
 from gpucost.domain.attribution import AttributionRules, BusinessUnit, attribute
-from gpucost.domain.hours import HOUR, floor_hour, format_instant
+from gpucost.domain.hours import HOUR, floor_hour, format_instant, format_ms, to_ms
 from gpucost.domain.ledger import Manifest, Retention
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
 from gpucost.domain.pricing import Pricing
 from gpucost.domain.rollups import DAY, days_of
+from gpucost.domain.silence import silent_since
 from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableError, NotKeptError, SourceError
 from gpucost.messages import HourClosed, HoursDue, Origin
@@ -243,11 +244,21 @@ def rate_hours(
     )
     own = pricing_of(settings)
     with collector_paused():
-        metered = [meter(observation, metering) for observation in reader.observe(hours)]
-        return [
-            RatedHour(attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own))), usage)
-            for usage in metered
-        ]
+        rated = []
+        for observation in reader.observe(hours):
+            usage = meter(observation, metering)
+            record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own)))
+            rated.append(RatedHour(_settled(record, silent_since(observation, to_ms(now))), usage))
+        return rated
+
+
+def _settled(record: HourRecord, silent_since: int | None) -> HourRecord:
+    """A record; without figures as long as nobody has looked since a moment before the hour's end."""
+    if silent_since is None or record.status == "incomplete":
+        return record
+    why = f"nobody has looked since {format_ms(silent_since)}: who held GPUs then is told once somebody looks again"
+    notes = (why, *record.notes)
+    return HourRecord(record.cluster, record.hour, "incomplete", record.coverage, None, notes=notes)
 
 
 def check_hour(hour: datetime, now: datetime) -> None:

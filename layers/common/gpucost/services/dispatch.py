@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpucost.domain.hours import HOUR, floor_hour, hours_between, month_of
-from gpucost.domain.ledger import Manifest, due_attempts, due_hours
+from gpucost.domain.hours import HOUR, floor_hour, month_of
+from gpucost.domain.ledger import Manifest, due_hours
 from gpucost.errors import SettingsMissingError, SourceError
 from gpucost.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
 from gpucost.ports import Bus, FrozenMonths, Ledger, SettingsStore
@@ -13,7 +13,7 @@ from gpucost.ports import Bus, FrozenMonths, Ledger, SettingsStore
 CATCH_UP = timedelta(days=7)
 """How far beyond the look-back hours are looked for that nobody closed, because the schedule did not fire."""
 LONGEST_SILENCE = timedelta(days=30)
-"""After a longer one a cluster begins anew, and a backfill is for people to decide."""
+"""Hours that nobody closed are owed so far back; what is older is for people to backfill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,16 @@ class DispatchService:
         """What a cluster's hours are due for; hours of `closed` months for nothing."""
         begin = newest - reach + HOUR
         manifests = self._ledger.manifests(cluster, begin, newest + HOUR)
-        older = self._out_of_reach(cluster, manifests, newest, reach)
-        known = [*older, *manifests]
-        due = {*due_hours(manifests, newest, reach, now), *due_attempts(older, now)}
-        if all(manifest.backfilled for manifest in manifests):
-            since = self._since_long_ago(cluster, known, newest, max(pushed_at, begin))
-            due.update(set(since) - {manifest.hour for manifest in known})
+        known = [*self._out_of_reach(cluster, manifests, newest, reach), *manifests]
+        own = [manifest.hour for manifest in known if not manifest.backfilled]
+        latest = None if own else self._ledger.latest(cluster)
+        if latest is not None:  # what waited when the silence began
+            known += self._ledger.manifests(cluster, latest.hour - reach, min(latest.hour + HOUR, begin))
+            own = [latest.hour] if not latest.backfilled else []
+        # A new one begins with the hour of the push, so that a failing first tick loses nothing.
+        since = max(own[0], min(begin, newest + HOUR - LONGEST_SILENCE)) if own else floor_hour(max(pushed_at, begin))
         backfilled = {manifest.hour for manifest in known if manifest.backfilled}
-        wanted = sorted(hour for hour in due if month_of(hour) not in closed)
+        wanted = [hour for hour in due_hours(known, min(since, newest), newest, now) if month_of(hour) not in closed]
         return Owed(
             watched=[one for one in manifests if month_of(one.hour) not in closed and not one.backfilled],
             due={
@@ -105,30 +107,15 @@ class DispatchService:
     def _out_of_reach(
         self, cluster: str, manifests: Sequence[Manifest], newest: datetime, reach: timedelta
     ) -> list[Manifest]:
-        """What is known of the time before the reach, where hours may have left it that still wait for an attempt.
+        """What is known of the time before the reach, where hours may have left it that are owed still.
 
         Looked for after a silence, and once a day for what left it otherwise: a month that was frozen and is opened, a
-        look-back that was shortened.
+        look-back that was shortened, work that a queue did not take.
         """
         if newest.hour and any(one.hour >= newest - CATCH_UP and not one.backfilled for one in manifests):
             return []
         oldest = newest - reach + HOUR
         return self._ledger.manifests(cluster, oldest - LONGEST_SILENCE, oldest)
-
-    def _since_long_ago(
-        self, cluster: str, known: Sequence[Manifest], newest: datetime, pushed_at: datetime
-    ) -> list[datetime]:
-        """What is due of a cluster that nothing was published of for so long: all since then.
-
-        A new one begins with the hour in which the settings were pushed, so that a failing first tick loses nothing.
-        """
-        own = [manifest for manifest in known if not manifest.backfilled]
-        latest = own[-1] if own else self._ledger.latest(cluster)
-        if latest is None or latest.backfilled:
-            return hours_between(min(floor_hour(pushed_at), newest), newest + HOUR)
-        if latest.hour > newest:
-            return [newest]
-        return hours_between(max(latest.hour + HOUR, newest + HOUR - LONGEST_SILENCE), newest + HOUR)
 
 
 def messages(

@@ -90,7 +90,10 @@ class Freezing:
             raise InvalidInputError(f"{month} is not over yet")
         still_open = self.open_hours(start, end)
         if still_open != OpenHours(0, 0, 0) and not as_it_is:
-            raise InvalidInputError(f"of the hours of {month}, {still_open}; settle them, or freeze it with --as-it-is")
+            raise InvalidInputError(
+                f"of the hours of {month}, {still_open}; settle them (`gpucost backfill` tries missing and waiting "
+                "ones now), or freeze it with --as-it-is"
+            )
         frozen = FrozenMonth(month, now.replace(microsecond=0), author, reason)
         try:
             self._months.freeze(frozen)
@@ -137,7 +140,7 @@ class Freezing:
         """Hours of a period whose figures may still move, of the clusters in the settings; no others are sent for.
 
         Hours before a cluster's first one are not missing: it was not there. Nor are those after a silence so long that
-        the dispatcher begins anew.
+        nobody owes them.
         """
         missing = waiting = provisional = 0
         for cluster in (one.name for one in self._settings_store.current().settings.clusters):

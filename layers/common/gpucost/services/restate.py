@@ -16,7 +16,7 @@ TRIES = 3
 
 
 class RestateService:
-    """Handles `HoursToRestate`: an hour whose figures come out as they are keeps its version."""
+    """Handles `HoursToRestate`: an hour that comes out as it is, under the settings that it stands under, stays."""
 
     def __init__(
         self,
@@ -44,53 +44,56 @@ class RestateService:
             InvalidInputError: the message names a cluster that its settings do not know.
             SourceError: the ledger or the bus failed; the message is to be delivered again.
         """
+        current = None
         if message.settings_version is not None:
             stored = self._settings_store.version(message.settings_version)
             if stored.settings.cluster(message.cluster) is None and message.cluster not in stored.departed:
                 raise InvalidInputError(
                     f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
                 )
+            # Those in force by now: a message that comes late, or again, does not put older ones back in force.
+            current = max(stored.version, self._settings_store.newest().version)
         results = []
         for hour in message.starts():
-            result = self._restate(message, hour)
+            result = self._restate(message, hour, current)
             if result is not None:
                 announce(self._bus, result.manifest, message.origin, message.correlation_id)
                 results.append(result)
         roll_up(self._rollups, message.cluster, message.starts(), self._clock(), self._retention())
         return results
 
-    def _restate(self, message: HoursToRestate, hour: datetime) -> Attributed | None:
+    def _restate(self, message: HoursToRestate, hour: datetime, current: int | None) -> Attributed | None:
         for tries_left in reversed(range(TRIES)):
             manifest = self._ledger.newest(message.cluster, hour)
             if manifest is None or manifest.status == "incomplete":
                 return None
             try:
                 with collector_paused():
-                    return self._rate_again(manifest, message)
+                    return self._rate_again(manifest, max(current or 0, manifest.settings_version), message.why)
             except ConflictError:
                 if not tries_left:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def _rate_again(self, manifest: Manifest, message: HoursToRestate) -> Attributed | None:
+    def _rate_again(self, manifest: Manifest, version: int, why: str) -> Attributed | None:
+        """An hour under a version of the settings; published under it though it says the same, so that what comes later
+        (a price, a message of older settings) finds it under these.
+        """
         usage = self._ledger.usage(manifest)
         if usage is None:
             return None
-        version = manifest.settings_version
-        if message.settings_version is not None:
-            # Those in force by now: a message that comes late, or again, does not put older ones back in force.
-            version = max(version, message.settings_version, self._settings_store.current().version)
         settings = self._settings_store.version(version).settings
         prices = self._pricer.of_hours(settings, [manifest.hour])
         record = attribute(usage, attribution_rules(settings, prices[manifest.hour]))
-        if content_digest(record) == manifest.digest and self._ledger.is_readable(manifest):
+        is_same = content_digest(record) == manifest.digest and version == manifest.settings_version
+        if is_same and self._ledger.is_readable(manifest):
             return Attributed(manifest, was_published=False)
         published = self._ledger.publish(
             record,
             replacing=manifest,
             settings_version=version,
             now=self._clock(),
-            why=message.why,
+            why=why,
             retention=self._retention(),
         )
         return Attributed(published, was_published=True, lines=len(record.lines))

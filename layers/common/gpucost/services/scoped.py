@@ -4,17 +4,18 @@ For one who may not see the whole fleet, hours and days hold only that caller's 
 and nothing says what the fleet has or costs: the answer closes on allocated = effective + waste + unmeasured.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Never
 
 from gpucost.domain.access import Scope
-from gpucost.domain.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Restatement, Retention
+from gpucost.domain.hours import HOUR
+from gpucost.domain.ledger import HourSummary, Manifest, Restatement
 from gpucost.domain.model import ClusterCharge, Costs, Line, NodeHour, Totals
 from gpucost.domain.rollups import DaySummary, FactKey, UnitHour
 from gpucost.errors import AccessDeniedError
-from gpucost.ports import ReportedHours, Rollups
+from gpucost.ports import ReportedHours, SummedVersions
 
 
 def scoped_hours(ledger: ReportedHours, scope: Scope) -> ReportedHours:
@@ -22,8 +23,8 @@ def scoped_hours(ledger: ReportedHours, scope: Scope) -> ReportedHours:
     return ledger if scope.is_fleet else _ScopedHours(ledger, scope)
 
 
-def scoped_rollups(rollups: Rollups, scope: Scope) -> Rollups:
-    """The days that a scope covers."""
+def scoped_rollups(rollups: SummedVersions, scope: Scope) -> SummedVersions:
+    """Sums of what a scope covers."""
     return rollups if scope.is_fleet else _ScopedRollups(rollups, scope)
 
 
@@ -49,17 +50,27 @@ class _ScopedHours:
         found = self.ledger.latest(cluster)
         return None if found is None else replace(found, notes=())
 
-    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
+    def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
         return {}  # they name nodes, pods and namespaces of anybody
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
-        return [self._summary(one) for one in self.ledger.summaries(cluster, start, end)]
+        return self.summaries_of(self.manifests(cluster, start, end))
+
+    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
+        return [self._summary(one) for one in self.ledger.summaries_of(manifests)]
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
+        found = self.manifests(cluster, hour, hour + HOUR)
+        return [line for one in found for line in self.lines_of(one, business_unit)]
+
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         if business_unit is not None:
             self.scope.require(business_unit)
-            return self.ledger.lines(cluster, hour, business_unit)
-        return [line for unit in sorted(self.scope.units or ()) for line in self.ledger.lines(cluster, hour, unit)]
+            return self.ledger.lines_of(manifest, business_unit)
+        return [line for unit in sorted(self.scope.units or ()) for line in self.ledger.lines_of(manifest, unit)]
+
+    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        _refuse()
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         _refuse()
@@ -77,36 +88,31 @@ class _ScopedHours:
 
 @dataclass(frozen=True, slots=True)
 class _ScopedRollups:
-    """Of `Rollups`, what some business units may see."""
+    """Of `SummedVersions`, what some business units may see; of the versions it tells what it is told of them."""
 
-    rollups: Rollups
+    rollups: SummedVersions
     scope: Scope
 
-    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
-        return [self._day(one) for one in self.rollups.days(cluster, start, end)]
+    def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
+        return [self._day(one) for one in self.rollups.days_of(manifests)]
 
-    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
         self.scope.require(business_unit)
-        found = self.rollups.unit_hours(cluster, business_unit, start, end)
-        return [replace(one, manifest=replace(one.manifest, notes=())) for one in found]
+        return self.rollups.unit_hours_of(manifests, business_unit)
 
-    def facts(
-        self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
+    def facts_of(
+        self, manifests: Sequence[Manifest], business_unit: str | None = None
     ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
         if business_unit is not None:
             self.scope.require(business_unit)
         return [
             (day, {key: costs for key, costs in facts.items() if self.scope.covers(key.business_unit)})
-            for day, facts in self.rollups.facts(cluster, start, end, business_unit)
+            for day, facts in self.rollups.facts_of(manifests, business_unit)
         ]
-
-    def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
-        _refuse()
 
     def _day(self, day: DaySummary) -> DaySummary:
         units = {unit: costs for unit, costs in day.units.items() if self.scope.covers(unit)}
-        hours = tuple(replace(one, notes=()) for one in day.hours)
-        return replace(day, hours=hours, units=units, totals=_totals(day.totals, units.values()))
+        return replace(day, units=units, totals=_totals(day.totals, units.values()))
 
 
 def _totals(totals: Totals | None, groups: Iterable[Costs]) -> Totals | None:

@@ -1,5 +1,6 @@
 """An hour's record as items: all but its manifest, under the id of the run that writes them."""
 
+import hashlib
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -78,9 +79,17 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
     )
 
 
-def run_id_of(record: HourRecord, version: int) -> str:
-    """Stable for one content: `3-9f2c…`."""
-    return f"{version}-{content_digest(record)}"
+def run_id_of(record: HourRecord, version: int, *told: object) -> str:
+    """Stable for one content: `3-9f2c…`.
+
+    Args:
+        record: the content.
+        version: that it wants to become.
+        told: what a restatement says beside the figures. Two that say it otherwise are two runs (`3-9f2c…-07ab…`), so
+            that the one that loses does not overwrite what the other says.
+    """
+    run = f"{version}-{content_digest(record)}"
+    return f"{run}-{hashlib.sha256(repr(told).encode()).hexdigest()[:8]}" if told else run
 
 
 def _item(pk: str, sk: str, blob: bytes, expires: datetime) -> Item:

@@ -92,14 +92,15 @@ class DynamoLedger:
         item = next(self._table.query(keys.partition(cluster, "hours"), limit=1, newest_first=True), None)
         return None if item is None else read_manifest(cluster, item)
 
-    def notes(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, tuple[str, ...]]:
-        """Notes of the hours in `[start, end)` that have some."""
-        in_force = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, end)}
-        found = {}
-        for item in self._range(keys.partition(cluster, "notes"), start, end):
-            hour, run = keys.parts(item)
-            if in_force.get(hour) == run:
-                found[hour] = read_notes(item)
+    def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
+        """The notes of those versions of one cluster's hours, which are in order, that have some."""
+        if not manifests:
+            return {}
+        meant, found = {(manifest.hour, manifest.run_id) for manifest in manifests}, {}
+        partition = keys.partition(manifests[0].cluster, "notes")
+        for item in self._range(partition, manifests[0].hour, manifests[-1].hour + HOUR):
+            if keys.parts(item) in meant:
+                found[keys.parts(item)[0]] = read_notes(item)
         return found
 
     def publish(
@@ -139,12 +140,13 @@ class DynamoLedger:
             raise ConflictError(f"{record.cluster} {record.hour}: an incomplete attempt does not replace figures")
         version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
-        run_id = run_id_of(record, version)
+        is_frozen = self.versions.frozen(month_of(record.hour)) is not None
+        told = (why, settings_version, is_frozen, replacing and replacing.run_id) if is_frozen or why else ()
+        run_id = run_id_of(record, version, *told)
         items, end = hour_items(record, run_id, version, now, retention), now + retention.days
         if usage is not None:
             pk = keys.partition(record.cluster, "usage")
             items += pieces(pk, record.hour, run_id, usage_document(usage), now + retention.lines)
-        is_frozen = self.versions.frozen(month_of(record.hour)) is not None
         manifest = Manifest(
             cluster=record.cluster,
             hour=record.hour,
@@ -163,7 +165,7 @@ class DynamoLedger:
             backfilled=replacing.backfilled if replacing else backfilled,
             figures_until=None if record.status == "incomplete" else now.replace(microsecond=0) + retention.hours,
         )
-        if is_frozen or why:
+        if told:
             items += self._restated(record, replacing, manifest, why or LATE, end)
         base = self.versions.in_force(record.cluster, record.hour) if replacing and replacing.beside else replacing
         self._table.put_all(items)
@@ -350,7 +352,7 @@ class DynamoLedger:
             *self._table.query(keys.partition(cluster, "summaries"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
             *self._table.query(keys.lines(cluster, manifest.hour), "begins_with(sk, :start)", start=f"{run}#"),
             *self._table.query(keys.partition(cluster, "nodes"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
-            *self._table.query(keys.partition(cluster, "notes"), "begins_with(sk, :start)", start=f"{hour}#{run}"),
+            *self._table.query(keys.partition(cluster, "notes"), "sk = :start", start=f"{hour}#{run}"),
         ]
         if manifest.usage_id and manifest.usage_id not in usages_kept:
             start = f"{hour}#{manifest.usage_id}#"

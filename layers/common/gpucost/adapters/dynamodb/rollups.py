@@ -8,8 +8,9 @@
 | head | `C#<cluster>#rollups` | `<day>` |
 
 Every item marks which versions of the day's hours it sums, by their run ids. Readers believe the parts whose versions
-are the manifests' and sum the rest from the hours, so that what is written here, when, in which order and by how many
-at once is a matter of cost alone. The head is written last: what it covers and is not there, is nothing.
+those of the manifests that they hold and sum the rest from the hours, so that what is written here, when, in which
+order and by how many at once is a matter of cost alone. The head is written last: what it covers and is not there, is
+nothing.
 """
 
 import hashlib
@@ -46,7 +47,7 @@ MARK = 6
 
 
 class DynamoRollups:
-    """Fulfils `ports.Rollups`.
+    """Fulfils `ports.Rollups` and `ports.SummedVersions`.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -59,29 +60,39 @@ class DynamoRollups:
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
         """Every UTC day of `[start, end)` that has a published hour, in order."""
-        published = _by_day(self._ledger.manifests(cluster, start, end))
-        stored = {_read_day(item): item for item in self._range(_days(cluster), start, end)} if published else {}
+        return self.days_of(self._ledger.manifests(cluster, start, end))
+
+    def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
+        """The UTC days of these very versions of one cluster's hours, which are in order."""
+        if not manifests:
+            return []
+        cluster, published = manifests[0].cluster, _by_day(manifests)
+        stored = {_read_day(item): item for item in self._over(_days(cluster), manifests)}
         found = []
-        for day, manifests in published.items():
+        for day, own in published.items():
             item = stored.get(day)
-            if item is not None and _marks(item) == marks_of(day, manifests):
-                found.append(_read_summary(cluster, day, manifests, item))
+            if item is not None and _marks(item) == marks_of(day, own):
+                found.append(_read_summary(cluster, day, own, item))
             else:
-                summaries = self._ledger.summaries_of(manifests)
-                kept = [one for one, summary in zip(manifests, summaries, strict=True) if _is_kept(summary)]
+                summaries = self._ledger.summaries_of(own)
+                kept = [one for one, summary in zip(own, summaries, strict=True) if _is_kept(summary)]
                 found.append(sum_day(cluster, day, kept, summaries))
         return found
 
     def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
         """One unit in every published hour of `[start, end)`, in order."""
-        manifests = self._ledger.manifests(cluster, start, end)
+        return self.unit_hours_of(self._ledger.manifests(cluster, start, end), business_unit)
+
+    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
+        """One unit in each of these very versions of one cluster's hours, which are in order."""
         if not manifests:
             return []
-        heads = [item for item in self._range(_heads(cluster), start, end) if _tells_units(item)]
+        cluster = manifests[0].cluster
+        heads = [item for item in self._over(_heads(cluster), manifests) if _tells_units(item)]
         rolled_up = {mark for item in heads for mark in _hour_marks(item)}
         known: dict[tuple[datetime, bytes], Costs] = {}
         days = set()
-        for item in self._range(_unit(cluster, business_unit), start, end):
+        for item in self._over(_unit(cluster, business_unit), manifests):
             known |= _read_unit_hours(item)
             days.add(_read_day(item))
         found: dict[datetime, Costs | None] = {}
@@ -101,22 +112,30 @@ class DynamoRollups:
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
     ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
-        """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's.
+        """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's."""
+        return self.facts_of(self._ledger.manifests(cluster, start, end), business_unit)
+
+    def facts_of(
+        self, manifests: Sequence[Manifest], business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """The facts of the UTC days of these very versions of one cluster's hours, all or one unit's.
 
         Days that are not rolled up, the one under way for instance, are summed from their lines; they are left out
         where their lines are no longer kept.
         """
-        published = _by_day(self._ledger.manifests(cluster, start, end))
-        heads = {_read_day(item): item for item in self._range(_heads(cluster), start, end)} if published else {}
+        if not manifests:
+            return []
+        cluster, published = manifests[0].cluster, _by_day(manifests)
+        heads = {_read_day(item): item for item in self._over(_heads(cluster), manifests)}
         believed = {
-            day for day, manifests in published.items()
-            if day in heads and "f" in heads[day] and _marks(heads[day]) == marks_of(day, manifests)
+            day for day, own in published.items()
+            if day in heads and "f" in heads[day] and _marks(heads[day]) == marks_of(day, own)
         }  # fmt: skip
         rows: dict[datetime, dict[FactKey, Costs]] = {day: {} for day in believed}
         filled: dict[datetime, set[int]] = {}
         buckets = range(BUCKETS) if business_unit is None else [_bucket(business_unit)]
         for bucket in buckets if believed else ():
-            for day, items in _pieces(self._range(_facts(cluster, bucket), start, end)).items():
+            for day, items in _pieces(self._over(_facts(cluster, bucket), manifests)).items():
                 if day not in rows:
                     continue
                 marks = marks_of(day, published[day])
@@ -128,9 +147,9 @@ class DynamoRollups:
                 if bucket in filled[day]:
                     del rows[day]  # others are writing it
                 # else what is there is left over: the last of its units was renamed, or holds nothing any more
-        for day, manifests in published.items():
+        for day, own in published.items():
             if day not in rows:
-                from_lines = self._facts_from_lines(manifests, business_unit)
+                from_lines = self._facts_from_lines(own, business_unit)
                 if from_lines is not None:
                     rows[day] = from_lines
         return [(day, rows[day]) for day in published if day in rows]
@@ -258,10 +277,11 @@ class DynamoRollups:
         except ConflictError:
             return
 
-    def _range(self, pk: str, start: datetime, end: datetime) -> Iterator[Item]:
+    def _over(self, pk: str, manifests: Sequence[Manifest]) -> Iterator[Item]:
+        """The items of the hours' days."""
         # `~` sorts after every character of a key, so that all pieces of the last day are in.
-        last = f"{_day(end - HOUR)}~"
-        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=_day(start), last=last):
+        first, last = _day(manifests[0].hour), f"{_day(manifests[-1].hour)}~"
+        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=first, last=last):
             check_format(item)
             yield item
 

@@ -44,13 +44,22 @@ class DynamoSettingsStore:
             SettingsMissingError: nothing was pushed yet.
             SettingsError: no version can be read.
         """
-        now = self._clock()
-        if self._current is None or now - self._read_at >= CACHED:
-            self._current = self._newest()
-            self._read_at = now
+        if self._current is None or self._clock() - self._read_at >= CACHED:
+            return self.newest()
         return self._current
 
-    def _newest(self) -> StoredSettings:
+    def newest(self) -> StoredSettings:
+        """The newest version that can be read by now.
+
+        Raises:
+            As `current`.
+        """
+        now = self._clock()
+        self._current = self._find_newest()
+        self._read_at = now
+        return self._current
+
+    def _find_newest(self) -> StoredSettings:
         newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
         if newest is None:
             raise SettingsMissingError("no settings have been pushed yet: run `gpucost settings push`")

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpucost.adapters.prometheus.queries import Window
-from gpucost.domain.hours import HOUR, HOUR_MS, to_ms
+from gpucost.domain.hours import HOUR, to_ms
 from gpucost.domain.intervals import Interval, Scrapes
-from gpucost.domain.observations import EDGE_MS, Instance
+from gpucost.domain.observations import EDGE_MS, LOOK_AROUND_MS, Instance
 from gpucost.domain.spans import DEFAULT_INTERVAL_MS
 
 Beats = Mapping[Instance, Scrapes]
-LOOK_AROUND_MS = HOUR_MS
-"""How far beyond an hour's edges samples are looked for: gaps up to this long are bridged."""
 
 
 @dataclass(frozen=True, slots=True)

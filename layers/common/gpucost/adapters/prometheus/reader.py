@@ -17,10 +17,10 @@ from gpucost.adapters.prometheus.scrape_times import EDGE, ExporterScrapes, Scra
 from gpucost.adapters.prometheus.sharding import ShardedClient
 from gpucost.domain.hours import HOUR, format_instant, to_ms
 from gpucost.domain.intervals import Interval, Scrapes
-from gpucost.domain.observations import DeviceSeries, Instance, Observation
+from gpucost.domain.observations import LOOK_AROUND_MS, DeviceSeries, Instance, Observation
 from gpucost.errors import MetricsAnswerError
 
-LOOK_AROUND = timedelta(milliseconds=heartbeats.LOOK_AROUND_MS)
+LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400
 SAMPLES_PER_QUERY = 400_000
 """Some 10 MB of answer: far below AMP's 50 MB, and little memory."""

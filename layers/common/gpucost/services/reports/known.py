@@ -30,6 +30,8 @@ class Known:
     hours: Counter[str] = field(default_factory=Counter)
     """How many of each cluster have a record."""
     complete: int = 0
+    newest: dict[str, Manifest] = field(default_factory=dict)
+    """Of each cluster's hours the newest one with figures."""
 
     def add_hour(self, summary: HourSummary) -> bool:
         """Add an hour; whether it has figures."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import Line
 from gpucost.domain.reporting.filters import Filter, matching
 from gpucost.domain.reporting.paging import fingerprint, read_cursor
@@ -83,18 +84,18 @@ class LinePages:
         for number, manifest in enumerate(hours[at:], at):
             if len(rows) > question.limit:
                 break
-            for place, line in enumerate(self._lines(manifest.cluster, manifest.hour, question)):
+            for place, line in enumerate(self._lines(manifest, question)):
                 if (number > at or place >= skip) and _passes(question.filters, line):
                     where = number * _LINES_OF_AN_HOUR + place
                     rows.append(LineRow(manifest.cluster, manifest.hour, manifest.currency, line, where))
         more = rows[question.limit :]
         return LinePage(question, rows[: question.limit], more[0].place if more else None, seal)
 
-    def _lines(self, cluster: str, hour: datetime, question: Question) -> list[Line]:
+    def _lines(self, manifest: Manifest, question: Question) -> list[Line]:
         units = question.only_units()
         if units is None:
-            return self._ledger.lines(cluster, hour)
-        return [line for unit in sorted(units) for line in self._ledger.lines(cluster, hour, unit)]
+            return self._ledger.lines_of(manifest)
+        return [line for unit in sorted(units) for line in self._ledger.lines_of(manifest, unit)]
 
 
 def _passes(filters: Sequence[Filter], line: Line) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpucost.domain.hours import format_instant
+from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import ClusterCharge, Costs, Line, NodeHour
 from gpucost.domain.reporting.paging import fingerprint, read_cursor
 from gpucost.domain.reporting.periods import Period
@@ -79,18 +80,19 @@ class NodePages:
         for number, manifest in enumerate(hours[at:], at):
             if len(rows) > limit:
                 break
-            own = self._rows(manifest.cluster, manifest.hour, manifest.currency, number)
+            own = self._rows(manifest, number)
             rows += own[skip if number == at else 0 :]
         more = rows[limit:]
         return NodePage(period, rows[:limit], not more, more[0].place if more else 0, seal)
 
-    def _rows(self, cluster: str, hour: datetime, currency: str, number: int) -> list[NodeRow]:
-        nodes, charges = self._ledger.nodes(cluster, hour)
+    def _rows(self, manifest: Manifest, number: int) -> list[NodeRow]:
+        nodes, charges = self._ledger.nodes_of(manifest)
         if not nodes and not charges:
             return []
         held: dict[str, list[Line]] = {}
-        for line in self._ledger.lines(cluster, hour):
+        for line in self._ledger.lines_of(manifest):
             held.setdefault(line.node, []).append(line)
+        cluster, hour, currency = manifest.cluster, manifest.hour, manifest.currency
         names = Counter(node.node for node in nodes)
         rows = [
             NodeRow(

@@ -1,19 +1,21 @@
 """Reads for a question the cheapest of the ledger's records that can answer it.
 
 Fleet sums come from whole days and single hours. Rows come from the same records where those tell all dimensions, else
-from day facts, and for the hours at a period's edges from lines. Both are read, so both can be compared: an answer
-whose rows do not add up to its sums, because an hour was replaced between two reads, is read again and never given.
+from day facts, and for the hours at a period's edges from lines. Which version of each hour is in force is read once,
+and all else is what these versions say: whatever is put in force meanwhile is in no part of the answer. Both are read,
+so both are compared: an answer whose rows do not add up to its sums, because lines are gone, is never given.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from itertools import groupby
 from operator import sub
 from typing import Literal
 
 from gpucost.domain.access import EVERYTHING, Scope
-from gpucost.domain.hours import hours_between
-from gpucost.domain.ledger import HourSummary
+from gpucost.domain.hours import floor_day
+from gpucost.domain.ledger import HourSummary, Manifest
 from gpucost.domain.model import Capacity, Costs
 from gpucost.domain.quanta import NOTHING, CostTable, Quanta, costs_of, plus, total, wholes
 from gpucost.domain.reporting.dimensions import FROM_DAYS, FROM_LINES, FROM_SUMMARIES, Key, key_of_fact, key_of_line
@@ -22,7 +24,7 @@ from gpucost.domain.reporting.periods import Period, begin_of
 from gpucost.domain.reporting.question import HOURS_OF_LINES, Question
 from gpucost.domain.rollups import DAY, DaySummary
 from gpucost.errors import InvalidInputError, SourceError
-from gpucost.ports import ReportedHours, Rollups
+from gpucost.ports import ReportedHours, SummedVersions
 from gpucost.services.reports.known import Known
 from gpucost.services.scoped import scoped_hours, scoped_rollups
 
@@ -34,7 +36,6 @@ DAYS_OF_FACTS = 105
 """Cluster-days of all units' facts that one answer may be summed from: three clusters for 35 days."""
 MOST_UNITS = 5
 """Business units that are read one by one; of more, all are."""
-_ATTEMPTS = 3
 _PARTS = 20_000
 """Figures that wait to be added up."""
 _CHUNK = 7 * DAY
@@ -117,7 +118,7 @@ class Reader:
         scope: what of them the caller may see.
     """
 
-    def __init__(self, ledger: ReportedHours, rollups: Rollups, scope: Scope) -> None:
+    def __init__(self, ledger: ReportedHours, rollups: SummedVersions, scope: Scope) -> None:
         self._ledger = scoped_hours(ledger, scope)
         self._rollups = scoped_rollups(rollups, scope)
         self._scope = scope
@@ -134,7 +135,7 @@ class Reader:
 
         Raises:
             InvalidInputError: too much; says what to narrow.
-            SourceError: hours of the period are being replaced faster than they can be read.
+            SourceError: rows and sums do not agree, as lines are no longer kept.
         """
         planned = plan(question, self._scope)
         if planned.of_days == "facts" and planned.units is None:
@@ -144,17 +145,10 @@ class Reader:
                     f"the answer would be summed from {asked} days of clusters, at most {DAYS_OF_FACTS} are; shorten "
                     "the period, name one cluster or one business_unit, or group and filter by these two alone"
                 )
-        for _ in range(_ATTEMPTS):
-            found = _Reading(self._ledger, self._rollups, question, planned, seen)
-            for cluster in clusters:
-                found.read(cluster)
-            answer = found.answer()
-            if answer is not None:
-                return answer
-        raise SourceError(
-            "rows and sums of the period do not agree: its hours are being replaced, or single lines of them are no "
-            "longer kept; ask again, for whole days where it is long ago"
-        )
+        found = _Reading(self._ledger, self._rollups, question, planned, seen)
+        for cluster in clusters:
+            found.read(cluster)
+        return found.answer()
 
     def read_unit(self, unit: str, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
         """One business unit's rows, with nothing of the fleet: a fraction of what `read` costs.
@@ -171,12 +165,12 @@ class Reader:
 
 
 class _Reading:
-    """One attempt."""
+    """What is read for one answer."""
 
     def __init__(
         self,
         ledger: ReportedHours,
-        rollups: Rollups,
+        rollups: SummedVersions,
         question: Question,
         planned: Plan,
         seen: Callable[[datetime, Cell, Costs], None] | None,
@@ -199,30 +193,28 @@ class _Reading:
 
     def read(self, cluster: str) -> None:
         """Read one cluster: the fleet's sums and the rows."""
-        days = self._plan.days
+        manifests = self._manifests(cluster)
         for edge in self._edges():
-            for chunk in _chunks(edge, _CHUNK):
-                self._read_hours(cluster, chunk)
+            for week in _weeks(_within(edge, manifests)):
+                self._read_hours(cluster, week)
                 self._fold()
-        if days.hours():
-            for day in self._rollups.days(cluster, days.start, days.end):
-                if self.known.add_day(day) and day.totals is not None:
-                    self._capacity(cluster, day.day, day.totals.capacity)
-                    if self._plan.of_days == "sums":
-                        self._add_units(cluster, day)
-            self._read_rows(self._plan.of_days, cluster, days)
-            self._fold()
+        own = _within(self._plan.days, manifests)
+        for day in self._rollups.days_of(own):
+            if self.known.add_day(day) and day.totals is not None:
+                self._capacity(cluster, day.day, day.totals.capacity)
+                if self._plan.of_days == "sums":
+                    self._add_units(cluster, day)
+        self._read_rows(self._plan.of_days, cluster, own)
+        self._fold()
 
     def read_rows(self, cluster: str) -> None:
         """Read one cluster's rows alone, and where its hours stand."""
-        period = self._question.period
-        manifests = self._ledger.manifests(cluster, period.start, period.end)
+        manifests = self._manifests(cluster)
         self.known.saw(manifests)
         self.known.currencies |= {one.currency for one in manifests if one.status != "incomplete"}
         for edge in self._edges():
-            self._read_rows(self._plan.of_hours, cluster, edge)
-        if self._plan.days.hours():
-            self._read_rows(self._plan.of_days, cluster, self._plan.days)
+            self._read_rows(self._plan.of_hours, cluster, _within(edge, manifests))
+        self._read_rows(self._plan.of_days, cluster, _within(self._plan.days, manifests))
         if any(one.status != "incomplete" for one in manifests):
             self.known.capacities.append(None)
 
@@ -233,19 +225,33 @@ class _Reading:
             self.known.costs += costs_of([total(cells.values())])
         return Read(cells), self.known
 
+    def _manifests(self, cluster: str) -> list[Manifest]:
+        """The versions that the answer is of."""
+        period = self._question.period
+        found = self._ledger.manifests(cluster, period.start, period.end)
+        self.known.newest.update((cluster, one) for one in found if one.status != "incomplete")
+        return found
+
     def _edges(self) -> tuple[Period, ...]:
         period, days = self._question.period, self._plan.days
         return (Period(period.start, days.start), Period(days.end, period.end)) if days.hours() else (period,)
 
-    def answer(self) -> tuple[Read, Known] | None:
-        """What was read; None where its parts are not of the same hours."""
+    def answer(self) -> tuple[Read, Known]:
+        """What `read` read.
+
+        Raises:
+            SourceError: its parts do not agree.
+        """
         cells, planned = self._sums(), self._plan
         if (planned.of_days, planned.of_hours, planned.units) == ("sums", "sums", None):
             return Read(cells, self._known_capacities()), self.known  # one source: there is nothing to compare
         detailed = total(cells.values())
         of_units, of_all = wholes([self.known.of_units(), Costs.total(self.known.costs)])
         if detailed != of_units:
-            return None
+            raise SourceError(
+                "rows and sums of the period do not agree: single lines of its hours are no longer kept, or lost; ask "
+                "for whole days, or group and filter by business_unit and namespace alone"
+            )
         beside = NOTHING if planned.units is None else tuple(map(sub, of_all, detailed))
         return Read(cells, self._known_capacities(), beside), self.known
 
@@ -255,46 +261,46 @@ class _Reading:
             for key, parts in self._capacities.items()
         }
 
-    def _read_hours(self, cluster: str, span: Period) -> None:
-        for summary in self._ledger.summaries(cluster, span.start, span.end):
+    def _read_hours(self, cluster: str, manifests: Sequence[Manifest]) -> None:
+        for summary in self._ledger.summaries_of(manifests):
             if self.known.add_hour(summary) and summary.totals is not None:
                 self._capacity(cluster, summary.hour, summary.totals.capacity)
                 if self._plan.of_hours == "sums":
                     self._add_namespaces(cluster, summary)
-        self._read_rows(self._plan.of_hours, cluster, span)
+        self._read_rows(self._plan.of_hours, cluster, manifests)
 
-    def _read_rows(self, source: Source, cluster: str, span: Period) -> None:
+    def _read_rows(self, source: Source, cluster: str, manifests: Sequence[Manifest]) -> None:
         if source == "units":
-            self._read_units(cluster, span)
+            self._read_units(cluster, manifests)
         elif source == "facts":
-            self._read_facts(cluster, span)
+            self._read_facts(cluster, manifests)
         elif source == "lines":
-            self._read_lines(cluster, span)
+            self._read_lines(cluster, manifests)
 
-    def _read_units(self, cluster: str, span: Period) -> None:
+    def _read_units(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         for unit in self._plan.units or ():
             key = tuple(cluster if name == "cluster" else unit for name in self._dimensions)
-            for hour in self._rollups.unit_hours(cluster, unit, span.start, span.end):
+            for hour in self._rollups.unit_hours_of(manifests, unit):
                 if hour.costs is not None and hour.costs != Costs():
                     self._add(hour.manifest.hour, cluster, key, hour.costs)
 
-    def _read_facts(self, cluster: str, span: Period) -> None:
+    def _read_facts(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         key_of = key_of_fact(self._dimensions, cluster)
-        for chunk in _chunks(span, _CHUNK):
+        for week in _weeks(manifests):
             for unit in self._plan.units or (None,):
-                for day, facts in self._rollups.facts(cluster, chunk.start, chunk.end, unit):
+                for day, facts in self._rollups.facts_of(week, unit):
                     for fact, costs in facts.items():
                         self._add(day, cluster, key_of(fact), costs)
             self._fold()
 
-    def _read_lines(self, cluster: str, span: Period) -> None:
+    def _read_lines(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         key_of = key_of_line(self._dimensions, cluster)
-        for hour in hours_between(span.start, span.end):
+        for manifest in (one for one in manifests if one.status != "incomplete"):
             for unit in self._plan.units or (None,):
-                lines = self._ledger.lines(cluster, hour, unit)
+                lines = self._ledger.lines_of(manifest, unit)
                 self._lines += len(lines)
                 for line in lines:
-                    self._add(hour, cluster, key_of(line), line.costs())
+                    self._add(manifest.hour, cluster, key_of(line), line.costs())
             if self._lines > MOST_LINES:
                 raise InvalidInputError(
                     f"the answer would be summed from more than {MOST_LINES:,} pods' hours; shorten the period, or "
@@ -383,9 +389,11 @@ class _Reading:
         }
 
 
-def _chunks(span: Period, length: timedelta) -> Iterator[Period]:
-    start = span.start
-    while start < span.end:
-        until = min(start + length, span.end)
-        yield Period(start, until)
-        start = until
+def _within(span: Period, manifests: Iterable[Manifest]) -> list[Manifest]:
+    return [one for one in manifests if span.start <= one.hour < span.end]
+
+
+def _weeks(manifests: Sequence[Manifest]) -> Iterator[list[Manifest]]:
+    """As many hours as are held in memory at once, whole days together."""
+    for _, found in groupby(manifests, key=lambda one: (one.hour - floor_day(manifests[0].hour)) // _CHUNK):
+        yield [*found]

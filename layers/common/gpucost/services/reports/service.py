@@ -14,7 +14,7 @@ from gpucost.domain.reporting.paging import check_cursor, fingerprint, read_curs
 from gpucost.domain.reporting.periods import Period, check_length, end_of, parse_period, period_before
 from gpucost.domain.reporting.question import LARGEST_PAGE, Question
 from gpucost.errors import InvalidInputError, NotFoundError
-from gpucost.ports import Clock, ReportedHours, Rollups, SettingsStore
+from gpucost.ports import Clock, ReportedHours, SettingsStore, SummedVersions
 from gpucost.services.reports.asking import Asked, clusters_of, question_of
 from gpucost.services.reports.known import Known
 from gpucost.services.reports.lines import LinePage, LinePages
@@ -38,7 +38,9 @@ class ReportService:
         clock: the time now: hours that have not ended are not expected yet.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, rollups: Rollups, clock: Clock) -> None:
+    def __init__(
+        self, settings_store: SettingsStore, ledger: ReportedHours, rollups: SummedVersions, clock: Clock
+    ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._rollups = rollups
@@ -212,11 +214,11 @@ class ReportService:
         rows, known = [], Known()
         current = {one.name for one in self._settings_store.current().settings.clusters}
         for name in clusters:
-            manifests = {one.hour: one for one in ledger.manifests(name, period.start, period.end)}
-            notes = ledger.notes(name, period.start, period.end)
+            found = ledger.manifests(name, period.start, period.end)
+            manifests, notes = {one.hour: one for one in found}, ledger.notes_of(found)
             hours = ended if name in current else sorted(manifests)  # of one that left, none will come
             rows += [HourRow(name, hour, manifests.get(hour), notes.get(hour, ())) for hour in hours]
-            known.saw(list(manifests.values()))
+            known.saw(found)
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return period, rows, self._coverage(known, clusters, period)
 

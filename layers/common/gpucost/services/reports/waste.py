@@ -7,12 +7,13 @@ from typing import ClassVar
 
 from gpucost.domain.access import Scope
 from gpucost.domain.hours import floor_day
+from gpucost.domain.ledger import Manifest
 from gpucost.domain.model import Costs, Line
 from gpucost.domain.reporting.dimensions import Key
 from gpucost.domain.reporting.grouping import Cell, Read, Row
 from gpucost.domain.reporting.question import Question
 from gpucost.domain.rollups import DAY
-from gpucost.ports import ReportedHours, Rollups
+from gpucost.ports import ReportedHours, SummedVersions
 from gpucost.services.reports.known import Known
 from gpucost.services.reports.reading import Reader
 from gpucost.services.reports.records import CostReport
@@ -20,6 +21,8 @@ from gpucost.services.scoped import scoped_hours
 
 MOST_PODS = 10
 """Pods shown of each workload."""
+_LATELY = 2 * DAY
+"""Before the period's end: pods of longer ago are not shown."""
 DEFAULT_OFFENDERS, MOST_OFFENDERS = 20, 100
 
 
@@ -31,7 +34,7 @@ class Offender:
     since: datetime | None
     """The UTC day from which on it wasted on every day up to its last in the period; None: it wasted nothing."""
     hour: datetime | None
-    """The newest hour of the period that has figures: the pods are of that hour."""
+    """The newest hour of the period's last two days that has figures: the pods are of that hour."""
     pods: tuple[Line, ...]
     """Those that wasted in that hour, the worst first; at most ten."""
 
@@ -55,10 +58,11 @@ class WorstOffenders:
 
     GROUP_BY: ClassVar = ("cluster", "business_unit", "namespace", "workload_kind", "workload")
 
-    def __init__(self, ledger: ReportedHours, rollups: Rollups, scope: Scope) -> None:
+    def __init__(self, ledger: ReportedHours, rollups: SummedVersions, scope: Scope) -> None:
         self._ledger = scoped_hours(ledger, scope)
         self._reader = Reader(ledger, rollups, scope)
         self._days: dict[Key, set[datetime]] = {}
+        self._newest: dict[str, Manifest] = {}
 
     def read(self, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
         """What workloads cost, noting the days on which each wasted."""
@@ -68,29 +72,24 @@ class WorstOffenders:
             if costs.waste_usd > 0:
                 self._days.setdefault(cell.key[:count], set()).add(floor_day(moment))
 
-        return self._reader.read(question, clusters, seen)
+        read, known = self._reader.read(question, clusters, seen)
+        end = question.period.end
+        self._newest = {name: one for name, one in known.newest.items() if one.hour >= end - _LATELY}
+        return read, known
 
     def page(self, report: CostReport) -> WastePage:
-        """The offenders of a page, each with its pods."""
-        newest: dict[str, datetime | None] = {}
+        """The offenders of a page, each with its pods, which are of the versions that its row is of."""
         lines: dict[tuple[str, str], list[Line]] = {}
         found = []
         for row in report.rows:
             cluster, unit, *_ = key = tuple(row.group.values())
-            if cluster not in newest:
-                newest[cluster] = self._newest(cluster, report)
-            hour = newest[cluster]
-            if hour is not None and (cluster, unit) not in lines:
-                lines[cluster, unit] = self._ledger.lines(cluster, hour, unit)
+            newest = self._newest.get(cluster)
+            if newest is not None and (cluster, unit) not in lines:
+                lines[cluster, unit] = self._ledger.lines_of(newest, unit)
             pods = _worst(key, lines.get((cluster, unit), []))
-            found.append(Offender(row, _since(self._days.get(key, set()), report.period.start), hour, pods))
+            since = _since(self._days.get(key, set()), report.period.start)
+            found.append(Offender(row, since, newest.hour if newest else None, pods))
         return WastePage(report, found)
-
-    def _newest(self, cluster: str, report: CostReport) -> datetime | None:
-        """The newest hour with figures of the period's last two days."""
-        end = report.period.end
-        manifests = self._ledger.manifests(cluster, max(report.period.start, end - 2 * DAY), end)
-        return max((one.hour for one in manifests if one.status != "incomplete"), default=None)
 
 
 def _worst(key: Key, lines: Sequence[Line]) -> tuple[Line, ...]:

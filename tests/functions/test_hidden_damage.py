@@ -1,0 +1,90 @@
+"""What cannot be read is named to those who see the whole fleet; others are told of no cluster and no key (0031)."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.domain.hours import HOUR, floor_day, format_instant
+from gpucost.domain.rollups import DAY
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
+from tests.conftest import DynamoTable
+from tests.functions.asking import ask_as, by_role
+from tests.records import line, record
+from tests.sandbox import forget
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+DAMAGED = floor_day(NOW) - 2 * DAY
+CLUSTER = "secret-project"
+ROLE = "arn:aws:iam::123456789012:role/"
+DOCUMENT = json.dumps(
+    {
+        "clusters": [{"name": CLUSTER, "prometheus": {"url": "http://127.0.0.1:9"}}],
+        "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+        "business_units": [{"name": "research", "namespaces": ["bu-a"]}],
+        "access": [
+            {"principal": f"{ROLE}admins", "roles": ["admin"]},
+            {"principal": f"{ROLE}viewers", "roles": ["viewer"]},
+            {"principal": f"{ROLE}researchers", "roles": ["bu:research"]},
+        ],
+    }
+)
+PERIOD = {"start": format_instant(DAMAGED), "end": format_instant(DAMAGED + 2 * HOUR)}
+WINDOW = {"window": f"{PERIOD['start']},{PERIOD['end']}", "aggregate": "namespace"}
+OF_SUMMARIES = [
+    ("/v1/costs", {**PERIOD, "group_by": "business_unit"}),
+    ("/v1/business-units/research", PERIOD),
+    ("/allocation/compute", WINDOW),
+]
+OF_LINES = [("/v1/lines", PERIOD), ("/allocation/compute", {**WINDOW, "aggregate": "pod"})]
+
+
+class Store:
+    """A settings store of one document."""
+
+    def current(self) -> StoredSettings:
+        return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
+
+
+@pytest.fixture
+def published(table: DynamoTable) -> Iterator[DynamoTable]:
+    made = record([line()], hour=DAMAGED, cluster=CLUSTER)
+    DynamoLedger(*table).publish(made, replacing=None, settings_version=1, now=NOW)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUCOST_TABLE", table.name)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: table.client)
+        patch.setattr(bootstrap, "settings_store", Store)
+        forget()
+        yield table
+        forget()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "query"),
+    [(kind, *one) for kind, asked in (("summaries", OF_SUMMARIES), ("lines", OF_LINES)) for one in asked],
+)
+def test_who_sees_some_units_is_told_of_no_cluster_and_no_key(
+    published: DynamoTable, kind: str, path: str, query: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for item in published.client.scan(TableName=published.name)["Items"]:
+        if item["pk"]["S"].startswith(f"C#{CLUSTER}#{kind}"):
+            published.client.put_item(TableName=published.name, Item={**item, "b": {"B": b"damaged"}})
+    for role in ("admins", "viewers"):
+        answer = ask_as(by_role(role), path, query)
+        assert (answer.status, CLUSTER in answer.body) == (502, True)
+    caplog.clear()
+
+    answer = ask_as(by_role("researchers"), path, query)
+
+    assert answer.status == 502
+    assert json.loads(answer.body) == {
+        "type": "about:blank", "title": "Bad Gateway", "status": 502, "instance": path,
+        "detail": "what the answer is made of could not be read; the api function's log says what, under the request "
+        "id 'request-1'",
+    }  # fmt: skip
+    (reason,) = [vars(one)["reason"] for one in caplog.records if one.message == "the answer is an error"]
+    assert CLUSTER in reason

@@ -1,0 +1,124 @@
+"""Outages that go on when the schedule fires, on a real Prometheus: the hour waits, and then says what was there."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from gpucost.adapters.prometheus import metrics_reader
+from gpucost.domain.model import HourRecord
+from gpucost.services.attribute import attribute_hours
+from gpucost.settings import parse_settings
+from tests.system.metered_hours import assert_identity, hours
+from tests.system.timeline import HOUR, Timeline
+
+At = Callable[..., HourRecord]
+TICK, AGAIN = 65.0, 125.0
+"""Minutes after the hour's start at which it is attributed, and tried again."""
+OTHER = {"job": "kube-state-metrics", "instance": "10.0.0.2:8080"}
+
+
+@pytest.fixture
+def attributed(prometheus: Callable[[str], str]) -> At:
+    def run(timeline: Timeline, minute: float) -> HourRecord:
+        text = f'clusters: [{{name: test, prometheus: {{url: "{prometheus(timeline.text())}"}}}}]\n'
+        settings = parse_settings(text + "pricing: {source: constant, gpu_hourly_usd: 10}")
+        cluster, now = settings.clusters[0], HOUR + timedelta(minutes=minute)
+        reader = metrics_reader(cluster, settings, clock=lambda: now)
+        (record,) = attribute_hours(reader, cluster, settings, [HOUR], now=now)
+        assert_identity(record)
+        return record
+
+    return run
+
+
+def fleet(end: float = 125, **how: object) -> Timeline:
+    """Eight GPUs, held by two pods as long as anybody looks."""
+    timeline = Timeline(**how)
+    timeline.up(end=end)
+    timeline.node(end=end, capacity={"nvidia_com_gpu": 8})
+    for name in ("a", "b"):
+        timeline.pod(name, end=end, units=4)
+    return timeline
+
+
+def cost(record: HourRecord) -> float | None:
+    return float(record.totals.costs.allocated_usd) if record.totals else None
+
+
+@pytest.mark.parametrize("step", [15.0, 60.0])
+@pytest.mark.parametrize("gap", [(20, 70), (40, 70), (52, 66), (56, 100)])
+def test_an_hour_waits_for_the_end_of_an_outage_and_loses_nothing(
+    attributed: At, gap: tuple[float, float], step: float
+) -> None:
+    timeline = fleet(gaps=[gap], step=step)
+    fresh = attributed(timeline, TICK)
+    assert (fresh.status, cost(fresh)) == ("incomplete", None)
+    assert fresh.notes[0].startswith(f"nobody has looked since {HOUR:%Y-%m-%dT%H}:{gap[0] - 1}")
+    later = attributed(timeline, AGAIN)
+    assert (later.status, cost(later)) == ("complete", 80)
+
+
+@pytest.mark.parametrize("gap", [(50, 64), (30, 55), (58, 60)])
+def test_an_outage_that_is_over_holds_up_nothing(attributed: At, gap: tuple[float, float]) -> None:
+    record = attributed(fleet(gaps=[gap]), TICK)
+    assert (record.status, cost(record)) == ("complete", 80)
+
+
+def test_a_scrape_or_two_that_are_late_are_no_outage(attributed: At) -> None:
+    record = attributed(fleet(gaps=[(59, 70)]), TICK)
+    assert record.status == "complete"
+
+
+def test_a_cluster_that_ended_is_what_was_seen_of_it(attributed: At) -> None:
+    timeline = fleet(end=20)
+    assert attributed(timeline, TICK).status == "incomplete"
+    last = attributed(timeline, AGAIN)
+    assert last.status == "complete"
+    assert cost(last) == pytest.approx(80 * 20 / 60)
+
+
+@pytest.mark.parametrize("began", [17, 25, 58])
+def test_a_process_that_took_over_is_no_outage(attributed: At, began: float) -> None:
+    """Though one pod ended with it."""
+    timeline = fleet(end=20)
+    timeline.up(began, **OTHER)
+    timeline.node(start=began, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
+    timeline.pod("a", began, units=4, **OTHER)
+    record = attributed(timeline, TICK)
+    assert record.status == "complete"
+    assert hours(record) == {"a": 4, "b": pytest.approx(4 * 20 / 60, abs=4 / 60)}
+
+
+def test_a_process_that_took_over_after_the_hour_is_waited_for(attributed: At) -> None:
+    timeline = fleet(end=40)
+    timeline.up(64, **OTHER)
+    timeline.node(start=64, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
+    for name in ("a", "b"):
+        timeline.pod(name, 64, units=4, **OTHER)
+    assert attributed(timeline, TICK).status == "incomplete"
+    later = attributed(timeline, AGAIN)
+    assert (later.status, cost(later)) == ("complete", 80)
+
+
+def test_a_silent_replica_holds_up_nothing(attributed: At) -> None:
+    timeline = fleet()
+    timeline.up(end=40, **OTHER)
+    timeline.node(end=40, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
+    timeline.node("n2", 30, capacity={"nvidia_com_gpu": 8})
+    timeline.node("n2", 30, 40, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
+    timeline.pod("c", 30, node="n2", units=8)
+    timeline.pod("c", 30, 40, node="n2", units=8, **OTHER)
+    record = attributed(timeline, TICK)
+    assert (record.status, cost(record)) == ("complete", 80 + 40)
+
+
+def test_a_silent_shard_is_an_outage_of_what_it_alone_tells(attributed: At) -> None:
+    timeline = fleet()
+    for start, end in ((-65, 40), (70, 125)):
+        timeline.up(start, end, **OTHER)
+        timeline.node("n2", start, end, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
+        timeline.pod("c", start, end, units=8, node="n2", **OTHER)
+    assert attributed(timeline, TICK).status == "incomplete"
+    later = attributed(timeline, AGAIN)
+    assert (later.status, cost(later)) == ("complete", 160)
