@@ -43,10 +43,14 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
     now = datetime.now(UTC)
     check_hour(end - HOUR, now)
     if now < end + SETTLING:
-        raise InvalidInputError(
-            f"hour {format_instant(end - HOUR)} has only just ended, and its last samples may be under way; the "
-            f"schedule closes it, and from {format_instant(end + SETTLING)} on so does a backfill"
+        end -= HOUR
+        click.echo(
+            f"hour {format_instant(end)} has only just ended, and its last samples may be under way: it is left to the "
+            "schedule",
+            err=True,
         )
+        if start >= end:
+            return
     found = deployment.find(stack)
     stored = settings_store(stack).current()
     clusters = [one for one in stored.settings.clusters if cluster in {None, one.name}]

@@ -149,12 +149,15 @@ def test_an_hour_is_no_backfills_before_the_schedule_had_its_turn(
     newest = floor_hour(datetime.now(UTC)) - HOUR
     fires = yaml_parse(TEMPLATE.read_text())["Resources"]["DispatchFunction"]["Properties"]["Events"]["Hourly"]
     assert fires["Properties"]["ScheduleExpression"] == f"cron({SETTLING // timedelta(minutes=1)} * * * ? *)"
-    for after, status in ((timedelta(0), 2), (SETTLING - timedelta(seconds=1), 2), (SETTLING, 0)):
+    for after, sent in ((timedelta(0), 1), (SETTLING - timedelta(seconds=1), 1), (SETTLING, 2)):
         clock = SimpleNamespace(now=lambda _zone, at=newest + HOUR + after: at)
         monkeypatch.setattr("local.backfilling.datetime", clock)
         done = stack.gpucost("backfill", *period(newest - HOUR, 2), "--no-wait")
-        assert done.returncode == status, done.stderr
-        assert status == 0 or f"hour {format_instant(newest)} has only just ended" in done.stderr
+        assert done.stdout.startswith(f"{sent} hours of 1 clusters"), done.stderr
+        assert (f"hour {format_instant(newest)} has only just ended" in done.stderr) == (sent == 1)
+    monkeypatch.setattr("local.backfilling.datetime", SimpleNamespace(now=lambda _zone: newest + HOUR))
+    alone = stack.gpucost("backfill", *period(newest, 1))
+    assert (alone.returncode, alone.stdout) == (0, "")
     assert stack.gpucost("backfill", *period(newest - HOUR, 1), "--no-wait").returncode == 0
 
 
