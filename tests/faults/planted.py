@@ -27,10 +27,11 @@ class Fault(NamedTuple):
 
 FAULTS = (
     Fault("a pod ends with its last sample", f"{DOMAIN}/spans.py", "return after if after is not None and 2 * (after - last) <= 3 * interval else last + interval", "return last"),
-    Fault("nobody waits for the end of an outage", f"{DOMAIN}/silence.py", "if not silent:", "if True:"),
+    Fault("nobody waits for the end of an outage", f"{DOMAIN}/silence.py", "if now >= end + LOOK_AROUND_MS:", "if True:"),
     Fault("a silent shard is no outage", f"{DOMAIN}/silence.py", "if saw and all(", "if not saw and all("),
     Fault("a silent replica is an outage", f"{DOMAIN}/silence.py", "for who, last in saw.items())", "for who, last in saw.items() if who in silent)"),
-    Fault("a restarted source is an outage", f"{DOMAIN}/silence.py", "if not _is_replaced(last, observation.allocation.values())", "if last"),
+    Fault("a restarted source is an outage", f"{DOMAIN}/silence.py", "if len(silent) <= _taken_over(", "if not silent or 0 > _taken_over("),
+    Fault("one process takes over from all", f"{DOMAIN}/silence.py", "if len(silent) <= _taken_over(", "if not silent or 0 < _taken_over("),
     Fault("an outage is waited for without an end", f"{DOMAIN}/silence.py", "if now >= end + LOOK_AROUND_MS:", "if False:"),
     Fault(
         "finished pods go on holding",

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from gpucost.domain.exports import ExportedDay
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.domain.rollups import DAY
 from gpucost.errors import AccessDeniedError, ParameterError
-from gpucost.ports import StoredSettings
+from gpucost.ports import Departure, StoredSettings
 from gpucost.services.export_listing import ExportListing
 from gpucost.services.reports import ReportService
 from gpucost.services.reports.asking import Asked
@@ -51,10 +52,11 @@ class Fleet:
     def store(self) -> DynamoSettingsStore:
         return DynamoSettingsStore(self.table.client, self.table.name, clock=lambda: NOW)
 
-    def forget(self, version: int) -> None:
-        """What an earlier release wrote of a version."""
+    def change(self, version: int, how: str, values: dict[str, Any] | None = None) -> None:
+        """Damage a version, or leave of it what an earlier release wrote."""
         where = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}}
-        self.table.client.update_item(TableName=self.table.name, Key=where, UpdateExpression="REMOVE l")
+        named = {"ExpressionAttributeValues": values} if values else {}
+        self.table.client.update_item(TableName=self.table.name, Key=where, UpdateExpression=how, **named)
 
     def reports(self) -> ReportService:
         rollups = DynamoRollups(self.table.client, self.table.name)
@@ -111,11 +113,12 @@ def test_who_sees_some_units_sees_theirs_of_it_and_no_other_units(fleet: Fleet) 
 
 
 def test_the_settings_remember_who_left_when(fleet: Fleet) -> None:
-    assert fleet.store().current().departed == {"west": LEFT}
-    assert fleet.push(LEFT + DAY, "east", "north").departed == {"west": LEFT}
-    assert fleet.push(LEFT + 2 * DAY, "west").departed == {"east": LEFT + 2 * DAY, "north": LEFT + 2 * DAY}
+    assert fleet.store().current().departed == {"west": Departure(LEFT, 1)}
+    assert fleet.push(LEFT + DAY, "east", "north").departed == {"west": Departure(LEFT, 1)}
+    gone = Departure(LEFT + 2 * DAY, 3)
+    assert fleet.push(LEFT + 2 * DAY, "west").departed == {"east": gone, "north": gone}
     last = fleet.push(LEFT + 3 * DAY, "east")
-    assert last.departed == {"north": LEFT + 2 * DAY, "west": LEFT + 3 * DAY}
+    assert last.departed == {"north": gone, "west": Departure(LEFT + 3 * DAY, 4)}
     assert fleet.store().current() == last
     assert (last.clusters(OCTOBER), last.clusters(NOVEMBER)) == (["east", "north", "west"], ["east"])
 
@@ -123,27 +126,42 @@ def test_the_settings_remember_who_left_when(fleet: Fleet) -> None:
 def test_who_left_under_an_earlier_release_is_found_in_the_history(fleet: Fleet) -> None:
     fleet.push(LEFT + DAY, "north")
     for version in (1, 2, 3):
-        fleet.forget(version)
+        fleet.change(version, "REMOVE l")
     assert fleet.store().current().departed == {}
-    assert fleet.push(LEFT + 2 * DAY, "north").departed == {"west": LEFT, "east": LEFT + DAY}
+    last = fleet.push(LEFT + 2 * DAY, "north")
+    assert last.departed == {"west": Departure(LEFT, 1), "east": Departure(LEFT + DAY, 2)}
 
 
 def test_who_left_with_a_version_that_is_damaged_is_not_forgotten(fleet: Fleet) -> None:
-    fleet.table.client.update_item(
-        TableName=fleet.table.name,
-        Key={"pk": {"S": "SETTINGS"}, "sk": {"S": "00000002"}},
-        UpdateExpression="SET b = :cut",
-        ExpressionAttributeValues={":cut": {"B": b"cut"}},
-    )
+    fleet.change(2, "SET b = :cut", {":cut": {"B": b"cut"}})
     assert fleet.store().current().settings.cluster("west") is not None, "the last valid version is in force"
-    assert fleet.push(LEFT + DAY, "east").departed == {"west": LEFT + DAY}
+    assert fleet.push(LEFT + DAY, "north").departed == {
+        "west": Departure(LEFT, 1),
+        "east": Departure(LEFT + DAY, 1),
+    }
+
+
+@pytest.mark.parametrize("damage", [{"S": "x"}, {"M": {"west": {"N": "7"}}}])
+def test_who_left_is_found_in_the_history_where_the_newest_version_does_not_tell(
+    fleet: Fleet, damage: dict[str, Any]
+) -> None:
+    fleet.change(2, "SET l = :cut", {":cut": damage})
+    assert fleet.store().current().version == 1
+    assert "west" in fleet.push(LEFT + DAY, "east").departed
 
 
 def test_only_so_many_are_remembered(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_store, "MOST_DEPARTED", 2)
+    monkeypatch.setattr(settings_store, "LARGEST_DEPARTED", 2 * (settings_store.SIZE_OF_DEPARTURE + 1))
     for day, name in enumerate(("a", "b", "c"), 1):
         newest = fleet.push(LEFT + day * DAY, name)
-    assert newest.departed == {"a": LEFT + 2 * DAY, "b": LEFT + 3 * DAY}
+    assert newest.departed.keys() == {"a", "b"}
+
+
+def test_a_push_reads_no_more_than_the_newest_version(fleet: Fleet) -> None:
+    store = fleet.store()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(DynamoSettingsStore, "history")
+        assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed
 
 
 class Exported:

@@ -238,6 +238,26 @@ def test_what_waited_when_a_silence_of_months_began_is_tried_once_more(fleet: Fl
     assert len(sent) == 1 + 720
 
 
+def test_what_a_cluster_was_owed_when_it_left_the_settings_is_sent_until_it_is_closed(fleet: Fleet) -> None:
+    """Under the last settings that name it, and up to the hour in which it left; nobody asks where it stands."""
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
+    fleet.publish(record(cluster="blue", hour=NEWEST - HOUR, status="incomplete"), TICK.scheduled_time - HOUR)
+    fleet.publish(record(cluster="green", hour=NEWEST - HOUR, status="incomplete"), TICK.scheduled_time - HOUR)
+    left = TICK.scheduled_time - timedelta(minutes=20)
+    fleet.store.push(SETTINGS.replace("blue", "red").replace("green", "white"), author="me", now=left)
+    later = ScheduledTick(scheduled_time=TICK.scheduled_time + 2 * HOUR)
+    fleet.service.dispatch(later, "why")
+    sent = [read_message(HoursDue, body) for body in fleet.taken("hours")]
+    (blue,) = [one for one in sent if one.cluster == "blue"]
+    assert (blue.first_hour, blue.hours, blue.settings_version, blue.origin) == (NEWEST - 2 * HOUR, 3, 1, "schedule")
+    assert not [one for one in sent if one.cluster == "green"], "of which nothing was ever known"
+    assert {one.cluster for one in fleet.ticks()[0].clusters} == {"red", "white"}
+    for hours in range(3):
+        fleet.publish(record([line()], cluster="blue", hour=NEWEST - hours * HOUR))
+    assert sent_of_blue(fleet, later.scheduled_time) == set()
+
+
 def test_a_tick_that_comes_late_sends_nothing_from_before_a_clusters_first_hour(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST + 2 * HOUR))

@@ -19,7 +19,7 @@ from gpucost.domain.hours import HOUR
 from gpucost.domain.model import HourRecord
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.messages import ExportDue
-from gpucost.ports import StoredSettings
+from gpucost.ports import Departure, StoredSettings
 from gpucost.services.export import ATTEMPTS, SPARE_SECONDS, ExportResult, ExportService
 from gpucost.settings import parse_settings
 from local.aws import local_client, running_aws
@@ -39,7 +39,7 @@ class Settings:
     """A settings store with one document, or none."""
 
     text: str | None = SETTINGS
-    departed: Mapping[str, datetime] = {}
+    departed: Mapping[str, Departure] = {}
 
     def current(self) -> StoredSettings:
         if self.text is None:
@@ -141,7 +141,7 @@ def hour(number: int, usd: str = "3", **more: Any) -> HourRecord:
 def test_the_last_day_of_a_cluster_that_left_the_settings_is_exported(world: World) -> None:
     world.publish(hour(3))
     world.settings.text = SETTINGS.replace("demo", "other")
-    world.settings.departed = {"demo": DAY + 5 * HOUR}
+    world.settings.departed = {"demo": Departure(DAY + 5 * HOUR, 1)}
     assert [(one.cluster, one.day) for one in world.run().exported] == [("demo", DAY)]
 
 

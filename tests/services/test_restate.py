@@ -203,14 +203,34 @@ def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:
     assert allocated(second) == {"a": (20, 6)}
 
 
-def test_hours_of_a_cluster_that_left_the_settings_are_rated_again_as_others(system: System) -> None:
-    system.attribute()
-    document = json.loads(system.store.current().text)
-    document["clusters"][0]["name"] = "west"
-    document["pricing"]["gpu_hourly_usd"] = 20
-    system.store.push(json.dumps(document), author="me", now=NOW)
-    assert system.restate() == [2]
-    assert system.line().allocated_usd == 20
+def test_who_pays_of_a_cluster_that_left_is_told_anew_at_the_prices_of_its_last_settings(system: System) -> None:
+    """Its capacity blocks had to leave with it, and blocks that name no cluster are others' by now."""
+    system.metrics.instance_type = "p5.48xlarge"
+    clusters = [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in ("demo", "west")]
+    block = {
+        "reservation_id": "cr-1",
+        "instance_type": "p5.48xlarge",
+        "instances": 1,
+        "fee_usd": 240,
+        "from": (HOUR - timedelta(hours=12)).isoformat(),
+        "until": (HOUR + timedelta(hours=12)).isoformat(),
+        "cluster": "demo",
+    }
+    pricing = {"gpu_hourly_usd": 12}
+    system.push(
+        0, clusters=clusters, pricing={**pricing, "sources": ["capacity-block", "constant"], "capacity_blocks": [block]}
+    )
+    system.attribute(version=2)
+    before = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].totals
+    units = [{"name": "research", "namespaces": ["a"]}]
+    system.push(0, clusters=clusters[1:], pricing={"source": "constant", "gpu_hourly_usd": 99}, business_units=units)
+    assert system.restate(version=3) == [2]
+    (after,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert after.totals == before
+    assert {unit for unit, _ in after.groups} == {"research"}
+    assert after.totals is not None
+    assert after.totals.capacity is not None
+    assert after.totals.capacity.node_cost_usd > 0
 
 
 @pytest.mark.parametrize(

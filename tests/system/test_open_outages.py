@@ -101,6 +101,22 @@ def test_a_process_that_took_over_after_the_hour_is_waited_for(attributed: At) -
     assert (later.status, cost(later)) == ("complete", 80)
 
 
+def test_one_process_takes_over_from_one_and_not_from_all_that_are_silent(attributed: At) -> None:
+    """Two shards on a node that is drained: one is back at once, under a new address, the other later."""
+    timeline = Timeline()
+    for start, end, own, pod, node in (
+        (-65, 20, "10.0.0.1:8080", "a", "n1"), (25, 125, "10.0.0.3:8080", "a", "n1"),
+        (-65, 20, "10.0.0.2:8080", "b", "n2"), (70, 125, "10.0.0.4:8080", "b", "n2"),
+    ):  # fmt: skip
+        ksm = {"job": "kube-state-metrics", "instance": own}
+        timeline.up(start, end, **ksm)
+        timeline.node(node, start, end, capacity={"nvidia_com_gpu": 8}, ksm=ksm)
+        timeline.pod(pod, start, end, units=8, node=node, **ksm)
+    assert attributed(timeline, TICK).status == "incomplete"
+    later = attributed(timeline, AGAIN)
+    assert (later.status, cost(later)) == ("complete", 160)
+
+
 def test_a_silent_replica_holds_up_nothing(attributed: At) -> None:
     timeline = fleet()
     timeline.up(end=40, **OTHER)

@@ -278,6 +278,15 @@ class LimitsStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Departure:
+    """That a cluster left the settings."""
+
+    left_at: datetime
+    version: int
+    """Of the settings: the last one that names it."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSettings:
     """A settings document as it was pushed."""
 
@@ -288,12 +297,12 @@ class StoredSettings:
     pushed_at: datetime
     refused: tuple[str, ...] = ()
     """Why newer versions, which cannot be read, are not in force; newest first."""
-    departed: Mapping[str, datetime] = field(default_factory=dict)
-    """When clusters of earlier versions left the settings: what is recorded of them stays in answers."""
+    departed: Mapping[str, Departure] = field(default_factory=dict)
+    """Clusters of earlier versions that left the settings: what is recorded of them stays in answers."""
 
     def clusters(self, since: datetime) -> list[str]:
         """Whose hours from then on there are, in order of name: the settings' clusters, and those that left later."""
-        left = {name for name, left_at in self.departed.items() if left_at > since}
+        left = {name for name, departure in self.departed.items() if departure.left_at > since}
         return sorted({one.name for one in self.settings.clusters} | left)
 
 

@@ -4,7 +4,7 @@ Spans bridge a gap where something is seen on both of its sides (`spans`). As lo
 stands on the other side, and what was there would end with the last scrape: an hour of $80 came to $27.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gpucost.domain.hours import HOUR_MS, to_ms
 from gpucost.domain.intervals import Scrapes
@@ -30,8 +30,7 @@ def silent_since(observation: Observation, now: int) -> int | None:
     if now >= end + LOOK_AROUND_MS:
         return None
     silent = {who: run.times[-1] for who, run in observation.allocation.items() if _is_silent(run, end)}
-    silent = {who: last for who, last in silent.items() if not _is_replaced(last, observation.allocation.values())}
-    if not silent:
+    if len(silent) <= _taken_over(silent.values(), observation.allocation.values()):
         return None
     if silent.keys() == {who for who, run in observation.allocation.items() if run.times}:
         return max(silent.values())
@@ -45,8 +44,10 @@ def _is_silent(run: Scrapes, end: int) -> bool:
     return 2 * (end - run.times[-1]) > 5 * (run.interval_at(run.times[-1]) or DEFAULT_INTERVAL_MS)
 
 
-def _is_replaced(last: int, runs: Iterable[Scrapes]) -> bool:
-    return any(run.times[0] > last - TAKES_OVER_MS for run in runs if run.times and run.times[-1] > last)
+def _taken_over(silences: Collection[int], runs: Iterable[Scrapes]) -> int:
+    """How many processes began about when these fell silent, or later, and outlived them."""
+    first, last = min(silences, default=0), max(silences, default=0)
+    return sum(run.times[0] > first - TAKES_OVER_MS and run.times[-1] > last for run in runs if run.times)
 
 
 def _cut(observation: Observation, silent: dict[Instance, int]) -> Iterable[Iterable[Instance]]:

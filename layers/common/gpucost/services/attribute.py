@@ -30,6 +30,9 @@ from gpucost.settings import ClusterSettings, Settings
 AMP_RETENTION = timedelta(days=150)
 """AMP's default; it has no API that tells a workspace's own to a reader of metrics."""
 
+SHORTEST_LOOKBACK = 2 * HOUR
+"""Whatever settings say: an hour at whose end nobody looked is told by the hour after it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
@@ -91,7 +94,7 @@ class AttributeService:
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
         rated = {one.record.hour: one for one in self._rated(cluster, settings, waiting, now, message)}
         results = []
-        lookback = timedelta(hours=settings.lookback_hours)
+        lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in known.items():
             with tally.timed("PublishSeconds"), collector_paused():
                 result = self._publish(

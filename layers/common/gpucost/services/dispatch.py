@@ -1,6 +1,6 @@
 """Dispatch: what is due for work now, for every cluster, as messages; and the tick that says where each one stands."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -8,7 +8,7 @@ from gpucost.domain.hours import HOUR, floor_hour, month_of
 from gpucost.domain.ledger import Manifest, due_hours
 from gpucost.errors import SettingsMissingError, SourceError
 from gpucost.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
-from gpucost.ports import Bus, FrozenMonths, Ledger, SettingsStore
+from gpucost.ports import Bus, FrozenMonths, Ledger, SettingsStore, StoredSettings
 
 CATCH_UP = timedelta(days=7)
 """How far beyond the look-back hours are looked for that nobody closed, because the schedule did not fire."""
@@ -27,6 +27,19 @@ class DispatchResult:
     """One sentence per cluster that could not be looked at."""
     settings_refused: tuple[str, ...] = ()
     """Why newer settings are not in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """One that hours are owed to."""
+
+    name: str
+    version: int
+    """Of the settings that name it, under which its hours are attributed."""
+    pushed_at: datetime
+    newest: datetime
+    """The last hour that may be owed: the one just closed, or that in which it left."""
+    has_left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +75,43 @@ class DispatchService:
         reach = timedelta(hours=stored.settings.lookback_hours) + CATCH_UP
         closed = {frozen.month for frozen in self._months.frozen_months()}
         states, failures, sent, overdue = [], [], 0, 0
-        for cluster in stored.settings.clusters:
+        for cluster in _clusters(stored, newest, reach):
             try:
-                owed = self._owed(cluster.name, newest, reach, stored.pushed_at, tick.scheduled_time, closed)
+                owed = self._owed(cluster, reach, tick.scheduled_time, closed)
                 for origin, due in owed.due.items():
                     self._bus.send_due(
-                        messages(cluster.name, due, settings_version=stored.version, origin=origin, why=correlation_id)
+                        messages(cluster.name, due, settings_version=cluster.version, origin=origin, why=correlation_id)
                     )
             except SourceError as error:  # one cluster's trouble delays only itself
                 failures.append(f"{cluster.name}: {error}")
                 continue
+            sent += sum(map(len, owed.due.values()))
+            if cluster.has_left:
+                continue  # nobody asks any more where it stands
             state = _state(cluster.name, owed.watched, owed.due["schedule"], newest)
             states.append(state)
-            sent += sum(map(len, owed.due.values()))
             overdue += state.hours_overdue
         tick_message = Tick(scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id)
         self._bus.publish(tick_message)
         return DispatchResult(sent, overdue, tuple(failures), stored.refused)
 
-    def _owed(
-        self, cluster: str, newest: datetime, reach: timedelta, pushed_at: datetime, now: datetime, closed: Set[str]
-    ) -> "Owed":
+    def _owed(self, cluster: _Cluster, reach: timedelta, now: datetime, closed: Set[str]) -> "Owed":
         """What a cluster's hours are due for; hours of `closed` months for nothing."""
+        newest = cluster.newest
         begin = newest - reach + HOUR
-        manifests = self._ledger.manifests(cluster, begin, newest + HOUR)
-        known = [*self._out_of_reach(cluster, manifests, newest, reach), *manifests]
+        manifests = self._ledger.manifests(cluster.name, begin, newest + HOUR)
+        known = [*self._out_of_reach(cluster.name, manifests, newest, reach), *manifests]
         own = [manifest.hour for manifest in known if not manifest.backfilled]
-        latest = None if own else self._ledger.latest(cluster)
+        latest = None if own else self._ledger.latest(cluster.name)
         if latest is not None:  # what waited when the silence began
-            known += self._ledger.manifests(cluster, latest.hour - reach, min(latest.hour + HOUR, begin))
+            known += self._ledger.manifests(cluster.name, latest.hour - reach, min(latest.hour + HOUR, begin))
             own = [latest.hour] if not latest.backfilled else []
         # A new one begins with the hour of the push, so that a failing first tick loses nothing.
-        since = max(own[0], min(begin, newest + HOUR - LONGEST_SILENCE)) if own else floor_hour(max(pushed_at, begin))
+        oldest = min(begin, newest + HOUR - LONGEST_SILENCE)
+        since = max(own[0], oldest) if own else floor_hour(max(cluster.pushed_at, begin))
         backfilled = {manifest.hour for manifest in known if manifest.backfilled}
+        if cluster.has_left and all(manifest.status == "incomplete" for manifest in known):
+            return Owed([], {"schedule": [], "backfill": []})  # of a name that was misspelt, say, nothing will come
         wanted = [hour for hour in due_hours(known, min(since, newest), newest, now) if month_of(hour) not in closed]
         return Owed(
             watched=[one for one in manifests if month_of(one.hour) not in closed and not one.backfilled],
@@ -116,6 +133,16 @@ class DispatchService:
             return []
         oldest = newest - reach + HOUR
         return self._ledger.manifests(cluster, oldest - LONGEST_SILENCE, oldest)
+
+
+def _clusters(stored: StoredSettings, newest: datetime, reach: timedelta) -> Iterator[_Cluster]:
+    """The clusters of the settings, then those that left them within the reach."""
+    for one in stored.settings.clusters:
+        yield _Cluster(one.name, stored.version, stored.pushed_at, newest)
+    for name, departure in stored.departed.items():
+        last = floor_hour(departure.left_at)
+        if last > newest - reach:
+            yield _Cluster(name, departure.version, departure.left_at, min(last, newest), has_left=True)
 
 
 def messages(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpucost.domain.hours import hours_between, hours_of_month
+from gpucost.domain.hours import HOUR, floor_hour, hours_between, hours_of_month
 from gpucost.domain.ledger import FrozenMonth, HourSummary
 from gpucost.domain.model import Costs
 from gpucost.domain.rollups import by_unit
@@ -137,17 +137,22 @@ class Freezing:
         return done
 
     def open_hours(self, start: datetime, end: datetime) -> OpenHours:
-        """Hours of a period whose figures may still move, of the clusters in the settings; no others are sent for.
+        """Hours of a period whose figures may still move; of a cluster that left the settings, up to the hour of that.
 
         Hours before a cluster's first one are not missing: it was not there. Nor are those after a silence so long that
         nobody owes them.
         """
         missing = waiting = provisional = 0
-        for cluster in (one.name for one in self._settings_store.current().settings.clusters):
-            known = self._ledger.manifests(cluster, start, end)
+        stored = self._settings_store.current()
+        for cluster in stored.clusters(start):
+            departure = stored.departed.get(cluster)
+            until = end if departure is None else min(end, floor_hour(departure.left_at) + HOUR)
+            known = self._ledger.manifests(cluster, start, until)
+            if departure is not None and all(one.status == "incomplete" for one in known):
+                continue  # a name that was misspelt, say: nothing will come
             was_there = self._ledger.manifests(cluster, start - LONGEST_SILENCE, start)
             first = start if was_there else min((manifest.hour for manifest in known), default=end)
-            missing += len(hours_between(first, end)) - len(known)
+            missing += len(hours_between(first, until)) - len(known)
             waiting += sum(one.status == "incomplete" and not one.is_given_up() for one in known)
             provisional += sum(one.status == "provisional" for one in known)
         return OpenHours(missing, waiting, provisional)

@@ -17,7 +17,7 @@ class LedgerNodePools:
         """Of the nodes seen in `[start, end)`, of all clusters; one that nothing tells the pool of is left out."""
         return {
             node.provider_id.rpartition("/")[2]: node.node_pool
-            for cluster in self._settings_store.current().settings.clusters
-            for node in self._ledger.all_nodes(cluster.name, start, end)
+            for cluster in self._settings_store.current().clusters(start)
+            for node in self._ledger.all_nodes(cluster, start, end)
             if node.node_pool
         }

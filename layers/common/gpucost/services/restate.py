@@ -82,9 +82,13 @@ class RestateService:
         usage = self._ledger.usage(manifest)
         if usage is None:
             return None
-        settings = self._settings_store.version(version).settings
-        prices = self._pricer.of_hours(settings, [manifest.hour])
-        record = attribute(usage, attribution_rules(settings, prices[manifest.hour]))
+        stored = self._settings_store.version(version)
+        terms = stored.settings
+        if terms.cluster(manifest.cluster) is None and manifest.cluster in stored.departed:
+            # Who pays is told anew; at what price, by the last settings that knew the cluster, its blocks and rates.
+            terms = self._settings_store.version(stored.departed[manifest.cluster].version).settings
+        prices = self._pricer.of_hours(terms, [manifest.hour])
+        record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
         is_same = content_digest(record) == manifest.digest and version == manifest.settings_version
         if is_same and self._ledger.is_readable(manifest):
             return Attributed(manifest, was_published=False)

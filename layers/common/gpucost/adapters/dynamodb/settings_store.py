@@ -10,15 +10,16 @@ from typing import Any
 
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
-from gpucost.ports import StoredSettings
+from gpucost.ports import Departure, StoredSettings
 from gpucost.settings import Settings, check_new, parse_settings
 
 PARTITION = "SETTINGS"
 CACHED = timedelta(minutes=1)
 LARGEST = 350_000
 """Bytes of a compressed document; an item holds 400 KB."""
-MOST_DEPARTED = 1_000
-"""Clusters that left the settings, the last ones, beside the document."""
+LARGEST_DEPARTED = 40_000
+"""Bytes of the clusters that left the settings, beside the document: the last ones, a thousand at least."""
+SIZE_OF_DEPARTURE = 24
 
 
 class DynamoSettingsStore:
@@ -126,26 +127,30 @@ class DynamoSettingsStore:
             "b": {"B": packed},
             "by": {"S": author},
             "p": {"N": str(int(now.timestamp()))},
-            "l": {"M": {name: {"N": str(int(at.timestamp()))} for name, at in departed.items()}},
+            "l": {"M": {name: _departure(one) for name, one in departed.items()}},
         }
         self._table.put(item, "attribute_not_exists(pk)")
         self._current = StoredSettings(number, text, settings, author, now, departed=departed)
         self._read_at = self._clock()
         return self._current
 
-    def _departed(self, newest: Item, settings: Settings, now: datetime) -> dict[str, datetime]:
-        """The clusters that are not in the settings any more, and until when they were."""
-        versions = [*reversed(self.history())]
-        if "l" in newest:  # it says what the versions before it would say
-            versions = versions[-1:]
-        found: dict[str, datetime] = {}
-        for older, newer_at in zip(versions, [*(one.pushed_at for one in versions[1:]), now], strict=True):
-            found |= older.departed
-            for one in older.settings.clusters:
-                found[one.name] = newer_at
-
-        gone = [(at, name) for name, at in found.items() if settings.cluster(name) is None]
-        return {name: at for at, name in sorted(gone)[-MOST_DEPARTED:]}
+    def _departed(self, newest: Item, settings: Settings, now: datetime) -> dict[str, Departure]:
+        """The clusters that are not in the settings any more."""
+        try:
+            found, is_told = _read_departed(newest), "l" in newest
+        except SettingsError:
+            found, is_told = {}, False
+        if not is_told:  # damaged, or pushed before this was kept: the versions before it tell
+            for older, newer in itertools.pairwise(self.history()[::-1]):
+                left = Departure(newer.pushed_at, older.version)
+                found |= {**older.departed, **{one.name: left for one in older.settings.clusters}}
+        with suppress(SettingsError):
+            before = self._find_newest()
+            names = {one.name for one in before.settings.clusters}
+            if before.refused and is_told:  # some left with a version that cannot be read, and it says when
+                names -= found.keys()
+            found |= dict.fromkeys(names, Departure(now, before.version))
+        return _last({name: one for name, one in found.items() if settings.cluster(name) is None})
 
     def _read(self, item: Item) -> StoredSettings:
         check_format(item)
@@ -158,10 +163,31 @@ class DynamoSettingsStore:
         return StoredSettings(whole(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
 
 
-def _read_departed(item: Item) -> dict[str, datetime]:
+def _last(departed: dict[str, Departure]) -> dict[str, Departure]:
+    """Those that left last, as many as fit beside a document."""
+    kept, room = {}, LARGEST_DEPARTED
+    for name, one in sorted(departed.items(), key=lambda item: item[1].left_at, reverse=True):
+        room -= len(name.encode()) + SIZE_OF_DEPARTURE
+        if room < 0:
+            break
+        kept[name] = one
+    return kept
+
+
+def _departure(one: Departure) -> dict[str, Any]:
+    return {"M": {"p": {"N": str(int(one.left_at.timestamp()))}, "n": {"N": str(one.version)}}}
+
+
+def _read_departed(item: Item) -> dict[str, Departure]:
     """None in versions that were pushed before this was kept; the next push finds out."""
-    found = item.get("l", {}).get("M", {})
-    return {name: datetime.fromtimestamp(int(at["N"]), UTC) for name, at in found.items()}
+    try:
+        found = item.get("l", {"M": {}})["M"]
+        return {
+            name: Departure(datetime.fromtimestamp(int(one["M"]["p"]["N"]), UTC), int(one["M"]["n"]["N"]))
+            for name, one in found.items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SettingsError(f"is damaged: {error}") from error
 
 
 def _number(item: Item) -> int:
