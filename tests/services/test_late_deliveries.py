@@ -14,6 +14,8 @@ from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.observations import Observation
 from gpucost.domain.prices import Price
 from gpucost.errors import ConflictError, MetricsUnavailableError
+from gpucost.messages import HoursDue
+from gpucost.services.attribute import AttributeService
 from tests.conftest import DynamoTable
 from tests.records import HOUR
 from tests.services.test_restate import NOW, OnePod, System, document
@@ -72,6 +74,10 @@ def test_newer_settings_under_which_nothing_changes_are_not_undone_by_older_ones
     assert system.restate(version=3) == [2], "it says what it said, now under version 3"
     assert system.restate(version=2) == [2], "which had come first, and is delivered last"
     assert system.line().allocated_usd == 12
+    assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == [], "nothing changed"
+    system.push(20)
+    assert system.restate(version=4) == [3]
+    assert [one.version for one in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [3]
 
 
 def test_settings_that_a_warm_function_has_kept_are_not_put_back(table: DynamoTable) -> None:
@@ -120,6 +126,24 @@ class Away(OnePod):
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
         raise MetricsUnavailableError("answered 503, 4 times")
+
+
+def test_an_hour_is_tried_twice_however_short_the_look_back(table: DynamoTable) -> None:
+    """At the first attempt an outage may be open that the hour after tells of."""
+    system = System(table)
+    system.push(12, lookback_hours=1)
+    system.metrics = Away()
+    work = HoursDue(cluster="demo", first_hour=HOUR, hours=1, settings_version=2, origin="schedule", correlation_id="c")
+    for minutes, next_attempt in ((65, HOUR + 2 * ONE_HOUR), (125, None)):
+        at = HOUR + timedelta(minutes=minutes)
+        service = AttributeService(
+            system.store, system.ledger, system.rollups, system.reader, system.heard, pricer=system.pricer,
+            clock=lambda at=at: at,
+        )  # fmt: skip
+        service.attribute(work)
+        manifest = system.ledger.manifest("demo", HOUR)
+        assert manifest is not None
+        assert manifest.next_attempt_at == next_attempt
 
 
 def test_figures_come_in_force_though_another_delivery_found_none_first(table: DynamoTable) -> None:

@@ -72,7 +72,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """Of the content alone: two versions with the same one say the same."""
-        return self.run_id.split("-")[1]
+        return digest_of(self.run_id)
 
     def figures_end(self) -> datetime:
         """Before this its summary cannot have expired: a missing one is lost."""
@@ -144,6 +144,11 @@ def summarize(record: HourRecord, version: int) -> HourSummary:
     return HourSummary(
         record.cluster, record.hour, record.status, version, record.coverage, record.totals, record.by_namespace()
     )
+
+
+def digest_of(run_id: str) -> str:
+    """The digest in a run's id; empty where there is no run."""
+    return run_id.split("-")[1]
 
 
 def content_digest(record: HourRecord) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.table import FORMAT, Item, key, text, whole
-from gpucost.domain.ledger import Manifest, Restatement
+from gpucost.domain.ledger import Manifest, Restatement, digest_of
 from gpucost.domain.model import Costs, Totals
 
 
@@ -38,7 +38,8 @@ def chained(
 ) -> list[Restatement]:
     """An hour's restatements, first one first: from a version back to what it replaced, and so on.
 
-    What a run that lost left behind is on no chain.
+    What a run that lost left behind is on no chain; one that says what the run before it said, under other settings, is
+    a link of it and changed nothing.
 
     Args:
         items: of all restatements, by hour and run, in order.
@@ -47,8 +48,10 @@ def chained(
     """
     found, run = [], manifest.run_id
     while run != until and (own := items.get((manifest.hour, run))):
-        found.append(_read(manifest, own))
-        run = text(own[0], "b4")
+        before = text(own[0], "b4")
+        if digest_of(run) != digest_of(before):
+            found.append(_read(manifest, own))
+        run = before
     return found[::-1]
 
 
