@@ -8,7 +8,7 @@ import os
 import random
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -94,8 +94,10 @@ def fleets(dynamodb_url: str) -> Iterator[list[Published]]:
             create_table(client, table)
             ledger = DynamoLedger(client, table)
             for one in fleet.records:
-                first = ledger.publish(one, replacing=None, settings_version=1, now=NOW)
-                if one is fleet.records[0]:  # restated by itself: the version before is another one's secret, too
+                is_restated = one is fleet.records[0]  # the version before is another one's secret, too
+                before = replace(one, notes=("first",)) if is_restated else one
+                first = ledger.publish(before, replacing=None, settings_version=1, now=NOW)
+                if is_restated:
                     ledger.publish(one, replacing=first, settings_version=1, now=NOW, why=fleet.units["c"])
             for news in fleet.news():
                 DynamoAlertHistory(client, table).add(news.subject.cluster, [news])
