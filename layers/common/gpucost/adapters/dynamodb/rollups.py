@@ -8,7 +8,7 @@
 | head | `C#<cluster>#rollups` | `<day>` |
 
 Every item marks which versions of the day's hours it sums, by their run ids. Readers believe the parts whose versions
-those of the manifests that they hold and sum the rest from the hours, so that what is written here, when, in which
+are those of the manifests that they hold and sum the rest from the hours, so that what is written here, when, in which
 order and by how many at once is a matter of cost alone. The head is written last: what it covers and is not there, is
 nothing.
 """

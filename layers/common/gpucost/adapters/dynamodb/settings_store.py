@@ -18,8 +18,9 @@ CACHED = timedelta(minutes=1)
 LARGEST = 350_000
 """Bytes of a compressed document; an item holds 400 KB."""
 LARGEST_DEPARTED = 40_000
-"""Bytes of the clusters that left the settings, beside the document: the last ones, a thousand at least."""
+"""Bytes of the clusters that left the settings, beside the document: the last ones, some hundreds."""
 SIZE_OF_DEPARTURE = 24
+"""Bytes of one, its name aside."""
 
 
 class DynamoSettingsStore:
