@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from gpucost.domain.rollups import DAY
 from gpucost.errors import AccessDeniedError, ParameterError
 from gpucost.ports import Departure, StoredSettings
 from gpucost.services.export_listing import ExportListing
+from gpucost.services.freezing import Freezing
+from gpucost.services.node_pools import LedgerNodePools
 from gpucost.services.reports import ReportService
 from gpucost.services.reports.asking import Asked
 from tests.conftest import DynamoTable
@@ -182,3 +185,23 @@ def test_what_was_exported_of_it_is_listed(fleet: Fleet) -> None:
     assert [one.exported.cluster for one in found] == ["east", "west"]
     with pytest.raises(ParameterError, match="allowed: east"):
         listing.exports(OCTOBER + 10 * DAY, NOVEMBER, "west")
+
+
+def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
+    class Nodes:
+        def all_nodes(self, cluster: str, start: datetime, end: datetime) -> list[Any]:
+            return [SimpleNamespace(provider_id=f"aws:///z/i-{cluster}", node_pool=f"pool of {cluster}")]
+
+    pools = LedgerNodePools(fleet.store(), Nodes())  # type: ignore[arg-type]
+    assert pools(SEPTEMBER, OCTOBER) == {"i-east": "pool of east", "i-west": "pool of west"}
+    assert pools(NOVEMBER, NOW) == {"i-east": "pool of east"}
+
+
+def test_a_month_is_not_frozen_while_its_last_hours_are_tried_again(fleet: Fleet) -> None:
+    rollups = DynamoRollups(fleet.table.client, fleet.table.name)
+    freezing = Freezing(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
+    before = freezing.open_hours(OCTOBER, OCTOBER + 2 * HOUR)
+    assert (before.missing, before.waiting) == (0, 0)
+    what = record(cluster="west", hour=OCTOBER + 2 * HOUR, status="incomplete")
+    fleet.ledger.publish(what, replacing=None, settings_version=1, now=LEFT)
+    assert freezing.open_hours(OCTOBER + HOUR, OCTOBER + 3 * HOUR).waiting == 1

@@ -22,13 +22,13 @@ from tests.services.test_restate import NOW, OnePod, System, document
 
 
 class Meanwhile:
-    """The real client; something else happens right before its first transaction."""
+    """The real client; something else happens right before its first transaction, or first call of another name."""
 
-    def __init__(self, client: Any, what: Callable[[], object]) -> None:
-        self._client, self._what = client, [what]
+    def __init__(self, client: Any, what: Callable[[], object], call: str = "transact_write_items") -> None:
+        self._client, self._what, self._call = client, [what], call
 
     def __getattr__(self, name: str) -> Any:
-        if name == "transact_write_items" and self._what:
+        if name == self._call and self._what:
             self._what.pop()()
         return getattr(self._client, name)
 
@@ -115,7 +115,7 @@ def test_of_two_restatements_with_the_same_figures_the_one_that_won_is_told(tabl
     def meanwhile() -> None:
         assert system.restate(why="approved by finance") == [2]
 
-    late = DynamoLedger(Meanwhile(table.client, meanwhile), table.name)
+    late = DynamoLedger(Meanwhile(table.client, meanwhile, "batch_write_item"), table.name)
     assert system.restate(why="just trying", ledger=late) == [2]
     (told,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
     assert told.why == "approved by finance"
