@@ -193,7 +193,7 @@ def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
             return [SimpleNamespace(provider_id=f"aws:///z/i-{cluster}", node_pool=f"pool of {cluster}")]
 
     pools = LedgerNodePools(fleet.store(), Nodes())  # type: ignore[arg-type]
-    assert pools(SEPTEMBER, OCTOBER) == {"i-east": "pool of east", "i-west": "pool of west"}
+    assert pools(SEPTEMBER, NOVEMBER) == {"i-east": "pool of east", "i-west": "pool of west"}
     assert pools(NOVEMBER, NOW) == {"i-east": "pool of east"}
 
 
