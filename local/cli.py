@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from gpucost.deadline import Deadline
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
 from local.advice_commands import advise
@@ -27,6 +28,8 @@ from local.rules.command import rules
 from local.what_if import what_if
 
 FAILURE, BAD_INPUT = 1, 2
+QUERIES_SECONDS = 300.0
+"""For all queries of a day of one cluster."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,9 +56,9 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
     check_hour(wanted[-1], now)
     records = []
     for cluster in settings.clusters:
-        reader = metrics_reader(cluster, settings)
-        check_retention(wanted[0], cluster, reader, now)
+        check_retention(wanted[0], cluster, metrics_reader(cluster, settings), now)
         for at in range(0, len(wanted), 24):
+            reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
             records += attribute_hours(reader, cluster, settings, wanted[at : at + 24], now=now)
     records.sort(key=lambda record: (record.hour, record.cluster))
     if form == "table":

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpucost.adapters.prometheus.connecting import connect
+from gpucost.deadline import Deadline
 from gpucost.errors import GpuCostError
 from gpucost.settings import ClusterSettings, Settings
 from local.doctor import labels, signals
 from local.doctor.asking import Asking
 from local.doctor.checks import Case, Check, conclude
 from local.doctor.utilization import Rung, rungs
+
+
+QUERIES_SECONDS = 300.0
+"""For all queries to one cluster's Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     utilization = settings.utilization
     need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        facts = Asking(connect(cluster), cluster.selector, need, ranks).facts(now)
+        facts = Asking(connect(cluster, Deadline(QUERIES_SECONDS)), cluster.selector, need, ranks).facts(now)
     except (ValueError, ArithmeticError) as error:
         said = f"cluster {cluster.name}: Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
         return Report(cluster.name, [_away(cluster, said)], [])

@@ -31,7 +31,8 @@ class ScrapeTimes:
 
     def of_allocation(self, series: Iterable[Series], start: datetime, end: datetime) -> dict[Instance, Scrapes]:
         """Scrapes of the instances that requests and nodes are told by."""
-        return self._of(densest(series, _samples_of_allocation), self._pod_or_node, start, end)
+        with self._client.passing():
+            return self._of(densest(series, _samples_of_allocation), self._pod_or_node, start, end)
 
     def of_exporters(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
         """Scrapes of the exporters of the best signals, over consecutive hours."""
@@ -47,7 +48,9 @@ class ScrapeTimes:
                     return self._queries.some_devices(rank, label, {labels[label] for labels in some.values()})
             return self._queries.some_devices(rank, "instance", {""})
 
-        return self._of(found, device, hours[0] - EDGE, min(hours[-1] + HOUR + EDGE, max(now, hours[-1] + HOUR)))
+        end = min(hours[-1] + HOUR + EDGE, max(now, hours[-1] + HOUR))
+        with self._client.passing():
+            return self._of(found, device, hours[0] - EDGE, end)
 
     def _of(
         self, found: Densest, beat: Callable[[Densest], str], start: datetime, end: datetime
