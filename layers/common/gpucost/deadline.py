@@ -6,8 +6,6 @@ from concurrent.futures import Future
 from threading import Event, Thread
 from typing import TypeVar
 
-from gpucost.errors import MetricsUnavailableError
-
 _TICK_SECONDS = 0.5
 """How often work that is under way looks at its deadline, which can be moved up."""
 Result = TypeVar("Result")
@@ -24,11 +22,12 @@ class Deadline:
     """
 
     def __init__(self, seconds: float, *, within: "Deadline | None" = None) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._end = time.monotonic() + seconds
         self._within = within
         self._ended = Event()
-        self._reason = ""
+        self.reason = ""
+        """Why it was ended early."""
 
     def remaining(self) -> float:
         """Seconds left; 0 once it has passed."""
@@ -42,21 +41,12 @@ class Deadline:
     def end(self, reason: str) -> None:
         """Let it pass now: what it was for has failed, and trying on would only take time."""
         if not self._ended.is_set():
-            self._reason = reason
+            self.reason = reason
             self._ended.set()
 
     def wait(self, seconds: float) -> None:
         """Do nothing for a time, or until the deadline is ended."""
         self._ended.wait(min(seconds, self.remaining()))
-
-    def check(self) -> None:
-        """Refuse to start anything once it has passed.
-
-        Raises:
-            MetricsUnavailableError: with the reason for which it was ended.
-        """
-        if self.has_passed():
-            raise MetricsUnavailableError(self._reason or f"the {self._seconds:.3g} s for all queries are used up")
 
 
 def run_within(deadline: Deadline, work: Callable[[], Result]) -> Result:

@@ -19,7 +19,7 @@ def client(service: str, region: str | None = None) -> Any:
     import boto3
 
     # The stubs know services by name only.
-    made = boto3.client(service, region_name=region, config=_config())  # type: ignore[call-overload]
+    made = boto3.client(service, region_name=region, config=config())  # type: ignore[call-overload]
     if service == "dynamodb":
         count_units(made)
     return made
@@ -38,7 +38,7 @@ def s3_client() -> Any:
     regional = Config(
         signature_version="s3v4", s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
     )
-    return boto3.client("s3", config=_config().merge(regional))
+    return boto3.client("s3", config=config().merge(regional))
 
 
 def count_units(dynamodb: Any) -> None:
@@ -70,10 +70,11 @@ def client_as(service: str, *, region: str | None, role_arn: str | None) -> Any:
             "aws_secret_access_key": answer["SecretAccessKey"],
             "aws_session_token": answer["SessionToken"],
         }
-    return boto3.client(service, region_name=region, config=_config(), **credentials)  # type: ignore[call-overload]
+    return boto3.client(service, region_name=region, config=config(), **credentials)  # type: ignore[call-overload]
 
 
-def _config() -> "Config":
+def config() -> "Config":
+    """How long a client waits, and how often it tries."""
     from botocore.config import Config
 
     return Config(

@@ -9,15 +9,17 @@ address of the settings and to no other.
 import gzip
 import io
 import socket
+import weakref
 import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import certifi
+import requests
 from requests.models import PreparedRequest
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, NewConnectionError
@@ -70,20 +72,25 @@ class BoundedHttp:
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)
         self._idle: list[HTTPConnection] = []
+        weakref.finalize(self, _close, self._idle)
 
-    def send(self, prepare: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int) -> Answer:
+    def send(
+        self, prepare: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int, cut: bool = False
+    ) -> Answer:
         """Send a request and read the answer.
 
         Args:
             prepare: makes and signs the request, which may take requests of its own.
             deadline: for all of it.
             limit: bytes that the body of a success may have, compressed and decompressed.
+            cut: leave the rest of a longer body unread, instead of refusing it.
 
         Raises:
             AnswerTooLargeError: the body is larger.
             One of `FAILURES`: there was no whole answer in time.
         """
         connection = self._connection()
+        response: BaseHTTPResponse | None = None
         is_reusable = False
         try:
             run_within(deadline, lambda: _send(connection, prepare, deadline))
@@ -93,7 +100,7 @@ class BoundedHttp:
             response = connection.getresponse()
             is_success = response.status == 200
             body, is_whole = _body(response, limit if is_success else REFUSAL_LIMIT)
-            if is_success and not is_whole:
+            if is_success and not is_whole and not cut:
                 raise AnswerTooLargeError(f"more than {limit >> 20} MiB")
             is_reusable = is_whole
             return Answer(response.status, response.reason or "", response.headers, body)
@@ -101,6 +108,8 @@ class BoundedHttp:
             if is_reusable:
                 self._idle.append(connection)
             else:
+                if response is not None:
+                    response.close()
                 connection.close()
 
     def _connection(self) -> HTTPConnection:
@@ -115,6 +124,22 @@ class BoundedHttp:
         return HTTPSConnection(
             host, port, timeout=CONNECT_SECONDS, cert_reqs="CERT_REQUIRED", ca_certs=certifi.where()
         )  # fmt: skip
+
+
+def post_json(url: str, body: Any, *, seconds: float, headers: Mapping[str, str] | None = None) -> Answer:
+    """POST a document whose answer matters little; of its body the first bytes are kept.
+
+    Raises:
+        One of `FAILURES`: there was no answer in time.
+        ValueError: the address is none.
+    """
+    request = requests.Request("POST", url, json=body, headers={"User-Agent": "gpucost", **(headers or {})})
+    return BoundedHttp(url).send(request.prepare, deadline=Deadline(seconds), limit=REFUSAL_LIMIT, cut=True)
+
+
+def _close(connections: list[HTTPConnection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -136,7 +161,8 @@ def is_timeout(error: BaseException) -> bool:
 
 def _send(connection: HTTPConnection, prepare: Callable[[], PreparedRequest], deadline: Deadline) -> None:
     request = prepare()
-    deadline.check()  # signing may have taken all of the time
+    if deadline.has_passed():  # signing may have taken all of the time
+        raise TimeoutError
     try:
         connection.request(
             str(request.method), request.path_url, body=request.body, headers=dict(request.headers),

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import groupby
 
 from gpucost.domain.hours import HOUR, floor_hour, month_of
 from gpucost.domain.ledger import Manifest, due_hours
@@ -184,11 +183,22 @@ def messages(
     ]
 
 
-def portions(hours: Sequence[datetime], tried: Mapping[datetime, Manifest]) -> Iterator[list[datetime]]:
-    """Hours that go together; those tried in vain by six, then alone: all of them may be too slow or too large."""
-    for most, run in groupby(hours, lambda hour: _most(tried.get(hour))):
-        own = list(run)
-        yield from (own[at : at + most] for at in range(0, len(own), most))
+def portions(hours: Sequence[datetime], tried: Mapping[datetime, Manifest]) -> list[list[datetime]]:
+    """Hours that go together, in order; those tried in vain at most six, then alone.
+
+    What failed may be all of them together: too slow for one invocation, or too large for its memory.
+    """
+    together: list[list[datetime]] = []
+    most = 0
+    for hour in hours:
+        own = _most(tried.get(hour))
+        if together and len(together[-1]) < min(most, own):
+            together[-1].append(hour)
+            most = min(most, own)
+        else:
+            together.append([hour])
+            most = own
+    return together
 
 
 def _most(tried: Manifest | None) -> int:

@@ -1,11 +1,13 @@
 """How Prometheus lets us in: nobody asks, a bearer token, or SigV4 for Amazon Managed Service for Prometheus."""
 
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from requests.auth import AuthBase
 from requests.models import PreparedRequest
 
+from gpucost.adapters import aws
 from gpucost.errors import SourceError
 from gpucost.settings import PrometheusSettings
 
@@ -80,5 +82,6 @@ def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     arguments = {"RoleSessionName": "gpucost"}
     if prometheus.external_id:
         arguments["ExternalId"] = prometheus.external_id
-    fetcher = AssumeRoleCredentialFetcher(session.create_client, own, prometheus.role_arn, extra_args=arguments)
+    create_client = partial(session.create_client, config=aws.config())  # its own waits for minutes
+    fetcher = AssumeRoleCredentialFetcher(create_client, own, prometheus.role_arn, extra_args=arguments)
     return DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)

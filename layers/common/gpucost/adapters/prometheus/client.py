@@ -25,7 +25,7 @@ from gpucost.adapters.bounded_http import (
     is_timeout,
     retry_after,
 )
-from gpucost.adapters.prometheus.memory_budget import ANSWER_BYTES, MemoryBudget, series_size
+from gpucost.adapters.prometheus.memory_budget import ANSWER_BYTES, MemoryBudget
 from gpucost.deadline import Deadline
 from gpucost.domain.hours import HOUR, to_ms
 from gpucost.errors import HoursTooLargeError, MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
@@ -145,7 +145,9 @@ class PrometheusClient:
     def _ask(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
         """POST a query, again and again while that can help; only a whole success comes back."""
         for attempt in range(1, ATTEMPTS + 1):
-            self._deadline.check()
+            if self._deadline.has_passed():
+                used_up = self._says(f"was not asked: the {self._deadline.seconds:.3g} s for all queries are used up", form)
+                raise MetricsUnavailableError(self._deadline.reason or used_up)
             seconds, wait = min(self._timeout, self._deadline.remaining()), 0.0
             try:
                 answer = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
@@ -210,7 +212,7 @@ class PrometheusClient:
                 series = _taken(data["result"])
             except _UNUSABLE as error:
                 raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
-            budget.charge(series_size(series, answer.body))
+            budget.charge_series(series, answer.body)
             return series
 
     def _checked(self, document: Any, answer: Answer, form: Mapping[str, str]) -> Any:

@@ -6,6 +6,7 @@ memory of answers of every shape (`tests/adapters/test_memory_budget.py`, docs/d
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from sys import getsizeof
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ ANSWER_MEMORY = 176 * MIB
 """For one parsed answer: what 16 MiB take that look like answers of Prometheus."""
 OBSERVATION_MEMORY = 416 * MIB
 """For everything that is built of the answers for some hours. An hour of 40,000 pods is counted as 370 MiB."""
-_SERIES, _LABEL, _SAMPLE = 300, 116, 136
+_SERIES, _DICT, _LABEL, _STRING, _SAMPLE = 160, 200, 64, 64, 136
 _BUILT = {"requests": 3000, "devices": 1000, "device": 1000}
 _BUILT_OF_OTHERS = 300
 _BUILT_OF_SAMPLE = 216
@@ -67,6 +68,17 @@ class MemoryBudget:
         self._check(needed)
         self._used += needed
 
+    def charge_series(self, series: "Sequence[Series]", body: bytes) -> None:
+        """Count an answer's series: roughly, and exactly only where that matters, because it takes time.
+
+        Raises:
+            HoursTooLargeError: there is not so much memory left.
+        """
+        needed = series_size(series, body)
+        if self._used + needed > self._most / 2:
+            needed = exact_series_size(series, body)
+        self.charge(needed)
+
     @contextmanager
     def returned(self) -> Iterator[None]:
         """Count what is charged in the block only until its end."""
@@ -93,7 +105,18 @@ def series_size(series: "Sequence[Series]", body: bytes) -> int:
     """The most bytes that an answer's series take."""
     labels = sum(len(one.labels) for one in series)
     samples = sum(len(one.samples) for one in series)
-    return _SERIES * len(series) + _LABEL * labels + _SAMPLE * samples + _text_size(body)
+    return (_SERIES + _DICT) * len(series) + (_LABEL + 2 * _STRING) * labels + _SAMPLE * samples + _text_size(body)
+
+
+def exact_series_size(series: "Sequence[Series]", body: bytes) -> int:
+    """The bytes that an answer's series take: labels that are alike share their strings."""
+    size, samples = 0, 0
+    strings: set[int] = set()
+    for labels, values in series:
+        size += getsizeof(labels)
+        samples += len(values)
+        strings.update(map(id, labels), map(id, labels.values()))
+    return _SERIES * len(series) + size + _STRING * len(strings) + _SAMPLE * samples + _text_size(body)
 
 
 def built_size(name: str, series: "Sequence[Series]") -> int:

@@ -31,8 +31,7 @@ class ScrapeTimes:
 
     def of_allocation(self, series: Iterable[Series], start: datetime, end: datetime) -> dict[Instance, Scrapes]:
         """Scrapes of the instances that requests and nodes are told by."""
-        with self._client.passing():
-            return self._of(densest(series, _samples_of_allocation), self._pod_or_node, start, end)
+        return self._of(densest(series, _samples_of_allocation), self._pod_or_node, start, end)
 
     def of_exporters(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
         """Scrapes of the exporters of the best signals, over consecutive hours."""
@@ -49,8 +48,7 @@ class ScrapeTimes:
             return self._queries.some_devices(rank, "instance", {""})
 
         end = min(hours[-1] + HOUR + EDGE, max(now, hours[-1] + HOUR))
-        with self._client.passing():
-            return self._of(found, device, hours[0] - EDGE, end)
+        return self._of(found, device, hours[0] - EDGE, end)
 
     def _of(
         self, found: Densest, beat: Callable[[Densest], str], start: datetime, end: datetime
@@ -60,21 +58,21 @@ class ScrapeTimes:
             named = [found[who] for who in some]
             jobs, instances = {labels.get("job", "") for labels in named}, {labels["instance"] for labels in named}
             up = self._queries.up(sorted(jobs), sorted(instances))
-            answer = self._client.raw_samples(up, start, end)
-            scrapes |= heartbeats.merge(
-                (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
-            )
+            with self._client.passing_samples(up, start, end) as answer:
+                scrapes |= heartbeats.merge(
+                    (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
+                )
         by_kind: dict[str, list[Instance]] = {}
         for who in found:
             if who not in scrapes:
                 by_kind.setdefault(found[who].get(STAT, ""), []).append(who)
         for some in (chunk for silent in by_kind.values() for chunk in _chunks(silent)):
-            answer = self._client.raw_samples(beat({who: found[who] for who in some}), start, end)
-            scrapes |= heartbeats.merge(
-                (tables.instance(one.labels), [at for at, _ in one.samples])
-                for one in answer
-                if tables.instance(one.labels) in some
-            )
+            with self._client.passing_samples(beat({who: found[who] for who in some}), start, end) as answer:
+                scrapes |= heartbeats.merge(
+                    (tables.instance(one.labels), [at for at, _ in one.samples])
+                    for one in answer
+                    if tables.instance(one.labels) in some
+                )
         return {who: run for who, run in scrapes.items() if who in found}
 
     def _pod_or_node(self, found: Densest) -> str:

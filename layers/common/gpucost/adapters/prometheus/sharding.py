@@ -1,8 +1,8 @@
 """Asking in parts where a whole answer would be too large: fewer hours first, then fewer series at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Event
 
@@ -79,9 +79,11 @@ class ShardedClient:
         self._budget.charge(looked_at_size(series))
         return series
 
-    def passing(self) -> AbstractContextManager[None]:
-        """Answers that are asked for in this block are not kept beyond it."""
-        return self._budget.returned()
+    @contextmanager
+    def passing_samples(self, selector: str, start: datetime, end: datetime) -> Iterator[list[Series]]:
+        """Raw samples, as `raw_samples`, of which nothing is kept after the block."""
+        with self._budget.returned():
+            yield self._raw_samples(selector, start, end)
 
     def _raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
         try:
