@@ -16,7 +16,6 @@ from local.doctor.asking import Asking
 from local.doctor.checks import Case, Check, conclude
 from local.doctor.utilization import Rung, rungs
 
-
 QUERIES_SECONDS = 300.0
 """For all queries to one cluster's Prometheus."""
 

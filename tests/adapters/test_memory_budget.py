@@ -85,7 +85,9 @@ def test_series_take_no_more_than_they_are_counted_as(name: str) -> None:
 
 def test_answers_of_prometheus_are_not_counted_as_much_more_than_they_take() -> None:
     """Else large clusters would be refused for nothing."""
-    labels = '"namespace":"team-{0}","pod":"training-job-{1}-abcde","uid":"{1:08}-7f3c-4a5b-9d2e-1f0a","node":"node-{2}"'
+    labels = (
+        '"namespace":"team-{0}","pod":"training-job-{1}-abcde","uid":"{1:08}-7f3c-4a5b-9d2e-1f0a","node":"node-{2}"'
+    )
     body = rows(lambda i: series(labels.format(i % 20, i, i // 8) + ',"resource":"nvidia_com_gpu","job":"kube"'))
     taken, kept, _ = traced(lambda: _taken(from_json(body)))
     assert exact_series_size(taken, body) < 1.7 * kept
@@ -119,5 +121,3 @@ def test_rough_size_is_replaced_by_the_exact_one_where_memory_is_short() -> None
     MemoryBudget(exact).charge_series(taken, body)
     with pytest.raises(HoursTooLargeError):
         MemoryBudget(exact - 1).charge_series(taken, body)
-
-

@@ -89,7 +89,7 @@ def test_an_answer_that_drips_is_not_waited_for() -> None:
     try:
         url = f"http://127.0.0.1:{server.server_port}"
         impatient = PrometheusClient(url, cluster="blue", timeout=0.5, sleep=lambda _: None)
-        with pytest.raises(MetricsUnavailableError, match="did not answer within 0.5 s, 4 times"):
+        with pytest.raises(MetricsUnavailableError, match=r"did not answer within 0\.5 s, 4 times"):
             impatient.query_range("up", HOUR, HOUR)
     finally:
         server.shutdown()
@@ -235,7 +235,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
         hurried = PrometheusClient(
             f"http://127.0.0.1:{server.server_port}", cluster="blue", deadline=Deadline(5), sleep=waits.append
         )
-        with pytest.raises(MetricsUnavailableError, match="429 .*the time for all queries is used up"):
+        with pytest.raises(MetricsUnavailableError, match=r"429 .*the time for all queries is used up"):
             hurried.query_range("up", HOUR, HOUR)
     assert (waits, len(server.asked)) == ([], 1)
 
@@ -257,9 +257,7 @@ def test_an_answer_above_the_limit_is_asked_for_in_parts() -> None:
 
 @pytest.mark.parametrize("kept", ["5", '"9' + "9" * 5000 + 'd"', '"²d"', '"٣d"', "null", "[]", '""'])
 def test_a_retention_of_another_form_is_not_known(kept: str) -> None:
-    with raw_server(
-        lambda exchange: exchange.answer(f'{{"data": {{"storageRetention": {kept}}}}}'.encode())
-    ) as server:
+    with raw_server(lambda exchange: exchange.answer(f'{{"data": {{"storageRetention": {kept}}}}}'.encode())) as server:
         assert PrometheusClient(server.url, cluster="blue").retention() is None
 
 

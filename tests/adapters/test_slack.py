@@ -31,9 +31,7 @@ class Webhook:
     waits: list[float] = field(default_factory=list)
 
     def notifier(self, timeout: float = 5.0) -> SlackNotifier:
-        return SlackNotifier(
-            "gpucost/slack", secret_value=lambda _: self.url, sleep=self.waits.append, timeout=timeout
-        )
+        return SlackNotifier("gpucost/slack", secret_value=lambda _: self.url, sleep=self.waits.append, timeout=timeout)
 
 
 @pytest.fixture

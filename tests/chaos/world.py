@@ -319,8 +319,8 @@ class World:
         """Every single query is a call over the line."""
         ask = PrometheusClient._ask
 
-        def through(client: PrometheusClient, kind: str, path: str, form: Mapping[str, str]) -> Any:
-            return self.outside.through("ask", lambda: ask(client, kind, path, form), {})
+        def through(client: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
+            return self.outside.through("ask", lambda: ask(client, path, form), {})
 
         with patch.object(PrometheusClient, "_ask", through):
             yield

@@ -264,9 +264,9 @@ def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monk
     asked: list[tuple[str, dict[str, str]]] = []
     ask = PrometheusClient._ask
 
-    def watched(self: PrometheusClient, kind: str, path: str, form: dict[str, str]) -> Any:
+    def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
         asked.append((path, dict(form)))
-        return ask(self, kind, path, form)
+        return ask(self, path, form)
 
     monkeypatch.setattr(PrometheusClient, "_ask", watched)
     tally.taken()

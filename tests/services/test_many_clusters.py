@@ -16,8 +16,8 @@ from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.messaging import AwsBus
 from gpucost.adapters.prometheus import metrics_reader
-from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.deadline import Deadline
+from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import SourceError
 from gpucost.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.ports import MetricsReader

@@ -71,7 +71,7 @@ class MemoryReader(Protocol):
 class MemoryReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> MemoryReader:
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> MemoryReader:
         """The reader of one cluster, whose queries all end by a deadline."""
         ...
 
@@ -105,7 +105,7 @@ class WaitingReader(Protocol):
 class WaitingReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> WaitingReader:
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> WaitingReader:
         """The reader of one cluster, whose queries all end by a deadline."""
         ...
 
@@ -137,6 +137,6 @@ class DisruptionReader(Protocol):
 class DisruptionReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> DisruptionReader:
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> DisruptionReader:
         """The reader of one cluster, whose queries all end by a deadline."""
         ...

@@ -60,7 +60,7 @@ def run_within(deadline: Deadline, work: Callable[[], Result]) -> Result:
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised by `result` where somebody waits
+        except BaseException as error:
             outcome.set_exception(error)
 
     Thread(target=run, daemon=True).start()

@@ -52,7 +52,7 @@ class MetricsReaders(Protocol):
     """A reader for each cluster."""
 
     def __call__(
-        self, cluster: ClusterSettings, settings: Settings, deadline: Deadline | None = None
+        self, cluster: ClusterSettings, settings: Settings, deadline: Deadline | None = None, /
     ) -> MetricsReader:
         """The reader of one cluster.
 
@@ -269,7 +269,7 @@ class LimitsReader(Protocol):
 class LimitsReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> LimitsReader:
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> LimitsReader:
         """The reader of one cluster, whose queries all end by a deadline."""
         ...
 

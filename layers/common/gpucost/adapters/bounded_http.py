@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -98,7 +99,7 @@ class BoundedHttp:
                 _BoundedSocket(own, deadline, limit), **options  # type: ignore[arg-type]
             )  # fmt: skip
             response = connection.getresponse()
-            is_success = response.status == 200
+            is_success = response.status == HTTPStatus.OK
             body, is_whole = _body(response, limit if is_success else REFUSAL_LIMIT)
             if is_success and not is_whole and not cut:
                 raise AnswerTooLargeError(f"more than {limit >> 20} MiB")

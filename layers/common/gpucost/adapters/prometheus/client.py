@@ -6,7 +6,6 @@ Each query ends in time and within a bound of memory, whatever the server does (
 import math
 import random
 import re
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -41,6 +40,7 @@ There is one for a warning, too; it is not sent, because an answer with a warnin
 """
 RETENTION_SECONDS = 10.0
 _TRY_AGAIN = {429, 500, 502, 503, 504}
+_REDIRECTS = 3
 _SHOWN = 300
 _UNUSABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
 """What reading an answer of another form can end with."""
@@ -51,6 +51,13 @@ class Series(NamedTuple):
 
     labels: Mapping[str, str]
     samples: tuple[tuple[int, str], ...]
+
+
+class Result(NamedTuple):
+    """What a query gives: what Prometheus calls its type, and its series."""
+
+    kind: Any
+    series: list[Series]
 
 
 class _NotJsonError(Exception):
@@ -115,7 +122,7 @@ class PrometheusClient:
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as `query_range`.
         """
-        return self._ask("vector", "query", {"query": query, "time": _seconds(at)})
+        return self._of_kind("vector", "query", {"query": query, "time": _seconds(at)})
 
     def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
         """Every sample of a selector's series in `(start, end]`, as it was scraped.
@@ -140,19 +147,25 @@ class PrometheusClient:
         self._deadline.end(reason)
 
     def _series(self, path: str, form: Mapping[str, str]) -> list[Series]:
-        return self._ask("matrix", path, form)
+        return self._of_kind("matrix", path, form)
 
-    def _ask(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
+    def _of_kind(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
+        result = self._ask(path, form)
+        if result.kind != kind:
+            raise MetricsAnswerError(self._says(f"answered a {str(result.kind)[:_SHOWN]} for a {kind}", form))
+        return result.series
+
+    def _ask(self, path: str, form: Mapping[str, str]) -> Result:
         """POST a query, again and again while that can help; only a whole success comes back."""
         for attempt in range(1, ATTEMPTS + 1):
             if self._deadline.has_passed():
-                used_up = self._says(f"was not asked: the {self._deadline.seconds:.3g} s for all queries are used up", form)
-                raise MetricsUnavailableError(self._deadline.reason or used_up)
+                used_up = f"was not asked: the {self._deadline.seconds:.3g} s for all queries are used up"
+                raise MetricsUnavailableError(self._deadline.reason or self._says(used_up, form))
             seconds, wait = min(self._timeout, self._deadline.remaining()), 0.0
             try:
                 answer = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
                 if answer.status not in _TRY_AGAIN:
-                    return self._read(answer, kind, form)
+                    return self._read(answer, form)
                 problem, wait = f"answered {_described(answer)}", retry_after(answer.headers) or 0.0
             except FAILURES as error:
                 problem = f"could not be reached ({type(error).__name__})"
@@ -185,10 +198,10 @@ class PrometheusClient:
         )
         return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)
 
-    def _read(self, answer: Answer, kind: str, form: Mapping[str, str]) -> list[Series]:
+    def _read(self, answer: Answer, form: Mapping[str, str]) -> Result:
         if _is_too_much(answer):
             raise MetricsTooLargeError(_described(answer))
-        if 300 <= answer.status < 400:
+        if answer.status // 100 == _REDIRECTS:
             to = " ".join(answer.headers.get("Location", "").split())[:_SHOWN]
             raise MetricsAnswerError(
                 self._says(f"redirects to {to!r}, which is not followed; set prometheus.url to where it is", form)
@@ -206,14 +219,11 @@ class PrometheusClient:
             tally.add("Queries", 1)
             tally.add("SamplesProcessed", _samples_processed(data))
             try:
-                if data["resultType"] != kind:
-                    told = str(data["resultType"])[:_SHOWN]
-                    raise MetricsAnswerError(self._says(f"answered a {told} for a {kind}", form))
-                series = _taken(data["result"])
+                result = Result(data["resultType"], _taken(data["result"]))
             except _UNUSABLE as error:
                 raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
-            budget.charge_series(series, answer.body)
-            return series
+            budget.charge_series(result.series, answer.body)
+            return result
 
     def _checked(self, document: Any, answer: Answer, form: Mapping[str, str]) -> Any:
         if not isinstance(document, dict) or document.get("status") != "success" or "data" not in document:

@@ -56,7 +56,9 @@ class MemoryBudget:
         """
         needed = parsed_size(body)
         if needed > ANSWER_MEMORY:
-            raise MetricsTooLargeError(f"so much that it takes {needed // MIB} MiB of memory, above {ANSWER_MEMORY // MIB}")
+            raise MetricsTooLargeError(
+                f"so much that it takes {needed // MIB} MiB of memory, above {ANSWER_MEMORY // MIB}"
+            )
         self._check(needed)
 
     def charge(self, needed: int) -> None:
@@ -121,7 +123,7 @@ def exact_series_size(series: "Sequence[Series]", body: bytes) -> int:
 
 def built_size(name: str, series: "Sequence[Series]") -> int:
     """What is built of the series of a query beyond themselves, up to the lines of the hour."""
-    return _BUILT.get(name.split(" ")[0], _BUILT_OF_OTHERS) * sum(len(one.samples) for one in series)
+    return _BUILT.get(name.split(" ", maxsplit=1)[0], _BUILT_OF_OTHERS) * sum(len(one.samples) for one in series)
 
 
 def looked_at_size(series: "Sequence[Series]") -> int:

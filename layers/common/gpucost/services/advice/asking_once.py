@@ -80,13 +80,19 @@ def memory_keeper(
     readers: MemoryReaders, store: MemoryStore, *, clock: Clock
 ) -> DayKeeper[dict[tuple[str, str], float]]:
     """Keeps the most bytes that pods used of any GPU."""
-    return DayKeeper(
-        "GPU memory", lambda cluster, deadline: readers(cluster, deadline).peaks, store.memory, store.put_memory, clock=clock
-    )  # fmt: skip
+
+    def peaks(
+        cluster: ClusterSettings, deadline: Deadline | None
+    ) -> Callable[[datetime], dict[tuple[str, str], float]]:
+        return readers(cluster, deadline).peaks
+
+    return DayKeeper("GPU memory", peaks, store.memory, store.put_memory, clock=clock)
 
 
 def waiting_keeper(readers: WaitingReaders, store: WaitingStore, *, clock: Clock) -> DayKeeper[list[Wait]]:
     """Keeps who waited for GPUs."""
-    return DayKeeper(
-        "who waited for GPUs", lambda cluster, deadline: readers(cluster, deadline).waits, store.waits, store.put_waits, clock=clock
-    )  # fmt: skip
+
+    def waits(cluster: ClusterSettings, deadline: Deadline | None) -> Callable[[datetime], list[Wait]]:
+        return readers(cluster, deadline).waits
+
+    return DayKeeper("who waited for GPUs", waits, store.waits, store.put_waits, clock=clock)
