@@ -49,6 +49,10 @@ class Context:
     invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:chaos"
     aws_request_id = "1"
 
+    def get_remaining_time_in_millis(self) -> int:
+        """As at the start of an invocation."""
+        return 300_000
+
 
 class NoLimits:
     """Clusters without quotas and without Karpenter: nothing is kept beside their hours."""

@@ -25,8 +25,8 @@ ANSWER_MEMORY = 176 * MIB
 OBSERVATION_MEMORY = 416 * MIB
 """For everything that is built of the answers for some hours. An hour of 40,000 pods is counted as 370 MiB."""
 _SERIES, _DICT, _LABEL, _STRING, _SAMPLE = 160, 200, 64, 64, 136
-_BUILT = {"requests": 3000, "devices": 1000, "device": 1000}
-_BUILT_OF_OTHERS = 300
+_BUILT = {"requests": 2000, "devices": 700, "device": 700}
+_BUILT_OF_OTHERS = 150
 _BUILT_OF_SAMPLE = 216
 
 
