@@ -18,7 +18,7 @@ from local.rules.recording import RecordingRules
 
 INTERVAL = "1m"
 NAMESPACE = "gpucost-recording"
-"""Of rule groups in AMP; the template's own alerts are in `gpucost`."""
+"""Of rule groups in AMP, before the stack's id; the template's alerts are in `gpucost-` and the id."""
 MOST_RULES = 20
 """In a group, by AMP's default quota; groups of a cluster are two, of which the second reads the first."""
 Groups = Sequence[Mapping[str, Any]]
@@ -97,9 +97,11 @@ def notes(settings: Settings, now: datetime) -> list[str]:
 
 def _template(data: str) -> Mapping[str, Any]:
     arn = {"Type": "String", "Description": "ARN of the AMP workspace that gets the rules"}
+    stack_id = {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}]}
+    name = {"Fn::Join": ["-", [NAMESPACE, stack_id]]}  # stacks may share a workspace
     rules = {
         "Type": "AWS::APS::RuleGroupsNamespace",
-        "Properties": {"Workspace": {"Ref": "WorkspaceArn"}, "Name": NAMESPACE, "Data": data},
+        "Properties": {"Workspace": {"Ref": "WorkspaceArn"}, "Name": name, "Data": data},
     }
     return {
         "AWSTemplateFormatVersion": "2010-09-09",

@@ -48,6 +48,7 @@ def told(service: str, handler: Callable[..., Any], event: dict[str, Any], capsy
         patch.delenv("POWERTOOLS_METRICS_DISABLED")
         patch.setattr(metrics.provider, "service", service)  # POWERTOOLS_SERVICE_NAME of the template
         patch.setattr(logger.logger_handler, "stream", sys.stdout)
+        patch.setattr(metrics.provider, "default_dimensions", {"stack": "gpucost-test"})  # GPUCOST_STACK
         tally.taken()
         metrics.clear_metrics()  # what other tests counted, with metrics disabled
         capsys.readouterr()
@@ -56,8 +57,8 @@ def told(service: str, handler: Callable[..., Any], event: dict[str, Any], capsy
     (found,) = [line for line in lines if "_aws" in line]
     (counted,) = found["_aws"]["CloudWatchMetrics"]
     assert counted["Namespace"] == "GpuCost"
-    assert counted["Dimensions"] == [["service"]], "no series per cluster"
-    assert found["service"] == service
+    assert [sorted(names) for names in counted["Dimensions"]] == [["service", "stack"]], "no series per cluster"
+    assert (found["service"], found["stack"]) == (service, "gpucost-test")
     return Told(
         {name["Name"]: sum(found[name["Name"]]) for name in counted["Metrics"]},
         [line for line in lines if "_aws" not in line],

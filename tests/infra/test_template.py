@@ -14,6 +14,7 @@ from gpucost.environment import Environment
 from gpucost.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
 from gpucost.services.prices import RATING_BEGINS
 from local.template import REPOSITORY, transform
+from tests.infra.stacks import Stack
 
 Template = dict[str, Any]
 PAGES = {"GET /openapi.json", "GET /docs", "GET /", "GET /assets/{file}", "GET /config.json"}
@@ -266,7 +267,7 @@ def test_functions_are_told_what_they_need_and_only_what_is_read(template: Templ
     for name, function in of_type(template, "AWS::Lambda::Function"):
         given = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
                  if key.startswith("GPUCOST_")}  # fmt: skip
-        assert given == needed[name]
+        assert given == needed[name] | {"stack"}
         assert given <= set(Environment.model_fields)
 
 
@@ -351,5 +352,7 @@ def test_recording_rules_are_loaded_when_asked_for(template: Template) -> None:
     assert template["Parameters"]["RecordingRules"]["Default"] == "false"
     own = yaml_parse((REPOSITORY / nested["Properties"]["TemplateURL"]).read_text())
     assert own["Parameters"].keys() == nested["Properties"]["Parameters"].keys()
-    names = {own["Resources"]["Rules"]["Properties"]["Name"], template["Resources"]["AmpRules"]["Properties"]["Name"]}
-    assert len(names) == 2, "a workspace's namespaces of rules have names of their own"
+    given_workspace = {"AmpWorkspaceArn": "arn:aws:aps:eu-central-1:1:workspace/ws-1", "RecordingRules": "true"}
+    stack = Stack("gpucost-dev", template, given_workspace)
+    (rules,) = (nested.properties("Rules") for nested in stack.nested())
+    assert rules["Name"] != stack.properties("AmpRules")["Name"], "both are in one workspace"
