@@ -164,9 +164,9 @@ def test_the_definition_for_amp_speaks_as_the_alert_function_reads(tmp_path: Pat
 
 def test_the_rules_for_amp_fire_on_all_of_karpenters_names(tmp_path: Path) -> None:
     """promtool runs the template's own rules over series of each version."""
-    source = yaml_parse((REPOSITORY / "template.yaml").read_text())
-    data = source["Resources"]["AmpRules"]["Properties"]["Data"]["Fn::Sub"]
-    (tmp_path / "rules.yaml").write_text(data.replace("${NodePoolMinutes}", "5"))
+    source = yaml_parse((REPOSITORY / "dashboards" / "amp-alerts.yaml").read_text())
+    data = source["Resources"]["Rules"]["Properties"]["Data"]["Fn::Sub"]
+    (tmp_path / "rules.yaml").write_text(data.replace("${Minutes}", "5"))
     gpu = 'cluster="c",nodepool="gpu",resource_type="nvidia.com/gpu"'
     tests = []
     for name in ("nodepools", "nodepool", "provisioner"):

@@ -156,6 +156,37 @@ def test_china_has_its_own_endpoint_and_currency() -> None:
     assert aws.calls == [("cn-northwest-1", "GetProducts")]
 
 
+@pytest.mark.parametrize(
+    ("region", "endpoint"), [("us-west-2", "us-east-1"), ("eu-central-1", "eu-central-1"), ("ap-south-1", "ap-south-1")]
+)
+def test_the_price_list_is_asked_in_the_region_itself_where_it_answers_there(region: str, endpoint: str) -> None:
+    aws = Aws()
+    aws.offers = [Offer("g5.xlarge", region, "1.25")]
+    assert [price.currency for price in listed(aws, ["g5.xlarge"], region=region)] == ["USD"]
+    assert aws.calls == [(endpoint, "GetProducts")]
+
+
+def test_govcloud_has_no_price_list_and_says_what_to_do() -> None:
+    aws = Aws()
+    with pytest.raises(SourceError, match=r"no endpoint in the partition aws-us-gov of us-gov-west-1; set prices"):
+        listed(aws, ["g5.xlarge"], region="us-gov-west-1")
+    assert aws.calls == []
+
+
+@pytest.mark.parametrize(
+    ("region", "zone", "currency"), [("cn-north-1", "cn-north-1a", "CNY"), ("us-gov-west-1", "us-gov-west-1a", "USD")]
+)
+def test_spot_prices_are_in_the_partitions_currency(region: str, zone: str, currency: str) -> None:
+    aws = Aws(zone_ids=True)
+    aws.points = [Point("g5.xlarge", zone, NOON - HOUR, "3")]
+    assert [price.currency for price in spot(aws, ["g5.xlarge"], region=region)] == [currency]
+
+
+def test_a_region_that_no_partition_has_is_an_error() -> None:
+    with pytest.raises(SourceError, match="UnknownRegionError"):
+        listed(Aws(), ["g5.xlarge"], region="moon-1")
+
+
 def test_a_price_of_the_future_is_not_in_force() -> None:
     aws = Aws()
     aws.offers = [Offer("g5.xlarge", "us-east-1", "1", since="2026-12-01T00:00:00Z")]

@@ -16,10 +16,10 @@ SUFFIXES = {"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "am
 PARTITIONS = {"us-gov-": "aws-us-gov", "cn-": "aws-cn"}
 
 
-def read_template(path: Path) -> Template:
+def read_template(path: Path, region: str = "eu-central-1") -> Template:
     """A template, transformed where it is one for SAM."""
     document: Template = yaml_parse(path.read_text())
-    return transform(path) if "Transform" in document else document
+    return transform(path, region=region) if "Transform" in document else document
 
 
 class Stack:

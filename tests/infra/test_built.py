@@ -112,10 +112,11 @@ def test_the_workspaces_template_is_taken_along(built: Path) -> None:
     assert resources.keys() == {"Workspace", "GrafanaRole", "GrafanaWorkspace"}
 
 
-def test_the_recording_rules_are_taken_along(built: Path) -> None:
+@pytest.mark.parametrize(("logical", "file"), [("AmpRules", "amp-alerts"), ("AmpRecordingRules", "amp-rules")])
+def test_the_rules_for_amp_are_taken_along(built: Path, logical: str, file: str) -> None:
     resources = yaml_parse((built / "template.yaml").read_text())["Resources"]
-    nested = built / resources["AmpRecordingRules"]["Properties"]["TemplateURL"]
-    committed = yaml_parse((REPOSITORY / "dashboards" / "amp-rules.yaml").read_text())
+    nested = built / resources[logical]["Properties"]["TemplateURL"]
+    committed = yaml_parse((REPOSITORY / "dashboards" / f"{file}.yaml").read_text())
     assert yaml_parse(nested.read_text())["Resources"] == committed["Resources"]
 
 

@@ -26,7 +26,7 @@ def like(pattern: str, meaning: str) -> AfterValidator:
 
 Slug = Annotated[str, like(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")]
 Address = Annotated[str, like(r"https?://\S+", "an address that begins with http:// or https://")]
-Region = Annotated[str, like(r"[a-z]{2}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
+Region = Annotated[str, like(r"[a-z]{2,4}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
 QueryRole = Annotated[
     str,
     like(

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from gpucost.adapters.prices.answers import asked, portions
+from gpucost.adapters.prices.partitions import currency_of
 from gpucost.domain.hours import floor_day
 from gpucost.domain.prices import Price
 from gpucost.price_ports import SPOT_VALID_FOR, OperatingSystem
@@ -48,6 +49,7 @@ class Ec2SpotHistory:
         pools: dict[tuple[str, str, str], dict[datetime, Decimal]] = {}
         named = [DESCRIPTIONS[one] for one in operating_systems]
         with asked("ec2:DescribeSpotPriceHistory"):
+            currency = currency_of(region)
             pages = self._clients("ec2", region).get_paginator("describe_spot_price_history")
             for types in portions(instance_types):
                 filters = [
@@ -72,6 +74,7 @@ class Ec2SpotHistory:
                     "operating_system": system,
                 },
                 sorted(points.items()),
+                currency,
                 now,
             )
         ]
@@ -96,10 +99,10 @@ def _of(
     return found
 
 
-def _prices(applies_to: dict[str, str], points: list[_Point], now: datetime) -> list[Price]:
+def _prices(applies_to: dict[str, str], points: list[_Point], currency: str, now: datetime) -> list[Price]:
     """Each point valid until the next one."""
     ends = floor_day(now) + SPOT_VALID_FOR
     return [
-        Price("spot", "node-hour", amount, applies_to, "USD", start, end, now)
+        Price("spot", "node-hour", amount, applies_to, currency, start, end, now)
         for (start, amount), (end, _) in pairwise([*points, (ends, Decimal(0))])
     ]
