@@ -23,7 +23,7 @@ from gpucost.settings.alert_rules import RULE_KINDS
 from gpucost.settings.alerts import AlertSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
-from gpucost.settings.section import Address, Name, Positive, QueryRole, Region, Section, as_instant, like
+from gpucost.settings.section import Address, ExternalId, Name, Positive, QueryRole, Region, Section, as_instant, like
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
 LabelName = Annotated[str, like(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")]
@@ -46,7 +46,7 @@ class PrometheusSettings(Section):
     auth: Literal["none", "sigv4", "bearer"] = "none"
     region: Region | None = None
     role_arn: QueryRole | None = None
-    external_id: Name | None = None
+    external_id: ExternalId | None = None
     secret: SecretName | None = None
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None

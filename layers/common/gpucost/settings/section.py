@@ -35,6 +35,11 @@ QueryRole = Annotated[
     ),
 ]
 
+ExternalId = Annotated[
+    str, like(r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an external id of IAM's)")
+]
+"""What the trust policy of a role in another account may ask for, so that nobody else has it assumed."""
+
 
 class Section(BaseModel):
     """Base of all: unknown keys are errors."""
