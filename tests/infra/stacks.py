@@ -118,6 +118,8 @@ class Stack:
                 return all(arguments)
             case "Fn::Or":
                 return any(arguments)
+            case "Fn::EachMemberEquals":
+                return all(member == arguments[1] for member in arguments[0])
             case "Fn::Not":
                 return not arguments[0]
             case "Fn::Join":

@@ -61,8 +61,7 @@ def test_what_a_partition_lacks_is_nested_under_a_condition() -> None:
 def test_arns_are_of_the_stacks_partition(path: str, region: str) -> None:
     template = read_template(REPOSITORY / path, region)
     parameters = {
-        name: "given by whoever deploys" if value.startswith("arn:") else value
-        for name, value in EVERYTHING_ON.items()
+        name: "given by whoever deploys" if value.startswith("arn:") else value for name, value in EVERYTHING_ON.items()
     }
     deployed = stack("gpucost-dev", template, parameters, region)
     resolved = [text for _, _, properties in deployed.resources() for text in texts(properties)]

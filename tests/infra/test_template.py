@@ -250,6 +250,20 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     assert asked | PAGES == routes.keys()
 
 
+def test_routes_without_authorization_have_their_own_throttle(template: Template) -> None:
+    """With the default's they would share it: a flood of the public page would take the reports away."""
+    stage = template["Resources"]["HttpStage"]
+    routes = {
+        logical: body["RouteKey"]
+        for logical, body in of_type(template, "AWS::ApiGatewayV2::Route")
+        if body["AuthorizationType"] == "NONE"
+    }
+    assert stage["Properties"]["RouteSettings"].keys() == set(routes.values())
+    assert set(stage["DependsOn"]) == routes.keys(), "API Gateway refuses settings of routes that are not there yet"
+    for settings in (stage["Properties"]["DefaultRouteSettings"], *stage["Properties"]["RouteSettings"].values()):
+        assert settings["ThrottlingBurstLimit"] >= settings["ThrottlingRateLimit"] > 0
+
+
 def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:
     needed = {
         "DispatchFunction": {"table", "hours_queue_url", "backfill_queue_url", "events_topic_arn"},
