@@ -51,6 +51,7 @@ def test_whole_sets_of_parameters_are_taken(template: Template, parameters: dict
         (without(BILL, "BillPrices"), "BillDatabase needs BillPrices=true"),
         ({"BillBucket": "data"}, "BillBucket needs BillDatabase"),
         ({"BillResultsBucket": "results"}, "BillResultsBucket needs BillDatabase"),
+        ({"BillKmsKeyArn": "arn"}, "BillKmsKeyArn needs BillDatabase"),
         ({"RecordingRules": "true"}, "RecordingRules=true needs AmpWorkspaceArn"),
         ({"CreateGrafana": "true"}, "CreateGrafana=true needs CreateWorkspace=true"),
     ],
