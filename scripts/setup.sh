@@ -62,7 +62,10 @@ venv() {
   uv=.venv/bin/uv
   if [ ! -x "$uv" ]; then
     uv=$folder/bin/uv
-    "$folder/bin/pip" install -q uv || fail "could not install uv into $folder; is the Python package index reachable?"
+    # pip takes the one version that the lock has, by its hashes.
+    sed -n '/^uv==/,/[^\\]$/p' requirements/dev.txt > "$folder/uv.txt"
+    "$folder/bin/pip" install -q --require-hashes --no-deps -r "$folder/uv.txt" ||
+      fail "could not install uv into $folder; is the Python package index reachable?"
   fi
   say "installing the packages of $lock"
   "$uv" pip sync -q --require-hashes --python "$folder/bin/python" "$lock" || fail "could not install the packages of $lock"
@@ -102,6 +105,7 @@ case $what in demo | test | mutate)
 esac
 case $what in build | test)
   venv .tools/sam requirements/sam.txt
+  modules local/bytecode "what compiles the layers' bytecode"
 esac
 if [ "$what" = mutate ]; then
   venv .tools/mutate requirements/mutate.txt
