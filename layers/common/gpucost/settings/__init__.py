@@ -6,6 +6,7 @@ names of Secrets Manager secrets.
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -18,12 +19,22 @@ from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 from gpucost.settings.access import GrantSettings
-from gpucost.settings.alert_receivers import RECEIVER_TYPES, SecretName
+from gpucost.settings.alert_receivers import RECEIVER_TYPES, AlertmanagerReceiver, SecretName
 from gpucost.settings.alert_rules import RULE_KINDS
 from gpucost.settings.alerts import AlertSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
-from gpucost.settings.section import Address, Name, Positive, QueryRole, Region, Section, as_instant, like
+from gpucost.settings.section import (
+    Address,
+    Name,
+    Positive,
+    QueryRole,
+    Region,
+    Section,
+    as_instant,
+    like,
+    protects_secrets,
+)
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
 LabelName = Annotated[str, like(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")]
@@ -270,12 +281,26 @@ def check_new(settings: Settings) -> None:
     """What is asked of a document that is pushed, beyond what older stored ones must fulfil to be read.
 
     Raises:
-        SettingsError: rules that only their place tells apart, or a time zone that does not exist.
+        SettingsError: rules that only their place tells apart, a time zone that does not exist, or an address to which
+            credentials would go unencrypted.
     """
     if sentence := settings.alerts.unstable_names():
         raise SettingsError(sentence)
     if unknown := settings.alerts.unknown_zones():
         raise SettingsError(f"settings: alerts: time_zone {unknown[0]!r} is not known; one like Europe/Berlin is meant")
+    for where, address in _addresses_with_credentials(settings):
+        if not protects_secrets(address):
+            raise SettingsError(f"settings: {where}: {address} has no TLS, and credentials are sent to https:// only")
+
+
+def _addresses_with_credentials(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Keys and values of the addresses to which credentials are sent."""
+    for number, cluster in enumerate(settings.clusters):
+        if cluster.prometheus.auth != "none":
+            yield f"clusters[{number}].prometheus.url", cluster.prometheus.url
+    for number, receiver in enumerate(settings.alerts.receivers):
+        if isinstance(receiver, AlertmanagerReceiver) and receiver.secret is not None:
+            yield f"alerts.receivers[{number}].url", receiver.url
 
 
 _PLAIN = {

@@ -3,7 +3,9 @@
 import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from ipaddress import ip_address
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
@@ -40,6 +42,16 @@ class Section(BaseModel):
     """Base of all: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def protects_secrets(address: str) -> bool:
+    """Whether an address is one that a secret may be sent to: https, or on the machine itself."""
+    parts = urlsplit(address)
+    try:
+        is_loopback = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        is_loopback = False
+    return parts.scheme == "https" or is_loopback
 
 
 def as_instant(value: object) -> object:
