@@ -6,14 +6,15 @@ names of Secrets Manager secrets.
 
 import json
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Hashable, Iterator
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticSerializationError
 
 from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
@@ -32,6 +33,7 @@ from gpucost.settings.section import (
     Region,
     Section,
     as_instant,
+    duplicates,
     like,
     protects_secrets,
 )
@@ -199,12 +201,12 @@ class Settings(Section):
     def _names_are_unique(self) -> "Settings":
         names = [cluster.name for cluster in self.clusters]
         units = [(unit.name, unit.since) for unit in self.business_units]
-        for what, twice in (
-            ("clusters", sorted({name for name in names if names.count(name) > 1})),
-            ("business_units", sorted({name for name, since in units if units.count((name, since)) > 1})),
+        for section, repeated in (
+            ("clusters", duplicates(names)),
+            ("business_units", [name for name, _ in duplicates(units)]),
         ):
-            if twice:
-                raise ValueError(f"{what}: {twice[0]!r} is named twice")
+            if repeated:
+                raise ValueError(f"{section}: {min(repeated)!r} is named twice")
         return self
 
     @model_validator(mode="after")
@@ -224,6 +226,10 @@ class Settings(Section):
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
 
+_KEY_SHOWN = 60
+"""Characters of a key that a finding repeats."""
+
+
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML keeps the last of two equal keys in silence; money does not.
 
@@ -231,11 +237,17 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        own = (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge")
-        keys = [self.construct_object(key, deep=deep) for key in own]
-        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if twice:
-            raise yaml.constructor.ConstructorError(None, None, f"key {twice[0]!r} stands twice", node.start_mark)
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=deep)
+            if not isinstance(key, Hashable):
+                break  # the base class says so
+            if key in seen:
+                problem = f"key {str(key)[:_KEY_SHOWN]!r} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -245,6 +257,24 @@ def _document(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_once)
     except ValueError:
         return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
+
+
+def json_form(text: str) -> str | None:
+    """A YAML settings document as JSON; None where it is JSON, or holds what JSON cannot."""
+    try:
+        json.loads(text)
+    except ValueError:
+        try:
+            return json.dumps(_document(text), default=_iso, ensure_ascii=False, separators=(",", ":"))
+        except (TypeError, ValueError):
+            return None
+    return None
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, date):  # or a datetime, which is one
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -272,9 +302,15 @@ def parse_settings(text: str) -> Settings:
     if not isinstance(document, dict):
         raise SettingsError("settings must be a mapping with the keys " + ", ".join(Settings.model_fields))
     try:
-        return Settings.model_validate(document)
+        settings = Settings.model_validate(document)
+        settings.model_dump_json()
     except ValidationError as error:
         raise SettingsError(f"settings: {_finding(error)}") from error
+    except PydanticSerializationError as error:
+        raise SettingsError(
+            r"settings hold half a character (a lone surrogate such as \ud800); write the whole character"
+        ) from error
+    return settings
 
 
 def check_new(settings: Settings) -> None:
