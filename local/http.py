@@ -44,7 +44,10 @@ class _Handler(BaseHTTPRequestHandler):
         ):  # API Gateway answers this itself, without calling the function
             self._send(404, {"content-type": "application/json"}, b'{"message":"Not Found"}')
             return
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        headers: dict[str, str] = {}
+        for name, value in self.headers.items():  # API Gateway joins repeated headers with commas
+            lower = name.lower()
+            headers[lower] = f"{headers[lower]},{value}" if lower in headers else value
         event = _event(self.command, self.path, headers, body, self.server.identify(self.path, headers))
         try:
             answer = self.server.invoke(event)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from requests.auth import AuthBase
 from requests.models import PreparedRequest
 
+from gpucost.adapters.bearer import BearerAuth
+from gpucost.adapters.destinations import check_destination
 from gpucost.errors import SourceError
 from gpucost.settings import PrometheusSettings
 
@@ -13,20 +15,6 @@ if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
 SERVICE = "aps"
-
-
-class BearerAuth(AuthBase):
-    """Sends a token; asked anew for each request, so that a rotated secret is picked up."""
-
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
-
-    def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        """Add the token."""
-        from gpucost.adapters.secrets import secret_value
-
-        request.headers["Authorization"] = f"Bearer {secret_value(self._secret).strip()}"
-        return request
 
 
 def authenticator(prometheus: PrometheusSettings) -> AuthBase | None:
@@ -49,10 +37,11 @@ class OneAtATime(AuthBase):
         """Sign.
 
         Raises:
-            SourceError: there are no credentials: the role cannot be assumed, for instance.
+            SourceError: there are no credentials: the role cannot be assumed, for instance; or no TLS.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
+        check_destination(request)
         try:
             with self._lock:
                 return self._signer(request)
