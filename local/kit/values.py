@@ -7,9 +7,10 @@ from typing import Any
 import yaml
 
 from gpucost.adapters.prometheus.queries import quote
+from gpucost.domain.kubernetes_labels import all_node_labels
 from gpucost.errors import InvalidInputError
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
-from local.doctor.labels import Needs, allow_list, needs
+from local.doctor.labels import Needs, allow_lists, needs
 from local.kit import series
 from local.kit.parameters import Parameters, TenantParameters
 from local.template import REPOSITORY
@@ -70,7 +71,7 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
             "counters": series.COUNTERS,
         },
         "kube_state_metrics": {
-            "labels": _label_lists(need),
+            "labels": allow_lists(need, all_node_labels()),
             "objects": _objects(need, dashboards=parameters.collection.dashboards),
         },
         "gpu_group": parameters.gpu_group.model_dump(),
@@ -124,12 +125,6 @@ def _query_role(cluster: ClusterSettings, parameters: Parameters) -> dict[str, s
         "deployment_account": parameters.deployment_account_id or parameters.account_id,
         "deployment_stack": parameters.deployment_stack,
     }
-
-
-def _label_lists(need: Needs) -> list[str]:
-    """The allow-lists of labels, one an object, as the chart takes them."""
-    flag = allow_list(need).partition("=")[2]
-    return [f"{part}]" for part in flag.removesuffix("]").split("],")]
 
 
 def _objects(need: Needs, *, dashboards: bool) -> list[str]:
