@@ -71,10 +71,10 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
 def doctor(path: Path, form: str) -> None:
     """Which metrics and labels each cluster's Prometheus has, which are missing, and what to change."""
     from gpucost.settings import parse_settings
-    from local.doctor import examine, render
+    from local.doctor import examine_all, render
 
     settings = parse_settings(_read(path))
-    reports = [examine(cluster, settings, datetime.now(UTC)) for cluster in settings.clusters]
+    reports = examine_all(settings, datetime.now(UTC))
     if form == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:
@@ -83,7 +83,7 @@ def doctor(path: Path, form: str) -> None:
         console = Console()
         for part in render.as_tables(reports):
             console.print(part, soft_wrap=isinstance(part, str))  # a line to change is copied in one piece
-    if sentence := render.obstacles(reports):
+    if sentence := render.obstacles(reports, with_reasons=form == "json"):
         raise GpuCostError(sentence)
 
 

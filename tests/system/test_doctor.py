@@ -280,7 +280,7 @@ def test_several_clusters_in_one_workspace(examined: Examine) -> None:
     for metric, lines in healthy(cluster="west").families.items():
         both.families[metric] += lines
     report = examined(both)
-    assert report.possible
+    assert report.verdict == "wrong"
     check = only(report, "one cluster", says='series of 2 clusters are taken for one: cluster is east, west',
                  change='settings, cluster demo: selector: {cluster: "east"}')  # fmt: skip
     assert check.severity == "required"

@@ -35,11 +35,6 @@ class Check:
     change: str | None = None
     """The line to change."""
 
-    @property
-    def forbids(self) -> bool:
-        """Whether attribution is impossible."""
-        return self.severity == "required" and self.status == "missing"
-
 
 class Fault(NamedTuple):
     """What is wrong, and the line to change."""
