@@ -19,6 +19,7 @@ from local.freezing import adjustments, freeze, unfreeze
 from local.kit.command import kit
 from local.migrating import migrate
 from local.options import HourType, author, settings_store, stack_option
+from local.placeholders import refuse_placeholders
 from local.price_commands import prices
 from local.redriving import redrive
 from local.report_command import report
@@ -103,7 +104,7 @@ def push(path: Path, stack: str) -> None:
     from gpucost.settings import parse_settings
 
     text = _read(path)
-    parse_settings(text)
+    refuse_placeholders(parse_settings(text), "settings")
     stored = settings_store(stack).push(text, author=author(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
 

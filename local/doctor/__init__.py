@@ -15,6 +15,7 @@ from local.doctor import labels, signals
 from local.doctor.asking import Asking
 from local.doctor.checks import Case, Check, conclude
 from local.doctor.utilization import Rung, rungs
+from local.placeholders import refuse_placeholders
 
 Verdict = Literal["possible", "wrong", "impossible"]
 
@@ -52,7 +53,12 @@ class Report:
 
 
 def examine_all(settings: Settings, now: datetime) -> list[Report]:
-    """Examine every cluster; a Prometheus that does not answer is not asked again for its other clusters."""
+    """Examine every cluster; a Prometheus that does not answer is not asked again for its other clusters.
+
+    Raises:
+        InvalidInputError: the settings hold an example's placeholder.
+    """
+    refuse_placeholders(settings, "settings")
     unanswered: dict[str, Sequence[Check]] = {}
     reports = []
     for cluster in settings.clusters:

@@ -13,6 +13,7 @@ from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
 from local.doctor.labels import Needs, allow_lists, needs
 from local.kit import series
 from local.kit.parameters import Parameters, TenantParameters
+from local.placeholders import refuse_placeholders
 from local.template import REPOSITORY
 
 VERSIONS = REPOSITORY / "cluster" / "versions.yaml"
@@ -27,8 +28,10 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
     """Everything that the files name, each value from the one place that says it.
 
     Raises:
-        InvalidInputError: settings and parameters do not fit together; says how.
+        InvalidInputError: settings and parameters do not fit together, or hold an example's placeholder; says how.
     """
+    refuse_placeholders(settings, "settings")
+    refuse_placeholders(parameters, "parameters")
     cluster = _cluster(settings, parameters)
     workspace = _workspace(cluster)
     region = workspace["region"]

@@ -26,7 +26,7 @@ from local.kit.values import values
 from local.template import REPOSITORY
 from tests.adapters.aws_prices import Aws, Offer, Point
 from tests.conftest import DynamoTable
-from tests.kit.rendered import CLUSTER, example
+from tests.kit.rendered import example, parameters_text, settings_text
 from tests.services.attributed import NOW, System
 from tests.system.timeline import HOUR, Timeline
 
@@ -111,12 +111,12 @@ def test_the_catalog_is_in_the_documentation() -> None:
 
 
 def test_labels_of_the_settings_are_in_the_manifests() -> None:
-    text = (CLUSTER / "settings.yaml").read_text().partition("business_units:")[0]
+    text = settings_text().partition("business_units:")[0]
     text += (
         "business_units:\n- {name: a, namespace_labels: {org/team: a}}\n- {name: b, pod_labels: {squad: b}}\n"
         "cost_labels: [project, gpucost/interruptible]\n"
     )
-    parameters = re.sub(r", business_unit: bu-.", "", (CLUSTER / "parameters.yaml").read_text())
+    parameters = re.sub(r", business_unit: bu-.", "", parameters_text())
     files = dict(rendered(values(parse_settings(text), parse_parameters(parameters))))
     assert allowed_labels(files, "namespaces") == {"org/team"}
     assert allowed_labels(files, "pods") == {"squad", "project", "gpucost/interruptible"}

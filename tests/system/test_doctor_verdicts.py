@@ -15,7 +15,7 @@ from tests.system.doctor_findings import document
 from tests.system.test_cli import gpucost
 
 WORKSPACE = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1"
-ROLE = "arn:aws:iam::123456789012:role/gpucost-query-x"
+ROLE = "arn:aws:iam::210987654321:role/gpucost-query-x"
 
 
 def doctor(tmp_path: Path, text: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
