@@ -19,6 +19,7 @@ from local.freezing import adjustments, freeze, unfreeze
 from local.kit.command import kit
 from local.migrating import migrate
 from local.options import HourType, author, settings_store, stack_option
+from local.placeholders import refuse_placeholders
 from local.price_commands import prices
 from local.redriving import redrive
 from local.report_command import report
@@ -71,10 +72,10 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
 def doctor(path: Path, form: str) -> None:
     """Which metrics and labels each cluster's Prometheus has, which are missing, and what to change."""
     from gpucost.settings import parse_settings
-    from local.doctor import examine, render
+    from local.doctor import examine_all, render
 
     settings = parse_settings(_read(path))
-    reports = [examine(cluster, settings, datetime.now(UTC)) for cluster in settings.clusters]
+    reports = examine_all(settings, datetime.now(UTC))
     if form == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:
@@ -83,7 +84,7 @@ def doctor(path: Path, form: str) -> None:
         console = Console()
         for part in render.as_tables(reports):
             console.print(part, soft_wrap=isinstance(part, str))  # a line to change is copied in one piece
-    if sentence := render.obstacles(reports):
+    if sentence := render.obstacles(reports, with_reasons=form == "json"):
         raise GpuCostError(sentence)
 
 
@@ -103,7 +104,7 @@ def push(path: Path, stack: str) -> None:
     from gpucost.settings import parse_settings
 
     text = _read(path)
-    parse_settings(text)
+    refuse_placeholders(parse_settings(text), "settings")
     stored = settings_store(stack).push(text, author=author(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
 

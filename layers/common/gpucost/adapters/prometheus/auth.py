@@ -8,7 +8,7 @@ from requests.models import PreparedRequest
 
 from gpucost.adapters.bearer import BearerAuth
 from gpucost.adapters.destinations import check_destination
-from gpucost.errors import SourceError
+from gpucost.errors import CredentialsError
 from gpucost.settings import PrometheusSettings
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class OneAtATime(AuthBase):
         """Sign.
 
         Raises:
-            SourceError: there are no credentials: the role cannot be assumed, for instance; or no TLS.
+            CredentialsError: there are no credentials: the role cannot be assumed, for instance.
+            SourceError: plain http to another machine.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -46,7 +47,7 @@ class OneAtATime(AuthBase):
             with self._lock:
                 return self._signer(request)
         except (BotoCoreError, ClientError) as error:
-            raise SourceError(f"requests to Prometheus could not be signed: {error}") from error
+            raise CredentialsError(f"requests to Prometheus could not be signed: {error}") from error
 
 
 def sigv4(credentials: "Credentials", region: str) -> AuthBase:
@@ -59,11 +60,15 @@ def sigv4(credentials: "Credentials", region: str) -> AuthBase:
 def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     import botocore.session
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+    from botocore.exceptions import BotoCoreError
 
     session = botocore.session.get_session()
-    own = session.get_credentials()
+    try:
+        own = session.get_credentials()
+    except BotoCoreError as error:
+        raise CredentialsError(f"AWS credentials to sign requests to Prometheus are unusable: {error}") from error
     if own is None:
-        raise SourceError("no AWS credentials were found to sign requests to Prometheus with")
+        raise CredentialsError("no AWS credentials were found to sign requests to Prometheus with")
     if not prometheus.role_arn:
         return own
     arguments = {"RoleSessionName": "gpucost"}

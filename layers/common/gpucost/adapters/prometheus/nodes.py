@@ -8,14 +8,13 @@ from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS
 from gpucost.adapters.prometheus.tables import Labels, Rows, Seen, instance, label_of, number, own_labels, told
 from gpucost.domain.devices import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.domain.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.domain.observations import Instance, NodeObservation, NodeState
 
 IsWhole = Callable[[Mapping[Instance, int]], bool]
 Expected = Mapping[Instance, int]
 METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
-_INSTANCE_TYPES = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
-_OF_NVIDIA = "label_nvidia_com_"
-_OF_GPUS = (_OF_NVIDIA, *_INSTANCE_TYPES)
+_OF_GPUS = (NVIDIA_PREFIX, *INSTANCE_TYPE.exported)
 """Labels that say what a node's GPUs are; others may come and go."""
 _NO_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
@@ -269,17 +268,19 @@ def _labels_between(sets: Sequence[_LabelSet], first: int, last: int) -> dict[st
     """
     own = [one for one in sets if one.first <= last and one.last >= first]
     own.sort(key=lambda one: (min(one.last, last) - max(one.first, first), one.last))
-    say = any(name.startswith(_OF_NVIDIA) for one in own for name in one.labels)
+    say = any(name.startswith(NVIDIA_PREFIX) for one in own for name in one.labels)
     labels: dict[str, str] = {}
     for one in sorted(sets, key=lambda one: one.last):
-        labels.update({name: value for name, value in one.labels.items() if not (say and name.startswith(_OF_NVIDIA))})
+        labels.update(
+            {name: value for name, value in one.labels.items() if not (say and name.startswith(NVIDIA_PREFIX))}
+        )
     for one in own:
         labels.update(one.labels)
     return labels
 
 
 def _has_gpus(labels: Labels, catalogue: Container[str] = GPUS_OF_INSTANCE | NEURON_OF_INSTANCE) -> bool:
-    return any(labels.get(name, "") in catalogue for name in _INSTANCE_TYPES)
+    return any(labels.get(name, "") in catalogue for name in INSTANCE_TYPE.exported)
 
 
 def _of_gpus(labels: Labels) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Literal
 
 from gpucost.adapters.prometheus.shards import WHOLE, Shard
 from gpucost.domain.hours import HOUR_MS
+from gpucost.domain.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.domain.observations import EDGE_MS
 from gpucost.domain.signals import Signal
 
@@ -31,9 +32,9 @@ INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 INIT_RUNNING = "kube_pod_init_container_status_running"
 PHASE = "kube_pod_status_phase"
 CLAIMS = "kube_pod_resourceclaim_info"
-POD_OWNER, POD_LABELS = "kube_pod_owner", "kube_pod_labels"
+POD_OWNER, POD_LABELS = "kube_pod_owner", POD_LABELS_METRIC
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
-NODE_INFO, NODE_LABELS = "kube_node_info", "kube_node_labels"
+NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 COUNTS, SAMPLES = "counts", "samples"
@@ -173,7 +174,7 @@ class Queries:
         """Labels of pods and namespaces, as far as somebody asks for them."""
         wanted: dict[str, str] = {}
         if of_namespaces:
-            namespaces = self.select("kube_namespace_labels", shard_by="namespace")
+            namespaces = self.select(NAMESPACE_LABELS_METRIC, shard_by="namespace")
             wanted["namespace-start"] = f"{namespaces} {HOUR_WINDOW.at_start}"
             wanted["namespace"] = f"{namespaces} {_END}"
         if of_pods:
