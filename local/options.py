@@ -2,11 +2,13 @@
 
 import getpass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
 from gpucost.domain.hours import parse_hour
+from gpucost.errors import SettingsError
 
 
 class HourType(click.ParamType[datetime]):
@@ -35,6 +37,20 @@ def settings_store(stack: str) -> Any:
 
     table = deployment.find(stack).table
     return DynamoSettingsStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
+
+
+def read_settings_file(path: Path) -> str:
+    """The text of a settings file.
+
+    Raises:
+        SettingsError: the file cannot be read, or is not text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"settings file {str(path)!r} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"settings file {str(path)!r} is not UTF-8 text") from error
 
 
 def author() -> str:

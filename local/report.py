@@ -104,16 +104,11 @@ def tables(document: dict[str, Any]) -> list[Any]:
     if totals.get("allocated_gpu_hours") is None:
         return [f"no figures from {document['start']} to {document['end']}: {hours}"]
     units = {row["business_unit"]: row for row in rows}
-    unpriced = (totals.get("unpriced_gpu_hours") or 0) + (totals.get("unpriced_capacity_gpu_hours") or 0)
     parts: list[Any] = [
         render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"])
     ]
-    if unpriced:
-        parts.append(
-            f"note: {totals['unpriced_gpu_hours']:,.3f} of these GPU-hours, and "
-            f"{totals['unpriced_capacity_gpu_hours'] or 0:,.3f} of the nodes', have no price and are in no amount; "
-            "GET /v1/hours names the nodes"
-        )
+    if (note := render.unpriced_note(totals)) is not None:
+        parts.append(f"{note}; GET /v1/hours names the nodes")
     if totals.get("node_cost_usd") is not None:
         parts.append(render.identity_table(totals, document["currency"]))
     return parts
