@@ -106,7 +106,7 @@ def rollback(stack: str, version: int) -> None:
 
 
 @cli.command()
-@click.option("--once", is_flag=True, help="end after printing, without serving the API")
+@click.option("--once", is_flag=True, help="end after printing, without serving the API; needs no port")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="of the API; 0 for any")
 def demo(*, once: bool, port: int) -> None:
     """The whole system on this machine, on three days of a simulated cluster."""

@@ -26,7 +26,9 @@ class HourType(click.ParamType[datetime]):
             self.fail(str(error), param, ctx)
 
 
-stack_option = click.option("--stack", required=True, help="CloudFormation stack; local is the running demo")
+stack_option = click.option(
+    "--stack", required=True, help="CloudFormation stack; local is the running demo, local:8081 the one on that port"
+)
 
 
 def settings_store(stack: str) -> Any:

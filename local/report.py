@@ -15,7 +15,7 @@ from gpucost.api.pages import NEXT_CURSOR
 from gpucost.encoding import dumps
 from gpucost.errors import GpuCostError, InvalidInputError
 from local import deployment, render
-from local.aws import STACK
+from local.demo_records import is_demo
 
 
 def show_units(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
@@ -64,7 +64,7 @@ def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str
 
 def _address(stack: str | None, api: str | None) -> tuple[str, bool]:
     """Where to ask, and whether to sign."""
-    return api or deployment.find(str(stack)).api_url, api is None and stack != STACK
+    return api or deployment.find(str(stack)).api_url, api is None and not is_demo(str(stack))
 
 
 def ask(url: str, path: str, question: Mapping[str, str], *, signed: bool) -> requests.Response:
