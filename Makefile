@@ -24,9 +24,9 @@ screenshots: ## pictures of every view of the page, in screenshots/
 	@scripts/setup.sh test
 	$(BIN)/python -m tests.browser.screenshots
 
-demo: ## the whole system on this machine, on three days of a simulated cluster
+demo: ## the whole system on this machine, on three days of a simulated cluster (PORT=8081)
 	@scripts/setup.sh demo
-	@$(BIN)/gpucost demo
+	@$(BIN)/gpucost demo $(if $(PORT),--port $(PORT))
 
 check: setup ## everything static
 	$(BIN)/ruff check $(CODE)

@@ -1,6 +1,7 @@
 """The deployed system on one machine: the template's functions, fed by its queues, topics, schedule and routes."""
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -14,7 +15,7 @@ from local.aws import Deployed, create_stack, credentials, local_client, running
 from local.dynamodb_local import create_table, running_dynamodb
 from local.functions import FunctionError, LocalFunction
 from local.http import serving
-from local.prometheus import free_port
+from local.loopback import listen
 from local.template import REPOSITORY, TEMPLATE
 
 SCHEDULED_TIME = "<aws.scheduler.scheduled-time>"
@@ -142,14 +143,21 @@ class LocalStack:
 
 
 @contextmanager
-def running_stack(*, port: int = 0, parameters: dict[str, str] | None = None) -> Iterator[LocalStack]:
-    """Run everything that the template declares; the API answers at the output `ApiUrl`."""
+def running_stack(
+    *, listener: socket.socket | None = None, parameters: dict[str, str] | None = None
+) -> Iterator[LocalStack]:
+    """Run everything that the template declares; the API answers at the output `ApiUrl`.
+
+    Args:
+        listener: where the API listens; without, on any free port.
+        parameters: of the template.
+    """
     with ExitStack() as running:
+        listener = listener or running.enter_context(listen(0))
         endpoint = running.enter_context(running_aws())
         # moto copies its whole table for a transaction and walks it for a query: three days would take minutes.
         dynamodb = running.enter_context(running_dynamodb())
-        port = port or free_port()
-        deployed = create_stack(endpoint, f"http://127.0.0.1:{port}", parameters or {})
+        deployed = create_stack(endpoint, f"http://127.0.0.1:{listener.getsockname()[1]}", parameters or {})
         create_table(local_client("dynamodb", dynamodb), deployed.outputs["TableName"])
         folders = _code_folders()
         functions = {}
@@ -160,7 +168,7 @@ def running_stack(*, port: int = 0, parameters: dict[str, str] | None = None) ->
             functions[name] = function
         stack = LocalStack(endpoint, dynamodb, deployed, functions)
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
-        running.enter_context(serving(functions["ApiFunction"].invoke, routes, port))
+        running.enter_context(serving(functions["ApiFunction"].invoke, routes, listener))
         yield stack
 
 
