@@ -38,9 +38,9 @@ from gpucost.settings.section import (
     like,
     protects_secrets,
 )
+from gpucost.settings.sources import LabelName, SourcesSettings
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
-LabelName = Annotated[str, like(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")]
 ClusterName = Annotated[
     str,
     like(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"),
@@ -108,6 +108,8 @@ class ClusterSettings(Section):
     prometheus: PrometheusSettings
     selector: dict[LabelName, str] = Field(default_factory=dict)
     """Matchers added to every query, where several clusters share a workspace."""
+    sources: SourcesSettings = SourcesSettings()
+    """Which series of each source are trusted, by their labels; all where nothing is said."""
     slices_per_gpu: Annotated[int, Field(ge=1, le=64)] | None = None
     """What a unit of `nvidia.com/gpu` is (1/n of a GPU), where the node does not say."""
 
