@@ -27,6 +27,7 @@ from local.fleet import openmetrics
 from local.prometheus import running_prometheus
 from local.slack import Slack, running_slack
 from local.stack import LocalStack, running_stack
+from local.template import TEMPLATE
 
 SCHEDULED_HOURS = 24
 """The last hours go through the schedule, one by one, and may alert; the older ones are a backfill."""
@@ -35,10 +36,11 @@ MONTHLY_BUDGET_USD = 100_000
 SLACK_SECRET = "gpucost/slack-webhook"
 
 
-def run(*, once: bool, port: int) -> None:
+def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
     """Run the demo.
 
     Raises:
+        AccessDeniedError: a function did what the template's policies do not allow.
         GpuCostError: a part is missing or does not start; says which and how to get it.
     """
     signal.signal(signal.SIGTERM, _interrupt)
@@ -56,8 +58,8 @@ def run(*, once: bool, port: int) -> None:
         steps.update(task, completed=1.0)
         task = steps.add_task("starting AWS and the functions", total=1.0)
         slack = running.enter_context(running_slack())
-        stack = running.enter_context(running_stack(port=port))
-        running.enter_context(announced(stack.endpoint, stack.dynamodb))
+        stack = running.enter_context(running_stack(port=port, template=template))
+        running.enter_context(announced(stack.endpoint, stack.dynamodb, stack.access_keys))
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)
         _work(stack, start, end, steps)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import GpuCostError, InvalidInputError
 from local.aws import STACK, credentials
+from local.iam.authorizer import ADMINISTRATOR
 
 if TYPE_CHECKING:
     from gpucost.adapters.messaging import AwsBus
@@ -93,24 +94,25 @@ def find(stack: str) -> Deployment:
 
 
 @contextmanager
-def announced(endpoint: str, dynamodb: str) -> Iterator[None]:
-    """Let other commands find a running demo: the embedded AWS, and the engine that holds its table."""
+def announced(endpoint: str, dynamodb: str, access_keys: Mapping[str, str]) -> Iterator[None]:
+    """Let other commands find a running demo: the embedded AWS, the engine that holds its table, the functions' keys."""
     STATE.parent.mkdir(parents=True, exist_ok=True)
-    STATE.write_text(json.dumps({"endpoint": endpoint, "dynamodb": dynamodb}))
+    STATE.write_text(json.dumps({"endpoint": endpoint, "dynamodb": dynamodb, "access_keys": dict(access_keys)}))
     try:
         yield
     finally:
         STATE.unlink(missing_ok=True)
 
 
-def local_credentials() -> dict[str, str]:
-    """Environment variables that lead AWS clients to the running demo.
+def local_credentials(function: str = "") -> dict[str, str]:
+    """Environment variables that lead AWS clients to the running demo, with a function's permissions where one is named.
 
     Raises:
         GpuCostError: none is running.
     """
     try:
         state: dict[str, Any] = json.loads(STATE.read_text())
-        return credentials(str(state["endpoint"]), str(state["dynamodb"]))
+        access_key = state.get("access_keys", {}).get(function, ADMINISTRATOR)
+        return credentials(str(state["endpoint"]), str(state["dynamodb"]), access_key)
     except (OSError, ValueError, KeyError) as error:
         raise GpuCostError("no demo is running on this machine; start one with: gpucost demo") from error
