@@ -240,11 +240,21 @@ class LocalStack:
 
 @contextmanager
 def running_stack(
-    *, port: int = 0, parameters: dict[str, str] | None = None, template: Path = TEMPLATE
+    *,
+    port: int = 0,
+    parameters: dict[str, str] | None = None,
+    template: Path = TEMPLATE,
+    services: Mapping[str, str] | None = None,
 ) -> Iterator[LocalStack]:
     """Run everything that the template declares; the API answers at the output `ApiUrl`.
 
     Every function has the permissions that the template gives it, and no others.
+
+    Args:
+        port: of the API; 0 for any.
+        parameters: of the template, where they differ from their defaults.
+        template: the file.
+        services: addresses of services that moto does not have, by the names that they are signed for.
     """
     with ExitStack() as running:
         aws = running.enter_context(running_aws())
@@ -254,7 +264,7 @@ def running_stack(
         deployed = create_stack(aws, f"http://127.0.0.1:{port}", parameters or {}, template)
         create_table(local_client("dynamodb", engine), deployed.outputs["TableName"])
         authorizer = Authorizer(policies_of(deployed.template, deployed.resolver), partial(_table_location, aws))
-        endpoint = running.enter_context(authorizing(aws, authorizer))
+        endpoint = running.enter_context(authorizing(aws, authorizer, services))
         dynamodb = running.enter_context(authorizing(engine, authorizer))
         folders = _code_folders(template)
         functions = {}

@@ -228,12 +228,9 @@ def _athena(request: AwsRequest) -> Iterator[Call]:
     if request.operation != "StartQueryExecution":
         return
     database = asked["QueryExecutionContext"]["Database"]
-    tables = sorted(set(re.findall(rf'\b{re.escape(database)}"?\."?(\w+)', asked["QueryString"])))
-    if not tables:
-        raise GpuCostError(f"a query of Athena that names no table of {database}: {asked['QueryString']}")
     catalog = ["catalog", f"database/{database}"]
     yield from _on(request, ("glue:GetDatabase",), catalog)
-    for table in tables:
+    for table in _tables(asked["QueryString"]):
         yield from _on(request, TABLE_ACTIONS, [*catalog, f"table/{database}/{table}"])
         bucket, prefix = _location(request.athena.table_location(database, table), request.region)
         yield Call("s3:ListBucket", bucket, (("s3:prefix", (prefix,)),))
@@ -244,6 +241,16 @@ def _athena(request: AwsRequest) -> Iterator[Call]:
         yield Call("s3:ListBucket", bucket, (("s3:prefix", (prefix,)),))
         for action in RESULT_ACTIONS:
             yield Call(action, f"{bucket}/{prefix}results.csv")
+
+
+def _tables(sql: str) -> list[str]:
+    """The tables that a query reads, without those that it defines itself."""
+    import sqlglot
+    from sqlglot import expressions
+
+    query = sqlglot.parse_one(sql, dialect="athena")
+    own = {part.alias for part in query.find_all(expressions.CTE)}
+    return sorted({table.name for table in query.find_all(expressions.Table)} - own)
 
 
 def _on(request: AwsRequest, actions: Sequence[str], resources: Sequence[str]) -> Iterator[Call]:

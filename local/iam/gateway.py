@@ -28,6 +28,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
     authorizer: Authorizer
     upstream: str
+    others: Mapping[str, str]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -38,6 +39,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
     _upstream: HTTPConnection | None = None
+    _address = ""
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -45,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, headers, answer = self._answer(body)
         except (OSError, HTTPException) as error:
             self._close_upstream()
-            status, headers, answer = 502, {}, f"{self.server.upstream} does not answer: {error}".encode()
+            status, headers, answer = 502, {}, f"{self._address} does not answer: {error}".encode()
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -75,6 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         if credential is None:
             return _error("", self.command, 403, "MissingAuthenticationToken", "the request is not signed")
         access_key, region, service = credential.groups()
+        self._connect(self.server.others.get(service, self.server.upstream))
         if access_key == ADMINISTRATOR:
             return self._forward(body, headers)
         role = self.server.authorizer.role(access_key)
@@ -122,20 +125,34 @@ class _Handler(BaseHTTPRequestHandler):
             request.athena.workgroups[query_id] = request.parameters.get("WorkGroup", "primary")
 
     def _forward(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
-        upstream = urlsplit(self.server.upstream)
-        if self._upstream is None:
-            self._upstream = HTTPConnection(str(upstream.hostname), upstream.port, timeout=UPSTREAM_SECONDS)
         kept = {name: value for name, value in headers.items() if name not in _NOT_PASSED_ON}
         if "authorization" in kept and "/dynamodb/" in kept["authorization"]:
             # DynamoDB Local keeps the tables of each access key apart.
             kept["authorization"] = _CREDENTIAL.sub(_as_administrator, kept["authorization"])
-        kept["Host"] = headers.get("host", upstream.netloc)  # it is in what is signed
+        kept["Host"] = headers.get("host", "")
         path = _AMP_WORKSPACE.sub("", self.path)
-        self._upstream.request(self.command, path, body or None, kept)
-        response: HTTPResponse = self._upstream.getresponse()
+        response = self._send(path, body, kept)
         answer = response.read()
         passed = {name: value for name, value in response.getheaders() if name.lower() not in _NOT_PASSED_ON}
         return response.status, passed, answer
+
+    def _send(self, path: str, body: bytes, headers: Mapping[str, str]) -> HTTPResponse:
+        """Send a request, once more where the upstream had closed a connection that was idle."""
+        if self._upstream is not None:
+            try:
+                self._upstream.request(self.command, path, body or None, dict(headers))
+                return self._upstream.getresponse()
+            except (ConnectionError, HTTPException):
+                self._close_upstream()
+        upstream = urlsplit(self._address)
+        self._upstream = HTTPConnection(str(upstream.hostname), upstream.port, timeout=UPSTREAM_SECONDS)
+        self._upstream.request(self.command, path, body or None, dict(headers))
+        return self._upstream.getresponse()
+
+    def _connect(self, address: str) -> None:
+        if address != self._address:
+            self._close_upstream()
+            self._address = address
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Keep the terminal for results."""
@@ -176,16 +193,17 @@ def _error(service: str, method: str, status: int, code: str, message: str) -> t
 
 
 @contextmanager
-def authorizing(upstream: str, authorizer: Authorizer) -> Iterator[str]:
+def authorizing(upstream: str, authorizer: Authorizer, others: Mapping[str, str] | None = None) -> Iterator[str]:
     """Check every request to an address before it is passed on; yields the address to send them to.
 
     Args:
         upstream: moto's server, DynamoDB Local, or a Prometheus that stands for AMP: its workspaces are paths
             `/workspaces/<id>` here.
         authorizer: decides.
+        others: addresses of services that are elsewhere, by the names that they are signed for.
     """
     server = _Server(("127.0.0.1", 0), _Handler)
-    server.authorizer, server.upstream = authorizer, upstream
+    server.authorizer, server.upstream, server.others = authorizer, upstream, others or {}
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
