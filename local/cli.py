@@ -109,11 +109,17 @@ def rollback(stack: str, version: int) -> None:
 @cli.command()
 @click.option("--once", is_flag=True, help="end after printing, without serving the API; needs no port")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="of the API; 0 for any")
-def demo(*, once: bool, port: int) -> None:
+@click.option(
+    "--template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="another template than template.yaml, to try a change of policies",
+)
+def demo(*, once: bool, port: int, template: Path | None) -> None:
     """The whole system on this machine, on three days of a simulated cluster."""
     from local import demo as demonstration
+    from local.template import TEMPLATE
 
-    demonstration.run(once=once, port=port)
+    demonstration.run(once=once, port=port, template=template or TEMPLATE)
 
 
 cli.add_command(advise)

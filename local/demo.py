@@ -29,6 +29,7 @@ from local.loopback import listen
 from local.prometheus import running_prometheus
 from local.slack import Slack, running_slack
 from local.stack import LocalStack, running_stack
+from local.template import TEMPLATE
 
 SCHEDULED_HOURS = 24
 """The last hours go through the schedule, one by one, and may alert; the older ones are a backfill."""
@@ -37,10 +38,11 @@ MONTHLY_BUDGET_USD = 100_000
 SLACK_SECRET = "gpucost/slack-webhook"
 
 
-def run(*, once: bool, port: int) -> None:
+def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
     """Run the demo.
 
     Raises:
+        AccessDeniedError: a function did what the template's policies do not allow.
         GpuCostError: the port is taken, or a part is missing or does not start; says which and how to get it.
     """
     signal.signal(signal.SIGTERM, _interrupt)
@@ -61,10 +63,12 @@ def run(*, once: bool, port: int) -> None:
         steps.update(task, completed=1.0)
         task = steps.add_task("starting AWS and the functions", total=1.0)
         slack = running.enter_context(running_slack())
-        stack = running.enter_context(running_stack(listener=listener))
+        stack = running.enter_context(running_stack(listener=listener, template=template))
         if not once:
             port = listener.getsockname()[1]
-            running.enter_context(announced(port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb))
+            running.enter_context(
+                announced(port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb, access_keys=stack.access_keys)
+            )
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)
         _work(stack, start, end, steps)

@@ -9,9 +9,9 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from gpucost.errors import GpuCostError, InvalidInputError
@@ -31,6 +31,8 @@ class DemoRecord:
     """Address of its embedded AWS."""
     dynamodb: str
     """Address of the engine that holds its table."""
+    access_keys: dict[str, str] = field(default_factory=dict)
+    """Access key ids of its functions, by name: each has its own permissions."""
 
     @property
     def stack(self) -> str:
@@ -39,10 +41,12 @@ class DemoRecord:
 
 
 @contextmanager
-def announced(*, port: int, endpoint: str, dynamodb: str) -> Iterator[None]:
+def announced(
+    *, port: int, endpoint: str, dynamodb: str, access_keys: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Let other commands find the demo of this process until the end of the block."""
     RECORDS.mkdir(parents=True, exist_ok=True)
-    record = DemoRecord(port, os.getpid(), endpoint, dynamodb)
+    record = DemoRecord(port, os.getpid(), endpoint, dynamodb, dict(access_keys or {}))
     with tempfile.NamedTemporaryFile("w", dir=RECORDS, prefix=f"{port}-", suffix=".new", delete=False) as file:
         path = Path(file.name)
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpucost.errors import GpuCostError, InvalidInputError
 from local.aws import STACK, credentials
 from local.demo_records import find_demo, is_demo
+from local.iam.authorizer import ADMINISTRATOR
 
 if TYPE_CHECKING:
     from gpucost.adapters.messaging import AwsBus
@@ -89,11 +90,11 @@ def find(stack: str) -> Deployment:
     )
 
 
-def local_credentials(stack: str) -> dict[str, str]:
-    """Environment variables that lead AWS clients to a running demo.
+def local_credentials(stack: str, function: str = "") -> dict[str, str]:
+    """Environment variables that lead AWS clients to a running demo, with a function's permissions where one is named.
 
     Raises:
         As `find_demo`.
     """
     demo = find_demo(stack)
-    return credentials(demo.endpoint, demo.dynamodb)
+    return credentials(demo.endpoint, demo.dynamodb, demo.access_keys.get(function, ADMINISTRATOR))

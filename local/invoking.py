@@ -42,7 +42,7 @@ def run_here(
 
     Args:
         stack: the demo, as `--stack` names it.
-        name: of the function.
+        name: of the function, whose permissions it has.
         folder: in `functions/`.
         variables: of its environment, beside those that lead to the running demo.
         event: what it is sent.
@@ -55,7 +55,7 @@ def run_here(
     from local.stack import LAYER
     from local.template import REPOSITORY
 
-    environment = {"POWERTOOLS_SERVICE_NAME": folder, **variables, **deployment.local_credentials(stack)}
+    environment = {"POWERTOOLS_SERVICE_NAME": folder, **variables, **deployment.local_credentials(stack, name)}
     function = LocalFunction(name, "app.handler", [REPOSITORY / "functions" / folder, LAYER], environment)
     try:
         return dict(function.invoke(event))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs and is missing; does nothing, fast, when all is there.
-#   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the dashboard page
+#   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the IAM simulator, the dashboard page
 #   setup.sh test    the above, Alertmanager, SAM, checkov, Chromium
 #   setup.sh page    the dashboard page
 #   setup.sh build   Python packages, SAM and the dashboard page
@@ -122,5 +122,6 @@ fi
 case $what in demo | test)
   java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || packages openjdk-17-jre-headless
   modules local/dynamodb "Amazon's DynamoDB Local"
+  modules local/iam "what evaluates IAM policies"
 esac
 case $what in demo | build | test) page ;; esac
