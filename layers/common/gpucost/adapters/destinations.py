@@ -55,7 +55,7 @@ def check_destination(request: PreparedRequest) -> Origin:
     origin = origin_of(request.url or "")
     if origin is None or not origin.protects_secrets:
         raise SourceError(f"{origin} has no TLS, and credentials are sent to https only: use an https:// address")
-    request.register_hook("response", _refuse_redirect)
+    request.register_hook("response", _refuse_redirect)  # type: ignore[no-untyped-call]
     return origin
 
 
