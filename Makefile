@@ -89,5 +89,5 @@ dashboards: ## write dashboards/: Grafana's, and the quick start's recording rul
 
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  local/dynamodb/node_modules web/node_modules functions/api/page *.egg-info
+	  local/dynamodb/node_modules local/bytecode/node_modules web/node_modules functions/api/page *.egg-info
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +
