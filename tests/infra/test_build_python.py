@@ -50,7 +50,7 @@ def make(makefile: Path, source: Path, target: str, folder: Path, environment: d
     """Run a makefile as SAM does: in a copy of the source."""
     copy = folder / "source"
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    command = ["make", "-s", "--makefile", makefile, "-C", copy, target, f"ARTIFACTS_DIR={folder / 'made'}"]
+    command = ["make", "-s", "--makefile", str(makefile), "-C", str(copy), target, f"ARTIFACTS_DIR={folder / 'made'}"]
     (folder / "made").mkdir()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -154,7 +154,7 @@ def bare(tmp_path: Path) -> Path:
 
 def setup_bare(bare: Path, what: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(bare / "tools"), "HOME": str(bare)}
-    command = [bare / "scripts" / "setup.sh", what]
+    command = [str(bare / "scripts" / "setup.sh"), what]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
