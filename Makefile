@@ -24,9 +24,9 @@ screenshots: ## pictures of every view of the page, in screenshots/
 	@scripts/setup.sh test
 	$(BIN)/python -m tests.browser.screenshots
 
-demo: ## the whole system on this machine, on three days of a simulated cluster
+demo: ## the whole system on this machine, on three days of a simulated cluster (PORT=8081)
 	@scripts/setup.sh demo
-	@$(BIN)/gpucost demo
+	@$(BIN)/gpucost demo $(if $(PORT),--port $(PORT))
 
 check: setup ## everything static
 	$(BIN)/ruff check $(CODE)
@@ -89,5 +89,6 @@ dashboards: ## write dashboards/: Grafana's, and the quick start's recording rul
 
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  local/dynamodb/node_modules local/bytecode/node_modules web/node_modules functions/api/page *.egg-info
+	  local/dynamodb/node_modules local/bytecode/node_modules local/iam/node_modules web/node_modules \
+	  functions/api/page *.egg-info
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -96,6 +96,11 @@ def _follow(work: "Backfill") -> None:
                 "then, a second time where it still waits"
             ) from None
     click.echo(f"{last.done - last.incomplete} hours have figures, {last.incomplete} are incomplete")
+    if last.incomplete == last.done:
+        raise GpuCostError(
+            "no hour of the period has figures; /v1/hours says why; to see what is missing, save the settings with "
+            "gpucost settings show, and run: gpucost doctor --settings FILE"
+        )
 
 
 def _clock_face(remaining: timedelta | None) -> str:

@@ -6,7 +6,7 @@ import click
 
 from gpucost.errors import GpuCostError
 from local import deployment
-from local.aws import STACK
+from local.demo_records import is_demo
 from local.options import stack_option
 from local.signing_proxy import Sign, proxying, region_of, signer
 
@@ -22,7 +22,7 @@ def dashboard(stack: str, port: int) -> None:
     For browsers and for OpenCost's tools, which sign nothing. It passes on what reads, and listens on 127.0.0.1 alone.
     """
     url = deployment.find(stack).api_url
-    with proxying(url, None if stack == STACK else own_signer(url), port) as address:
+    with proxying(url, None if is_demo(stack) else own_signer(url), port) as address:
         click.echo(f"{address} is {url}, to be opened in a browser; Ctrl-C ends it", err=True)
         threading.Event().wait()
 

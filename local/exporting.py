@@ -69,14 +69,14 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
 
 
 def _run(stack: str, found: Any, event: dict[str, Any]) -> list[dict[str, Any]]:
-    from local.aws import STACK
+    from local.demo_records import is_demo
     from local.invoking import invoke, run_here
 
-    if stack == STACK:
+    if is_demo(stack):
         variables = {
             "GPUCOST_TABLE": found.table,
             "GPUCOST_EXPORT_BUCKET": found.export_bucket,
             "GPUCOST_BILLING_ACCOUNT": LOCAL_ACCOUNT,
         }
-        return list(run_here("ExportFunction", "export", variables, event)["exported"])
+        return list(run_here(stack, "ExportFunction", "export", variables, event)["exported"])
     return list(invoke(found.export_function, event, seconds=INVOCATION_SECONDS)["exported"])

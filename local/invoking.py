@@ -35,11 +35,14 @@ def invoke(function: str, event: Mapping[str, Any], *, seconds: int) -> dict[str
     return dict(payload)
 
 
-def run_here(name: str, folder: str, variables: Mapping[str, str], event: Mapping[str, Any]) -> dict[str, Any]:
+def run_here(
+    stack: str, name: str, folder: str, variables: Mapping[str, str], event: Mapping[str, Any]
+) -> dict[str, Any]:
     """Run a function's code in a process of this machine: the demo's own belong to the demo's process.
 
     Args:
-        name: of the function.
+        stack: the demo, as `--stack` names it.
+        name: of the function, whose permissions it has.
         folder: in `functions/`.
         variables: of its environment, beside those that lead to the running demo.
         event: what it is sent.
@@ -52,7 +55,7 @@ def run_here(name: str, folder: str, variables: Mapping[str, str], event: Mappin
     from local.stack import LAYER
     from local.template import REPOSITORY
 
-    environment = {"POWERTOOLS_SERVICE_NAME": folder, **variables, **deployment.local_credentials()}
+    environment = {"POWERTOOLS_SERVICE_NAME": folder, **variables, **deployment.local_credentials(stack, name)}
     function = LocalFunction(name, "app.handler", [REPOSITORY / "functions" / folder, LAYER], environment)
     try:
         return dict(function.invoke(event))

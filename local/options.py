@@ -2,11 +2,13 @@
 
 import getpass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
 from gpucost.domain.hours import parse_hour
+from gpucost.errors import SettingsError
 
 
 class HourType(click.ParamType[datetime]):
@@ -24,7 +26,9 @@ class HourType(click.ParamType[datetime]):
             self.fail(str(error), param, ctx)
 
 
-stack_option = click.option("--stack", required=True, help="CloudFormation stack; local is the running demo")
+stack_option = click.option(
+    "--stack", required=True, help="CloudFormation stack; local is the running demo, local:8081 the one on that port"
+)
 
 
 def settings_store(stack: str) -> Any:
@@ -35,6 +39,20 @@ def settings_store(stack: str) -> Any:
 
     table = deployment.find(stack).table
     return DynamoSettingsStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
+
+
+def read_settings_file(path: Path) -> str:
+    """The text of a settings file.
+
+    Raises:
+        SettingsError: the file cannot be read, or is not text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"settings file {str(path)!r} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"settings file {str(path)!r} is not UTF-8 text") from error
 
 
 def author() -> str:

@@ -137,16 +137,16 @@ def _say_when(start: datetime | None, now: datetime) -> None:
 def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
     """Fetch prices from AWS now, by the deployment's own function."""
     from local import deployment
-    from local.aws import STACK
+    from local.demo_records import is_demo
     from local.invoking import invoke, run_here
 
     found = deployment.find(stack)
     if months and source not in (None, "cur"):
         raise InvalidInputError("--month goes with --source cur")
     event = {"version": 1, "source": "cur" if months else source, "months": list(months)}
-    if stack == STACK:
+    if is_demo(stack):
         variables = {"GPUCOST_TABLE": found.table, "GPUCOST_PRICE_SOURCES": ",".join(found.price_sources)}
-        refreshed = run_here("PricesFunction", "prices", variables, event)["refreshed"]
+        refreshed = run_here(stack, "PricesFunction", "prices", variables, event)["refreshed"]
     elif found.prices_function:
         refreshed = invoke(found.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
     else:

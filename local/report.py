@@ -15,7 +15,7 @@ from gpucost.api.pages import NEXT_CURSOR
 from gpucost.encoding import dumps
 from gpucost.errors import GpuCostError, InvalidInputError
 from local import deployment, render
-from local.aws import STACK
+from local.demo_records import is_demo
 
 
 def show_units(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
@@ -64,7 +64,7 @@ def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str
 
 def _address(stack: str | None, api: str | None) -> tuple[str, bool]:
     """Where to ask, and whether to sign."""
-    return api or deployment.find(str(stack)).api_url, api is None and stack != STACK
+    return api or deployment.find(str(stack)).api_url, api is None and not is_demo(str(stack))
 
 
 def ask(url: str, path: str, question: Mapping[str, str], *, signed: bool) -> requests.Response:
@@ -104,16 +104,11 @@ def tables(document: dict[str, Any]) -> list[Any]:
     if totals.get("allocated_gpu_hours") is None:
         return [f"no figures from {document['start']} to {document['end']}: {hours}"]
     units = {row["business_unit"]: row for row in rows}
-    unpriced = (totals.get("unpriced_gpu_hours") or 0) + (totals.get("unpriced_capacity_gpu_hours") or 0)
     parts: list[Any] = [
         render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"])
     ]
-    if unpriced:
-        parts.append(
-            f"note: {totals['unpriced_gpu_hours']:,.3f} of these GPU-hours, and "
-            f"{totals['unpriced_capacity_gpu_hours'] or 0:,.3f} of the nodes', have no price and are in no amount; "
-            "GET /v1/hours names the nodes"
-        )
+    if (note := render.unpriced_note(totals)) is not None:
+        parts.append(f"{note}; GET /v1/hours names the nodes")
     if totals.get("node_cost_usd") is not None:
         parts.append(render.identity_table(totals, document["currency"]))
     return parts

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs and is missing; does nothing, fast, when all is there.
-#   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the dashboard page
+#   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the IAM simulator, the dashboard page
 #   setup.sh test    the above, Alertmanager, SAM, checkov, Chromium
 #   setup.sh page    the dashboard page
 #   setup.sh build   Python packages, SAM and the dashboard page
@@ -138,5 +138,8 @@ case $what in build | test)
 esac
 case $what in mutate | forecast) venv ".tools/$what" "requirements/$what.txt" ;; esac
 case $what in test) venv .tools/checkov requirements/checkov.txt ;; esac
-case $what in demo | test) modules local/dynamodb "Amazon's DynamoDB Local" ;; esac
+case $what in demo | test)
+  modules local/dynamodb "Amazon's DynamoDB Local"
+  modules local/iam "what evaluates IAM policies"
+esac
 case $what in demo | build | test) page ;; esac

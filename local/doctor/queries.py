@@ -4,8 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpucost.adapters.prometheus.queries import one_of, quote, union
+from gpucost.domain.kubernetes_labels import (
+    NAMESPACE_LABELS_METRIC,
+    NODE_LABELS_METRIC,
+    all_node_labels,
+    exported_name,
+)
 from local.doctor.facts import REQUESTS, Source
-from local.doctor.labels import NODE_LABELS, exported
 
 GPU_RESOURCES = "nvidia_com_.+|aws_amazon_com_neuron.*"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
@@ -69,11 +74,11 @@ class Queries:
     def nodes(self) -> str:
         """Nodes, the labels of theirs that are read, and the GPUs that they advertise."""
         gpus = f"resource=~{quote(GPU_RESOURCES)}"
-        labels = ",".join(exported(key) for label in NODE_LABELS for key in label.keys)
+        labels = ",".join(name for label in all_node_labels() for name in label.exported)
         return union(
             {
                 "info": f"max by (node,exported_node,provider_id,{','.join(SCRAPE_LABELS)}) ({self.select(NODE_INFO)})",
-                "labels": f"max by (node,exported_node,{labels}) ({self.select('kube_node_labels')})",
+                "labels": f"max by (node,exported_node,{labels}) ({self.select(NODE_LABELS_METRIC)})",
                 "capacity": f"max by (node,exported_node,resource) ({self.select(CAPACITY, gpus)})",
                 "allocatable": f"max by (node,exported_node,resource) ({self.select(ALLOCATABLE, gpus)})",
             }
@@ -86,7 +91,7 @@ class Queries:
 
     def cluster_labels(self) -> str:
         """Labels that may name clusters."""
-        some = self.select("", _named([NODE_INFO, "kube_namespace_labels"]))
+        some = self.select("", _named([NODE_INFO, NAMESPACE_LABELS_METRIC]))
         return f"count by ({','.join(CLUSTER_LABELS)}) ({some} or {self._requests(REQUESTS)})"
 
     def tallies(self, needed: Mapping[str, Iterable[str]]) -> str:
@@ -95,7 +100,7 @@ class Queries:
         parts = {"finished": f"count({finished} == 1)"}
         for metric, keys in needed.items():
             for key in keys:
-                carrying = self.select(metric, f'{exported(key)}!=""')
+                carrying = self.select(metric, f'{exported_name(key)}!=""')
                 parts[f"{metric} {key}"] = f"count({carrying})"
         return union(parts)
 

@@ -4,29 +4,27 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.domain.kubernetes_labels import GPU_PRODUCT, GPU_REPLICAS, GPU_SHARING
 from gpucost.domain.nodes import describe
 from gpucost.domain.observations import DeviceSeries, NodeObservation
-from gpucost.domain.shares import GpuNode
+from gpucost.domain.shares import SHARED_SUFFIX, GpuNode
 from local.doctor.facts import GPU, MIG, Device, Facts, Holder, Node
-from local.doctor.labels import PRODUCT, REPLICAS, SHARING
-
-_SHARED = "_shared"
 
 
 def is_sliced(facts: Facts, node: Node) -> bool:
     """Whether its GPUs are divided by MIG."""
     by_name = any(name.startswith(MIG) for name in node.capacity)
-    return by_name or "-MIG-" in node.label(PRODUCT) or any(device.mig_id for device in _devices(facts, node))
+    return by_name or "-MIG-" in node.label(GPU_PRODUCT) or any(device.mig_id for device in _devices(facts, node))
 
 
 def is_shared(facts: Facts, node: Node) -> bool:
     """Whether several pods take turns on a device: time-slicing or MPS."""
-    if any(name.endswith(_SHARED) for name in node.capacity) or node.label(PRODUCT).endswith("-SHARED"):
+    if any(name.endswith(SHARED_SUFFIX) for name in node.capacity) or node.label(GPU_PRODUCT).endswith("-SHARED"):
         return True
-    replicas, strategy = node.label(REPLICAS), node.label(SHARING)
+    replicas, strategy = node.label(GPU_REPLICAS), node.label(GPU_SHARING)
     if replicas not in {"", "0", "1"} and strategy != "none":
         return True
-    if strategy == "none" or "-MIG-" in node.label(PRODUCT) or any(name.startswith(MIG) for name in node.capacity):
+    if strategy == "none" or "-MIG-" in node.label(GPU_PRODUCT) or any(name.startswith(MIG) for name in node.capacity):
         return False
     # Nothing says so: then more units than there are GPUs, or slices of GPUs, are units of the same ones.
     known = max(len({device.key for device in _devices(facts, node)}), physical(facts, node) or 0)

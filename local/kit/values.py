@@ -7,11 +7,13 @@ from typing import Any
 import yaml
 
 from gpucost.adapters.prometheus.queries import quote
+from gpucost.domain.kubernetes_labels import all_node_labels
 from gpucost.errors import InvalidInputError
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
-from local.doctor.labels import Needs, allow_list, needs
+from local.doctor.labels import Needs, allow_lists, needs
 from local.kit import series
 from local.kit.parameters import Parameters, TenantParameters
+from local.placeholders import refuse_placeholders
 from local.template import REPOSITORY
 
 VERSIONS = REPOSITORY / "cluster" / "versions.yaml"
@@ -26,8 +28,10 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
     """Everything that the files name, each value from the one place that says it.
 
     Raises:
-        InvalidInputError: settings and parameters do not fit together; says how.
+        InvalidInputError: settings and parameters do not fit together, or hold an example's placeholder; says how.
     """
+    refuse_placeholders(settings, "settings")
+    refuse_placeholders(parameters, "parameters")
     cluster = _cluster(settings, parameters)
     workspace = _workspace(cluster)
     region = workspace["region"]
@@ -70,7 +74,7 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
             "counters": series.COUNTERS,
         },
         "kube_state_metrics": {
-            "labels": _label_lists(need),
+            "labels": allow_lists(need, all_node_labels()),
             "objects": _objects(need, dashboards=parameters.collection.dashboards),
         },
         "gpu_group": parameters.gpu_group.model_dump(),
@@ -124,12 +128,6 @@ def _query_role(cluster: ClusterSettings, parameters: Parameters) -> dict[str, s
         "deployment_account": parameters.deployment_account_id or parameters.account_id,
         "deployment_stack": parameters.deployment_stack,
     }
-
-
-def _label_lists(need: Needs) -> list[str]:
-    """The allow-lists of labels, one an object, as the chart takes them."""
-    flag = allow_list(need).partition("=")[2]
-    return [f"{part}]" for part in flag.removesuffix("]").split("],")]
 
 
 def _objects(need: Needs, *, dashboards: bool) -> list[str]:

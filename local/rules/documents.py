@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from gpucost.adapters.prometheus.queries import Queries
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.domain.attribution import units_in_force
 from gpucost.domain.hours import format_instant
 from gpucost.domain.signals import preference
@@ -51,7 +52,8 @@ def recording_groups(settings: Settings, clusters: Sequence[ClusterSettings], no
     for cluster in clusters:
         signals = preference(settings.utilization.signal, settings.utilization.scale)
         units = units_in_force(business_units(settings), now)
-        rules = RecordingRules(cluster.name, Queries(cluster.selector, []), signals, units, cluster.slices_per_gpu)
+        queries = Queries(cluster.selector, [], sources=Sources.of(cluster.sources))
+        rules = RecordingRules(cluster.name, queries, signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}
         for part, some in (("pods", rules.bases()), ("sums", rules.sums())):
             name = f"gpucost-{cluster.name}-{part}"

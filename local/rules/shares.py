@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from gpucost.domain.devices import GPUS_OF_INSTANCE, MIG_GPUS, NEURON_OF_INSTANCE, MigGpu, profile_share
+from gpucost.domain.kubernetes_labels import GPU_PRODUCT
 from gpucost.domain.shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, NEURON_DEVICES
 from local.rules.promql import Select, equals, matches
 
-PRODUCT = "label_nvidia_com_gpu_product"
+(PRODUCT,) = GPU_PRODUCT.exported
 _VARIANTS = "(_(me|gfx|all))*"
 _COMPUTE_SLICES = 7
 

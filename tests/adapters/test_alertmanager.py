@@ -96,22 +96,28 @@ def guarded(status: int) -> Iterator[tuple[str, list[str]]]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", tokens
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", tokens
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_bearer_token_is_read_anew_and_never_told() -> None:
-    secrets = iter(["first-token", "second-token", "third-token"])
+    tokens_in_turn = iter(["first-token", "second-token", "third-token"])
+
+    def notifier(url: str) -> AlertmanagerNotifier:
+        return AlertmanagerNotifier(
+            url, secret="gpucost/am", secret_value=lambda _: json.dumps({"url": url, "token": next(tokens_in_turn)})
+        )
+
     with guarded(200) as (url, tokens):
-        notifier = AlertmanagerNotifier(url, secret="gpucost/am", secret_value=lambda _: next(secrets))
-        notifier.send([notification()])
-        notifier.send([notification()])
+        receiver = notifier(url)
+        receiver.send([notification()])
+        receiver.send([notification()])
     assert tokens == ["Bearer first-token", "Bearer second-token"]
-    with guarded(401) as (url, _):
-        notifier = AlertmanagerNotifier(url, secret="gpucost/am", secret_value=lambda _: next(secrets))
-        with pytest.raises(SourceError, match="refused the alerts: HTTP 401") as failure:
-            notifier.send([notification()])
+    with guarded(401) as (url, _), pytest.raises(SourceError, match="refused the alerts: HTTP 401") as failure:
+        notifier(url).send([notification()])
     assert "third-token" not in str(failure.value)
     with pytest.raises(SourceError, match="could not be reached"):
         AlertmanagerNotifier("http://127.0.0.1:9", secret_value=no_secret).send([notification()])

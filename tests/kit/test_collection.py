@@ -35,7 +35,7 @@ from local.template import REPOSITORY
 from tests.kit import articles
 from tests.kit.cluster import ask, cluster, here, prometheus, until
 from tests.kit.exposition import Target, own, targets
-from tests.kit.rendered import CLUSTER, configuration
+from tests.kit.rendered import configuration, parameters_text
 from tests.system import fleet_truth
 
 PRICE = 12
@@ -60,7 +60,7 @@ def document(url: str = "", *, more: str = "") -> str:
 
 
 def kit(*, dashboards: bool) -> Mapping[str, str]:
-    parameters = (CLUSTER / "parameters.yaml").read_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
+    parameters = parameters_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
     parameters = re.sub(r", business_unit: bu-.", "", parameters)
     parameters = parameters.replace("dashboards: true", f"dashboards: {str(dashboards).lower()}")
     return dict(rendered(values(parse_settings(document()), parse_parameters(parameters))))

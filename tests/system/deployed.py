@@ -1,22 +1,20 @@
 """A stack in the embedded AWS whose functions run in this process, and the command line beside them."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from unittest.mock import patch
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.rollups import DAY
-from local import deployment
 from local.aws import STACK, Deployed, create_stack, local_client, running_aws
 from local.cli import main
 from tests.chaos.script import document
 from tests.chaos.world import Endpoints, World
+from tests.system.demo_record import announced_in
 from tests.system.test_cli import Said
 
 FIRST = floor_day(datetime.now(UTC)) - 2 * DAY - 2 * HOUR
@@ -74,8 +72,5 @@ class Stack(World):
 @contextmanager
 def running(folder: Path) -> Iterator[Stack]:
     """The embedded AWS with one cluster's stack, where the command line finds it."""
-    with running_aws() as endpoint:
-        state = folder / "local.json"
-        state.write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
-        with patch.object(deployment, "STATE", state):
-            yield Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
+    with running_aws() as endpoint, announced_in(folder, endpoint):
+        yield Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))

@@ -15,6 +15,7 @@ from gpucost.domain.observations import PodObservation
 from gpucost.domain.pricing import NodePrice, Pricing
 from gpucost.domain.rating import RatedPod, rate_usage
 from gpucost.domain.shares import kubernetes_resource
+from gpucost.domain.suspicion import MOST_AMOUNT, SUSPECT
 from gpucost.domain.usage import Usage
 
 _WILDCARDS = frozenset("*?[")
@@ -111,12 +112,17 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
     owners = Owners(units)
     own = [_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated.pods]
     lines = tuple(distribute(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
+    totals = Totals(Costs.total(line.costs() for line in lines), rated.capacity)
+    if not totals.are_reasonable() or not all(line.costs().are_reasonable() for line in lines):
+        beyond = f"{SUSPECT}figures are beyond {MOST_AMOUNT:g} USD or GPU-hours; the hour is left without figures"
+        notes = (beyond, *usage.notes, *rated.notes)
+        return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
     return HourRecord(
         cluster=usage.cluster,
         hour=usage.hour,
         status="complete" if rated.is_final else "provisional",
         coverage=usage.coverage,
-        totals=Totals(Costs.total(line.costs() for line in lines), rated.capacity),
+        totals=totals,
         lines=lines,
         notes=(*usage.notes, *rated.notes),
         nodes=tuple(rated.nodes),

@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import cache, cached_property
 
 from gpucost.domain.devices import NEURON_OF_INSTANCE, compute_share, profile_share
+from gpucost.domain.kubernetes_labels import mig_replicas
 from gpucost.domain.money import quantize
 
 GPU = "nvidia_com_gpu"
@@ -176,7 +177,7 @@ class GpuNode:
         replicas = 1
         if profile.endswith(SHARED_SUFFIX):
             profile = profile.removesuffix(SHARED_SUFFIX)
-            replicas = _count(self.labels.get(f"label_nvidia_com_mig_{profile}_replicas", "")) or 1
+            replicas = _count(mig_replicas(profile.replace("_", ".")).value(self.labels)) or 1
         share = profile_share(profile.replace("_", "."), self.gpu_model)
         if share is not None:
             return Share(share / replicas, "mig-profile", replicas)

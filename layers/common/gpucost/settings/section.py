@@ -1,12 +1,17 @@
 """What all sections of the settings document are made of."""
 
 import re
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Annotated
+from ipaddress import ip_address
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+Value = TypeVar("Value", bound=Hashable)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100)]
@@ -45,6 +50,21 @@ class Section(BaseModel):
     """Base of all: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def duplicates(values: Iterable[Value]) -> list[Value]:
+    """The values that there are several of, each once."""
+    return [value for value, count in Counter(values).items() if count > 1]
+
+
+def protects_secrets(address: str) -> bool:
+    """Whether an address is one that a secret may be sent to: https, or on the machine itself."""
+    parts = urlsplit(address)
+    try:
+        is_loopback = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        is_loopback = False
+    return parts.scheme == "https" or is_loopback
 
 
 def as_instant(value: object) -> object:

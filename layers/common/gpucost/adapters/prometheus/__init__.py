@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from gpucost.adapters.prometheus.connecting import connect
 from gpucost.adapters.prometheus.queries import Queries
 from gpucost.adapters.prometheus.reader import PrometheusReader
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.domain.signals import NEURON, preference
 from gpucost.settings import ClusterSettings, Settings
 
@@ -17,7 +18,7 @@ def metrics_reader(
     best, *others = preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
         connect(cluster),
-        Queries(cluster.selector, [[*best, NEURON], *others]),
+        Queries(cluster.selector, [[*best, NEURON], *others], sources=Sources.of(cluster.sources)),
         cluster=cluster.name,
         clock=clock,
         pod_labels=bool(settings.cost_labels) or any(unit.pod_labels for unit in settings.business_units),

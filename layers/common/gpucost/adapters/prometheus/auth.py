@@ -6,27 +6,15 @@ from typing import TYPE_CHECKING
 from requests.auth import AuthBase
 from requests.models import PreparedRequest
 
-from gpucost.errors import SourceError
+from gpucost.adapters.bearer import BearerAuth
+from gpucost.adapters.destinations import check_destination
+from gpucost.errors import CredentialsError
 from gpucost.settings import PrometheusSettings
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
 SERVICE = "aps"
-
-
-class BearerAuth(AuthBase):
-    """Sends a token; asked anew for each request, so that a rotated secret is picked up."""
-
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
-
-    def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        """Add the token."""
-        from gpucost.adapters.secrets import secret_value
-
-        request.headers["Authorization"] = f"Bearer {secret_value(self._secret).strip()}"
-        return request
 
 
 def authenticator(prometheus: PrometheusSettings) -> AuthBase | None:
@@ -49,15 +37,17 @@ class OneAtATime(AuthBase):
         """Sign.
 
         Raises:
-            SourceError: there are no credentials: the role cannot be assumed, for instance.
+            CredentialsError: there are no credentials: the role cannot be assumed, for instance.
+            SourceError: plain http to another machine.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
+        check_destination(request)
         try:
             with self._lock:
                 return self._signer(request)
         except (BotoCoreError, ClientError) as error:
-            raise SourceError(f"requests to Prometheus could not be signed: {error}") from error
+            raise CredentialsError(f"requests to Prometheus could not be signed: {error}") from error
 
 
 def sigv4(credentials: "Credentials", region: str) -> AuthBase:
@@ -70,11 +60,15 @@ def sigv4(credentials: "Credentials", region: str) -> AuthBase:
 def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     import botocore.session
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+    from botocore.exceptions import BotoCoreError
 
     session = botocore.session.get_session()
-    own = session.get_credentials()
+    try:
+        own = session.get_credentials()
+    except BotoCoreError as error:
+        raise CredentialsError(f"AWS credentials to sign requests to Prometheus are unusable: {error}") from error
     if own is None:
-        raise SourceError("no AWS credentials were found to sign requests to Prometheus with")
+        raise CredentialsError("no AWS credentials were found to sign requests to Prometheus with")
     if not prometheus.role_arn:
         return own
     arguments = {"RoleSessionName": "gpucost"}

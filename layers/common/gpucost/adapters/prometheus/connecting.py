@@ -3,6 +3,7 @@
 from gpucost.adapters.prometheus.auth import authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.adapters.prometheus.queries import Queries
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.settings import ClusterSettings
 
 
@@ -27,5 +28,5 @@ class ClusterReader:
 
     def __init__(self, cluster: ClusterSettings) -> None:
         self._client = connect(cluster)
-        self._queries = Queries(cluster.selector, [])
+        self._queries = Queries(cluster.selector, [], sources=Sources.of(cluster.sources))
         self._cluster = cluster.name

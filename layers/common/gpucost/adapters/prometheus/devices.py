@@ -7,11 +7,12 @@ from decimal import Decimal
 from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.device_counts import counts_alike
 from gpucost.adapters.prometheus.queries import STAT, UNMARKED
-from gpucost.adapters.prometheus.tables import Labels, Rows, instance, number
+from gpucost.adapters.prometheus.tables import Labels, Rows, instance, number, sample_count
 from gpucost.domain.device_use import NEURON_MODEL
 from gpucost.domain.intervals import Interval, Scrapes
 from gpucost.domain.observations import DeviceSeries, Instance
 from gpucost.domain.signals import NEURON, Signal
+from gpucost.domain.suspicion import is_amount
 
 DeviceKey = tuple[str, str, str]
 _SeriesKey = tuple[str, frozenset[tuple[str, str]]]
@@ -61,7 +62,7 @@ class DeviceTable:
                     row.samples = alike.get((name, row.instance), 0)
             for labels, value in rows.get(f"count {name}", []):
                 if self._is_told(name, labels):
-                    self._row(name, labels).samples = int(value)
+                    self._row(name, labels).samples = sample_count(value)
             for labels, _ in rows.get(f"peak {name}", []):
                 if self._is_told(name, labels):
                     self._row(name, labels).peaked = True
@@ -107,7 +108,7 @@ class DeviceTable:
             if told_by.setdefault((row.key, who.split("/", 1)[0]), who) != who:
                 keys.add(row.key)  # one instance followed another: each tells of a part of the hour
             whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_even
-            odd = row.peaked or not row.total.is_finite()
+            odd = row.peaked or not is_amount(row.total) or row.total < 0
             if not whole or odd or row.workload in passing:
                 keys.add(row.key)
         found: dict[str, dict[str, int]] = {}
