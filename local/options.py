@@ -9,6 +9,7 @@ import click
 
 from gpucost.domain.hours import parse_hour
 from gpucost.errors import SettingsError
+from local.aws_session import Command, aws_options
 
 
 class HourType(click.ParamType[datetime]):
@@ -26,9 +27,12 @@ class HourType(click.ParamType[datetime]):
             self.fail(str(error), param, ctx)
 
 
-stack_option = click.option(
-    "--stack", required=True, help="CloudFormation stack; local is the running demo, local:8081 the one on that port"
-)
+STACK_HELP = "CloudFormation stack; local is the running demo, local:8081 the one on that port"
+
+
+def stack_option(command: Command) -> Command:
+    """Give a command the option `--stack`, and those that say how AWS is reached."""
+    return click.option("--stack", required=True, help=STACK_HELP)(aws_options(command))
 
 
 def settings_store(stack: str) -> Any:

@@ -15,7 +15,9 @@ from gpucost.api.pages import NEXT_CURSOR
 from gpucost.encoding import dumps
 from gpucost.errors import GpuCostError, InvalidInputError
 from local import deployment, render
+from local.aws_session import aws_credentials, aws_session
 from local.demo_records import is_demo
+from local.signing_proxy import region_of
 
 
 def show_units(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
@@ -76,7 +78,7 @@ def ask(url: str, path: str, question: Mapping[str, str], *, signed: bool) -> re
     """
     try:
         answer = requests.get(
-            f"{url.rstrip('/')}{path}", params=question, timeout=60, auth=_signer() if signed else None
+            f"{url.rstrip('/')}{path}", params=question, timeout=60, auth=_signer(url) if signed else None
         )
     except requests.RequestException as error:
         raise GpuCostError(f"the API at {url} could not be reached ({type(error).__name__})") from error
@@ -152,12 +154,9 @@ def _shown(row: Mapping[str, Any], currency: str, *, has_idle: bool) -> list[str
     return [*render.figures(row, currency), *more]
 
 
-def _signer() -> Any:
-    import boto3
+def _signer(url: str) -> Any:
     from requests_aws4auth import AWS4Auth
 
-    session = boto3.Session()
-    own = session.get_credentials()
-    if own is None:
-        raise GpuCostError("no AWS credentials were found to sign the request with")
-    return AWS4Auth(region=session.region_name or "us-east-1", service="execute-api", refreshable_credentials=own)
+    session = aws_session()
+    region = region_of(url, session.region_name)
+    return AWS4Auth(region=region, service="execute-api", refreshable_credentials=aws_credentials(session))

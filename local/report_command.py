@@ -7,13 +7,15 @@ import click
 from gpucost.domain.hours import format_instant
 from gpucost.domain.reporting.dimensions import DIMENSIONS
 from gpucost.errors import InvalidInputError
-from local.options import HourType
+from local.aws_session import aws_options
+from local.options import STACK_HELP, HourType
 
 FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
 
 
 @click.command()
-@click.option("--stack", help="CloudFormation stack; local is the running demo")
+@click.option("--stack", help=STACK_HELP)
+@aws_options
 @click.option("--api", help="address of an API that asks for no signature, as the demo's")
 @click.option("--start", type=HourType(), help="start of the period; a day before its end where not given")
 @click.option("--end", type=HourType(), help="end of the period; the last full hour where not given")
