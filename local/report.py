@@ -104,10 +104,11 @@ def tables(document: dict[str, Any]) -> list[Any]:
     rows, totals, coverage = document["rows"], document["totals"], document["coverage"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     if totals.get("allocated_gpu_hours") is None:
-        return [f"no figures from {document['start']} to {document['end']}: {hours}"]
+        return [*_default_window(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
     units = {row["business_unit"]: row for row in rows}
     parts: list[Any] = [
-        render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"])
+        *_default_window(document),
+        render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"]),
     ]
     if (note := render.unpriced_note(totals)) is not None:
         parts.append(f"{note}; GET /v1/hours names the nodes")
@@ -121,7 +122,7 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
     coverage, totals, currency = document["coverage"], document["totals"], document["currency"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     if totals.get("allocated_gpu_hours") is None:
-        return [f"no figures from {document['start']} to {document['end']}: {hours}"]
+        return [*_default_window(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
     has_times, has_idle = document["granularity"] != "total", document["idle"] != "hidden"
     title = f"{document['start']} to {document['end']}, {hours}"
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
@@ -146,7 +147,14 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
         idle["idle_usd"] = totals["node_cost_usd"] - totals["allocated_usd"]
     every = _shown({**totals, **idle}, currency, has_idle=has_idle)
     table.add_row(*["all"] * lead, *blank, *every, style="bold")
-    return [table]
+    return [*_default_window(document), table]
+
+
+def _default_window(document: Mapping[str, Any]) -> list[str]:
+    """A sentence where no period was asked for; APIs of earlier versions know no default."""
+    if document.get("default_window") is None:
+        return []
+    return ["the last 24 hours, as no period was given; others with --start and --end, --window or --days"]
 
 
 def _shown(row: Mapping[str, Any], currency: str, *, has_idle: bool) -> list[str]:
