@@ -10,6 +10,7 @@ import click
 
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, SourceError
+from local.aws_session import aws_options
 from local.options import HourType, read_settings_file
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ HOURS_PER_BATCH = 24
 @click.option("--hour", required=True, type=HourType(), help="first hour, as 2026-11-19T10:00:00Z")
 @click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24 * 31), help="how many, from there on")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
+@aws_options
 def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
     """Attribute hours from any Prometheus; nothing else is needed, and nothing is stored.
 

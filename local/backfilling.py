@@ -22,8 +22,8 @@ SETTLING = timedelta(minutes=5)
 
 @click.command()
 @stack_option
-@click.option("--from", "start", required=True, type=HourType(), help="first hour")
-@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="first hour")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, itself not in it")
 @click.option("--cluster", help="only this cluster; all where not given")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="follow until every hour is done")
 def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *, wait: bool) -> None:

@@ -13,6 +13,7 @@ from gpucost.errors import GpuCostError, InvalidInputError
 from local.advice_commands import advise
 from local.alert_commands import ack, alerts, silence
 from local.attribute_command import attribute
+from local.aws_session import aws_options
 from local.backfilling import backfill
 from local.dashboard import dashboard
 from local.exporting import export
@@ -39,6 +40,7 @@ def cli() -> None:
 @cli.command()
 @click.option("--settings", "path", required=True, type=click.Path(path_type=Path), help="settings file, YAML or JSON")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json"]))
+@aws_options
 def doctor(path: Path, form: str) -> None:
     """Which metrics and labels each cluster's Prometheus has, which are missing, and what to change."""
     from gpucost.settings import parse_settings

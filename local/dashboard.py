@@ -4,8 +4,8 @@ import threading
 
 import click
 
-from gpucost.errors import GpuCostError
 from local import deployment
+from local.aws_session import aws_credentials, aws_session
 from local.demo_records import is_demo
 from local.options import stack_option
 from local.signing_proxy import Sign, proxying, region_of, signer
@@ -33,10 +33,5 @@ def own_signer(url: str) -> Sign:
     Raises:
         GpuCostError: there are none, or the region is not known.
     """
-    import boto3
-
-    session = boto3.Session()
-    own = session.get_credentials()
-    if own is None:
-        raise GpuCostError("no AWS credentials were found to sign requests with")
-    return signer(own, region_of(url, session.region_name))
+    session = aws_session()
+    return signer(aws_credentials(session), region_of(url, session.region_name))

@@ -1,7 +1,6 @@
 """`gpucost demo`: three days of a simulated cluster through the real Prometheus and the real handlers."""
 
 import json
-import os
 import signal
 import tempfile
 import time
@@ -22,6 +21,7 @@ from gpucost.domain.hours import HOUR, floor_hour, format_instant, hours_between
 from gpucost.services.dispatch import messages
 from local import report
 from local.aws import STACK, local_client
+from local.aws_session import drop_own_configuration
 from local.demo_records import announced, running_demos
 from local.fleet import demo as fleet
 from local.fleet import openmetrics
@@ -46,7 +46,7 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
         GpuCostError: the port is taken, or a part is missing or does not start; says which and how to get it.
     """
     signal.signal(signal.SIGTERM, _interrupt)
-    os.environ.pop("AWS_PROFILE", None)  # the embedded AWS has credentials of its own
+    drop_own_configuration()
     console = Console()
     end = floor_hour(datetime.now(UTC))
     with ExitStack() as running:

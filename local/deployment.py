@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import GpuCostError, InvalidInputError
 from local.aws import STACK, credentials
+from local.aws_session import aws_credentials, aws_session, drop_own_configuration
 from local.demo_records import find_demo, is_demo
 from local.iam.authorizer import ADMINISTRATOR
 
@@ -47,17 +48,19 @@ def find(stack: str) -> Deployment:
     """Look a stack up; afterwards this process's AWS clients reach it.
 
     Raises:
-        InvalidInputError: there is no such stack, or it is not this product's.
-        GpuCostError: AWS could not be asked.
+        InvalidInputError: there is no such stack, it is not this product's, or no region is set.
+        GpuCostError: AWS could not be asked, or there are no credentials.
     """
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
     if is_demo(stack):
+        drop_own_configuration()
         os.environ.update(local_credentials(stack))
+    session = aws_session()
+    aws_credentials(session)
     try:
         name = STACK if is_demo(stack) else stack
-        (found,) = boto3.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+        (found,) = session.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
     except ClientError as error:
         raise InvalidInputError(f"stack {stack!r} was not found: {error.response['Error']['Message']}") from error
     except BotoCoreError as error:

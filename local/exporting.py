@@ -18,8 +18,8 @@ LOCAL_ACCOUNT = "123456789012"
 
 @click.command()
 @stack_option
-@click.option("--from", "start", required=True, type=HourType(), help="first UTC day, as 2026-10-01T00:00:00Z")
-@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="first UTC day, as 2026-10-01")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, itself not in it")
 @click.option("--cluster", help="only this cluster; all where not given")
 def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
     """Export days as FOCUS rows to the deployment's bucket, whether they are due or not.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpucost.errors import GpuCostError, InvalidInputError
+from local.aws_session import aws_session
 
 
 def invoke(function: str, event: Mapping[str, Any], *, seconds: int) -> dict[str, Any]:
@@ -19,13 +20,13 @@ def invoke(function: str, event: Mapping[str, Any], *, seconds: int) -> dict[str
         InvalidInputError: the function says that the input is wrong.
         GpuCostError: it failed, or could not be run.
     """
-    import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
     config = Config(read_timeout=seconds, retries={"total_max_attempts": 1})
+    client = aws_session().client("lambda", config=config)
     try:
-        answer = boto3.client("lambda", config=config).invoke(FunctionName=function, Payload=json.dumps(event))
+        answer = client.invoke(FunctionName=function, Payload=json.dumps(event))
         payload = json.loads(answer["Payload"].read())
     except (BotoCoreError, ClientError, ValueError) as error:
         raise GpuCostError(f"function {function} could not be run: {error}") from error

@@ -215,7 +215,7 @@ OK = "2026-11-19T10:00:00Z"
         ([*ATTRIBUTE, "2026-11-19T10:00:00"], "not a UTC time"),
         ([*ATTRIBUTE, format_instant(NOW + timedelta(hours=1))], "not over yet"),
         ([*ATTRIBUTE, "2099-01-01T00:00:00Z"], "not over yet"),
-        ([*ATTRIBUTE, "9999-12-31T23:00:00Z"], "outside the years"),
+        ([*ATTRIBUTE, "9999-12-31T23:00:00Z"], "of 1971 to 9998"),
         (["report", "--api", "foo"], "not an address"),
         ([*ATTRIBUTE, OK, "--hours", "0"], "0 is not in the range"),
         ([*ATTRIBUTE, OK, "--format", "xml"], "'table', 'json', 'csv'"),
@@ -243,6 +243,15 @@ def test_bad_input_ends_the_script_with_status_2(settings: Callable[..., str]) -
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("gpucost: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_day_stands_for_its_first_hour(settings: Callable[..., str]) -> None:
+    day = f"{NOW + timedelta(days=1):%Y-%m-%d}"
+    done = in_this_process("attribute", "--settings", settings(), "--hour", day)
+    assert done.returncode == 2
+    assert f"hour {day}T00:00:00Z is not over yet" in done.stderr
+    done = in_this_process("backfill", "--stack", "local", "--start", "2026-11-02", "--end", "2026-11-01T00:00:00Z")
+    assert (done.returncode, done.stderr) == (2, "gpucost: --to must be after --from\n")
 
 
 CLUSTERS = "clusters: [{name: a, prometheus: {url: 'http://x'}}]\n"

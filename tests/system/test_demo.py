@@ -327,6 +327,27 @@ def test_a_report_by_workload_in_a_terminal_is_the_apis(running: Demo) -> None:
     assert len(table.splitlines()) == 1 + len(answer["rows"])
 
 
+def test_report_without_a_period_answers_the_last_24_hours_and_says_so(running: Demo) -> None:
+    for more in ([], ["--group-by", "namespace"]):
+        shown = run_to_end(["report", "--stack", "local", *more], running.environment)
+        assert shown.returncode == 0, shown.stderr
+        assert "the last 24 hours, as no period was given" in " ".join(shown.stdout.split())
+        assert "24 of 24 hours complete" in " ".join(shown.stdout.split())
+    named = run_to_end(["report", "--stack", "local", "--window", "24h"], running.environment)
+    assert "no period was given" not in named.stdout
+
+
+def test_report_takes_times_as_the_api_does(running: Demo) -> None:
+    day = f"{running.end - timedelta(days=1):%Y-%m-%d}"
+    start, end = f"{running.end - timedelta(days=2):%Y-%m-%d}", f"{day}T00:00:00Z"
+    answer = running.ask(f"/v1/business-units?start={start}&end={day}")
+    for names in (("--start", "--end"), ("--from", "--to")):
+        for last in (day, end):
+            command = ["report", "--stack", "local", names[0], start, names[1], last, "--format", "json"]
+            shown = run_to_end(command, running.environment)
+            assert simplejson.loads(shown.stdout, use_decimal=True) == answer
+
+
 def test_node_pools_stand_against_karpenters_limits(running: Demo) -> None:
     """Over a day: the batch pool's nodes come and go with the hour of the day."""
     rows = running.ask("/v1/nodepools?window=24h")["rows"]

@@ -116,7 +116,7 @@ def test_csv_of_the_book_has_the_amounts_exactly(stack: Stack) -> None:
         (("--match", "region"), "is not FACT=PATTERN"),
         (("--currency", "usd"), "is not a code of three capitals"),
         (("--from", "2026-11-02", "--to", "2026-11-01"), "--to must be after --from"),
-        (("--from", "yesterday"), "'yesterday' is neither a UTC time"),
+        (("--from", "yesterday"), "'yesterday' is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_sentence(arguments: tuple[str, ...], says: str) -> None:

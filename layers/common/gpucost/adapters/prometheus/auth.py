@@ -1,5 +1,6 @@
 """How Prometheus lets us in: nobody asks, a bearer token, or SigV4 for Amazon Managed Service for Prometheus."""
 
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -74,5 +75,7 @@ def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     arguments = {"RoleSessionName": "gpucost"}
     if prometheus.external_id:
         arguments["ExternalId"] = prometheus.external_id
-    fetcher = AssumeRoleCredentialFetcher(session.create_client, own, prometheus.role_arn, extra_args=arguments)
+    region = session.get_config_variable("region") or prometheus.region  # on a workstation none may be set
+    create_client = partial(session.create_client, region_name=region)
+    fetcher = AssumeRoleCredentialFetcher(create_client, own, prometheus.role_arn, extra_args=arguments)
     return DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)
