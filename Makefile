@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup web screenshots demo test heavy check faults chaos contract mutate build deploy lock openapi dashboards bench clean
+.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy lock openapi dashboards bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,10 @@ check: setup ## everything static
 test: check ## everything that CI runs
 	npm --prefix web run --silent test
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+compat: ## the system scenarios on Prometheus 2 and 3 and VictoriaMetrics, some ten minutes (ONLY=victoria for one)
+	@scripts/setup.sh test
+	@$(BIN)/python scripts/compat.py $(ONLY)
 
 heavy: ## the tests that take too long for CI
 	@scripts/setup.sh test

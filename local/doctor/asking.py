@@ -9,6 +9,7 @@ from statistics import median_low
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
 from gpucost.adapters.prometheus.queries import STAT
 from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.errors import MetricsAnswerError
 from local.doctor import reading, signals
 from local.doctor.checks.metrics import KUBE_METRICS
 from local.doctor.facts import REQUESTS, Device, Facts, Source
@@ -19,6 +20,8 @@ STEP = timedelta(minutes=10)
 """Distance of the times that are looked at; what lived shorter may go unseen."""
 PROCESSES = 20
 """Exporters whose scrape interval is read."""
+LONGEST_QUERY = 110_000
+"""Characters: 400 uids, named in each selector of the query about phases, are as many."""
 SERIES = 3
 """Of those without `up`, exporters of which a series of their own is read."""
 
@@ -86,7 +89,16 @@ class Asking:
             intervals={source: interval for source, run in runs.items() if (interval := _interval(run)) is not None},
             with_up=self._with_up,
             elsewhere=self._elsewhere(series, names, moment),
+            takes_long_queries=self._takes_long_queries(now),
         )
+
+    def _takes_long_queries(self, now: datetime) -> bool:
+        """Whether a query is answered that is as long as those about hundreds of pods that come and go."""
+        try:
+            self._client.query("vector(1)".ljust(LONGEST_QUERY), now)
+        except MetricsAnswerError:
+            return False
+        return True
 
     def _scrapes(
         self,

@@ -137,6 +137,7 @@ class Facts:
     """Jobs whose `up` is kept."""
     elsewhere: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     """Where the selector matches nothing of a metric: what its labels are on series that it leaves out."""
+    takes_long_queries: bool = True
 
     def has(self, *metrics: str) -> bool:
         """Whether any of some metrics has series."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -146,7 +147,7 @@ def prometheus(configuration: Any, *flags: str, agent: bool = False) -> Iterator
         (home / "prometheus.yml").write_text(yaml.safe_dump(configuration))
         storage = [f"--storage.agent.path={home / 'data'}"] if agent else [f"--storage.tsdb.path={home / 'data'}"]
         command = [executable("prometheus"), f"--config.file={home / 'prometheus.yml'}", *storage, *flags]
-        command += [f"--web.listen-address=127.0.0.1:{port}", *(["--enable-feature=agent"] if agent else [])]
+        command += [f"--web.listen-address=127.0.0.1:{port}", *([_agent_flag()] if agent else [])]
         with (home / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         url = f"http://127.0.0.1:{port}"
@@ -157,6 +158,13 @@ def prometheus(configuration: Any, *flags: str, agent: bool = False) -> Iterator
         finally:
             process.terminate()
             process.wait()
+
+
+@cache
+def _agent_flag() -> str:
+    """The flag of Prometheus' agent mode, which version 3 renamed."""
+    shown = subprocess.run([executable("prometheus"), "--version"], capture_output=True, text=True, check=True)
+    return "--enable-feature=agent" if "version 2." in shown.stdout + shown.stderr else "--agent"
 
 
 def _is_ready(url: str) -> bool:

@@ -2,16 +2,20 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from local.doctor import Report
+from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.errors import MetricsAnswerError
+from gpucost.settings import parse_settings
+from local.doctor import Report, examine
 from local.doctor.checks import Check
 from local.prometheus import free_port
 from tests.system.doctor_cluster import healthy
-from tests.system.doctor_findings import document
+from tests.system.doctor_findings import document, only
 from tests.system.test_cli import gpucost
 
 WORKSPACE = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1"
@@ -110,3 +114,26 @@ def test_verdict_follows_from_required_checks(statuses: list[tuple[str, str]], v
     checks = [Check(f"c{i}", "m", status, severity) for i, (status, severity) in enumerate(statuses)]
     report = Report("demo", checks, [])
     assert (report.verdict, report.possible) == (verdict, verdict == "possible")
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_server_that_refuses_long_queries_is_named(
+    prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, refuses: bool
+) -> None:
+    """Prometheus takes any length; VictoriaMetrics, as `make compat` runs it with its default, refuses."""
+    cluster, limit = healthy(), 16384
+    settings = parse_settings(document(prometheus(cluster.text())))
+    ask = PrometheusClient._ask
+
+    def refuse(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
+        if refuses and len(form["query"]) > limit:
+            raise MetricsAnswerError(f"too long query; mustn't exceed `-search.maxQueryLen={limit}` bytes")
+        return ask(self, path, form)
+
+    monkeypatch.setattr(PrometheusClient, "_ask", refuse)
+    report = examine(settings.clusters[0], settings, cluster.now)
+    if refuses:
+        only(report, "length of queries", says="refuses long queries", change="-search.maxQueryLen=1MB")
+    else:
+        assert "length of queries" not in {check.name for check in report.checks}
+    assert report.verdict == "possible"

@@ -6,6 +6,7 @@ from local.doctor.checks.model import Case, Check, Concludes
 __all__ = ["CATALOGUE", "Case", "Check", "conclude"]
 
 CATALOGUE: tuple[Concludes, ...] = (
+    sources.query_length,
     sources.selector,
     sources.clusters,
     sources.kube_state_metrics,

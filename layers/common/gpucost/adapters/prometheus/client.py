@@ -24,6 +24,8 @@ SAMPLES_LIMIT = "max_samples_processed_error_threshold"
 
 There is one for a warning, too; it is not sent, because an answer with a warning may be half an answer.
 """
+QUERY_LENGTH_LIMIT = "-search.maxQueryLen"
+"""What VictoriaMetrics names where it refuses a query as too long."""
 _TRY_AGAIN = {429, 500, 502, 503, 504}
 _SHOWN = 300
 _PIECE = 1 << 20
@@ -117,7 +119,8 @@ class PrometheusClient:
         try:
             if data["resultType"] != kind:
                 raise MetricsAnswerError(self._says(f"answered a {data['resultType']} for a {kind}", form))
-            return [_series(row) for row in data["result"]]
+            rows = data["result"] if "stats" in data else _without_stale_markers(data["result"])
+            return [_series(row) for row in rows]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
 
@@ -166,6 +169,8 @@ class PrometheusClient:
         if body.get("warnings"):
             # A warning says that the answer may be partial, and half an answer must not become a figure.
             raise MetricsAnswerError(self._says(f"answered with a warning: {str(body['warnings'][0])[:_SHOWN]}", form))
+        if body.get("isPartial"):  # VictoriaMetrics' cluster version, while some of its storage nodes are away
+            raise MetricsAnswerError(self._says("answered with a part of the data only (isPartial)", form))
         return body["data"]
 
     def _says(self, what: str, form: Mapping[str, str]) -> str:
@@ -200,6 +205,17 @@ def _read_within(answer: requests.Response, seconds: float) -> None:
     answer._content_consumed = True  # type: ignore[attr-defined]  # the connection is free for the next query
 
 
+def _without_stale_markers(rows: Any) -> Any:
+    """Leave out staleness markers, which VictoriaMetrics answers as NaN where raw samples are asked for.
+
+    It stores no other NaN. Prometheus leaves the markers out by itself, and its answers carry `stats`.
+    """
+    if not any("values" in row for row in rows):
+        return rows
+    kept = ({**row, "values": [sample for sample in row["values"] if sample[1] != "NaN"]} for row in rows)
+    return [row for row in kept if row["values"]]
+
+
 def _series(row: Any) -> Series:
     """One series, refused unless its labels and values are text, as Prometheus writes them."""
     labels = row["metric"]
@@ -229,14 +245,18 @@ def _jittered(attempt: int) -> float:
 
 
 def _is_too_much(answer: requests.Response) -> bool:
-    """AMP's 413 for answers over 50 MB, and Prometheus' 422 for queries over its limit of samples.
+    """AMP's 413 for answers over 50 MB, and the 422 of Prometheus and VictoriaMetrics for queries over their limits.
 
-    Not what our own limit refuses: asked in parts, it would cost as much.
+    Not what our own limit refuses: asked in parts, it would cost as much. Nor VictoriaMetrics' limit on the query's
+    length, which smaller parts do not shorten.
     """
     if answer.status_code == requests.codes.request_entity_too_large:
         return True
     is_unprocessable = answer.status_code == requests.codes.unprocessable_entity
-    return is_unprocessable and "too many samples" in answer.text and "threshold" not in answer.text
+    if not is_unprocessable:
+        return False
+    is_over_samples = "too many samples" in answer.text and "threshold" not in answer.text
+    return is_over_samples or ("-search.max" in answer.text and QUERY_LENGTH_LIMIT not in answer.text)
 
 
 def _retry_after(answer: requests.Response) -> float:
