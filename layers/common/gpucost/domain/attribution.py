@@ -113,7 +113,7 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
     own = [_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated.pods]
     lines = tuple(distribute(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
     totals = Totals(Costs.total(line.costs() for line in lines), rated.capacity)
-    if not totals.are_reasonable() or not all(line.costs().are_reasonable() for line in lines):
+    if not totals.are_reasonable():
         beyond = f"{SUSPECT}figures are beyond {MOST_AMOUNT:g} USD or GPU-hours; the hour is left without figures"
         notes = (beyond, *usage.notes, *rated.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
