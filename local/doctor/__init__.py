@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpucost.adapters.prometheus.connecting import connect
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.errors import GpuCostError
 from gpucost.settings import ClusterSettings, Settings
 from local.doctor import labels, signals
@@ -40,7 +41,7 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     utilization = settings.utilization
     need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        facts = Asking(connect(cluster), cluster.selector, need, ranks).facts(now)
+        facts = Asking(connect(cluster), cluster.selector, need, ranks, Sources.of(cluster.sources)).facts(now)
     except (ValueError, ArithmeticError) as error:
         said = f"cluster {cluster.name}: Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
         return Report(cluster.name, [_away(cluster, said)], [])

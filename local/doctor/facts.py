@@ -130,6 +130,8 @@ class Facts:
     """Jobs whose `up` is kept."""
     elsewhere: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     """Where the selector matches nothing of a metric: what its labels are on series that it leaves out."""
+    jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Series by source and job, whatever the settings say of sources."""
 
     def has(self, *metrics: str) -> bool:
         """Whether any of some metrics has series."""
