@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from gpucost.adapters.prometheus.connecting import connect
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.errors import CredentialsError, GpuCostError
 from gpucost.settings import ClusterSettings, PrometheusSettings, Settings
 from local.doctor import labels, signals
@@ -78,7 +79,7 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     utilization = settings.utilization
     need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        facts = Asking(connect(cluster), cluster.selector, need, ranks).facts(now)
+        facts = Asking(connect(cluster), cluster.selector, need, ranks, Sources.of(cluster.sources)).facts(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
         return Report(cluster.name, [_unanswered(finding, _check_access(cluster.prometheus))], [])

@@ -138,6 +138,8 @@ class Facts:
     elsewhere: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     """Where the selector matches nothing of a metric: what its labels are on series that it leaves out."""
     takes_long_queries: bool = True
+    jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Series by source and job, whatever the settings say of sources."""
 
     def has(self, *metrics: str) -> bool:
         """Whether any of some metrics has series."""

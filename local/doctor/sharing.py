@@ -32,8 +32,20 @@ def is_shared(facts: Facts, node: Node) -> bool:
 
 
 def physical(facts: Facts, node: Node) -> int | None:
-    """GPUs that the node has, as metering finds it."""
-    return _described(facts, node).physical
+    """GPU devices that the node has, as metering finds it; one may be a fraction of a GPU."""
+    return _described(facts, node).devices
+
+
+def is_alone(facts: Facts, holder: Holder) -> bool:
+    """Whether a pod holds all of a node's GPUs, whole, and no device is labelled with any pod that holds some."""
+    node = facts.nodes.get(holder.node)
+    if node is None or is_sliced(facts, node) or is_shared(facts, node):
+        return False
+    others = [one for one in facts.holders if one.node == holder.node and one.name != holder.name]
+    devices = {device.key for device in _devices(facts, node)}
+    names = {one.name for one in facts.holders}
+    labelled = any(device.workload in names for device in _devices(facts, node))
+    return not others and not labelled and holder.units == physical(facts, node) == len(devices)
 
 
 def share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from gpucost.adapters.prometheus.queries import quote
+from gpucost.adapters.prometheus.sources import SOURCE_NAMES
 from gpucost.domain.kubernetes_labels import all_node_labels
 from gpucost.errors import InvalidInputError
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
@@ -41,6 +42,7 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
     need = needs(settings)
     partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "gov" in region else "aws"
     account = parameters.account_id
+    _check_jobs(cluster)
     labels = dict(cluster.selector) or {"cluster": cluster.name}
     if any("$" in value for value in labels.values()):
         raise InvalidInputError(
@@ -98,6 +100,22 @@ def _cluster(settings: Settings, parameters: Parameters) -> ClusterSettings:
             "prometheus: {url: https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>, auth: sigv4, region: …}"
         )
     return cluster
+
+
+def _check_jobs(cluster: ClusterSettings) -> None:
+    """Refuse settings that would read none of what the collector scrapes.
+
+    Raises:
+        InvalidInputError: a source's job is another than the collector's.
+    """
+    for source in SOURCE_NAMES:
+        matchers = getattr(cluster.sources, source) or {}
+        job = source.replace("_", "-")
+        if job not in matchers.get("job", (job,)):
+            raise InvalidInputError(
+                f"cluster {cluster.name}: sources.{source} names job {', '.join(matchers['job'])}, and the kit's "
+                f"collector scrapes it as job {job}; name that one, or both"
+            )
 
 
 def _workspace(cluster: ClusterSettings) -> dict[str, str]:

@@ -148,7 +148,7 @@ class RecordingRules:
     def _capacity(self) -> str:
         """Physical GPUs of each node that is there: by its type, else as advertised unsliced, else by its devices."""
         by_type = [
-            f"group by (node) ({self._own('node:gpucost_info', shares.instance_types(names))}) * {count}"
+            f"group by (node) ({self._own('node:gpucost_info', shares.instance_types(names))}) * {float(count):g}"
             for count, names in shares.physical_gpus().items()
         ]
         whole = f"max by (node) ({self.queries.select(CAPACITY, equals('resource', GPU))})"

@@ -17,12 +17,12 @@ _VARIANTS = "(_(me|gfx|all))*"
 _COMPUTE_SLICES = 7
 
 
-def physical_gpus() -> Mapping[int, list[str]]:
+def physical_gpus() -> Mapping[Fraction, list[str]]:
     """Instance types by how many GPUs or Neuron devices they have."""
-    found: dict[int, list[str]] = {}
+    found: dict[Fraction, list[str]] = {}
     devices = {name: count for name, (count, _) in NEURON_OF_INSTANCE.items()}
     for name, count in {**GPUS_OF_INSTANCE, **devices}.items():
-        found.setdefault(count, []).append(name)
+        found.setdefault(Fraction(count), []).append(name)
     return {count: sorted(names) for count, names in sorted(found.items())}
 
 

@@ -30,6 +30,13 @@ LABELS = {
     "karpenter": ("app.kubernetes.io/name", "karpenter", "http-metrics"),
 }
 """How the charts label an exporter's pods, and what they call the port of its metrics."""
+NAMESPACES = {
+    "kube-state-metrics": "kube-system",
+    "dcgm-exporter": "gpu-operator",
+    "neuron-monitor": "neuron-monitor",
+    "karpenter": "kube-system",
+}
+"""Where the charts put them."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -73,6 +80,7 @@ class Pod:
     labels: Mapping[str, str]
     ports: Sequence[tuple[str, int]]
     phase: str = "Running"
+    namespace: str = "somewhere"
 
     def targets(self) -> Iterator[Any]:
         """One for every port that a container declares, as of role `pod`."""
@@ -84,7 +92,7 @@ class Pod:
                 "targets": [f"127.0.0.1:{number}"],
                 "labels": own
                 | {
-                    "__meta_kubernetes_namespace": "somewhere",
+                    "__meta_kubernetes_namespace": self.namespace,
                     "__meta_kubernetes_pod_name": self.name,
                     "__meta_kubernetes_pod_uid": f"uid-{self.name}",
                     "__meta_kubernetes_pod_ip": "127.0.0.1",
@@ -109,14 +117,19 @@ def cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]) -> Ite
         telemetry = running.enter_context(serving(lambda _: b"telemetry 1\n"))
         key, value, _ = LABELS["kube-state-metrics"]
         pods = [
-            Pod("gone", "system-1", {key: value}, [("http", telemetry)], "Succeeded"),
+            Pod("gone", "system-1", {key: value}, [("http", telemetry)], "Succeeded", "kube-system"),
+            *(
+                Pod(f"forged-{exporter}", "general-1", {label: name}, [(port, telemetry)], namespace="tenant")
+                for exporter, (label, name, port) in LABELS.items()
+            ),
             Pod("web", "general-1", {"app": "web"}, [("metrics", telemetry)]),
         ]
         for number, (exporter, node, answer) in enumerate(exporters):
             key, value, port = LABELS[exporter]
             own = running.enter_context(serving(answer))
             beside = [("metrics", telemetry)] if exporter == "kube-state-metrics" else []  # its telemetry port
-            pods.append(Pod(f"{exporter}-{number}", node, {key: value}, [(port, own), *beside]))
+            ports = [(port, own), *beside]
+            pods.append(Pod(f"{exporter}-{number}", node, {key: value}, ports, namespace=NAMESPACES[exporter]))
         body = json.dumps([target for one in pods for target in one.targets()]).encode()
         place = running.enter_context(serving(lambda _: body, "application/json"))
         yield f"http://127.0.0.1:{place}"

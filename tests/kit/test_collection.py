@@ -303,7 +303,7 @@ def test_workloads_keep_their_own_labels(run: Run) -> None:
 
 def test_labels_are_honoured(history: str) -> None:
     """Where the collector adds a namespace and a pod of its own, as an operator's does, a series' own stay its own."""
-    assert ask(history, 'count_over_time(up{namespace="somewhere"}[1m])')
+    assert ask(history, 'count_over_time(up{namespace="kube-system"}[1m])')
     assert not ask(
         history, 'count_over_time({exported_namespace!=""}[12h]) or count_over_time({exported_pod!=""}[12h])'
     )

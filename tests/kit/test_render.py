@@ -378,3 +378,37 @@ def test_an_out_that_cannot_be_written_to(tmp_path: Path) -> None:
     given = values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
     with pytest.raises(InvalidInputError, match="cannot be written to"):
         write(given, tmp_path)
+
+
+def test_example_settings_read_the_jobs_that_the_collector_scrapes() -> None:
+    (cluster,) = parse_settings((CLUSTER / "settings.yaml").read_text()).clusters
+    named = {job for matchers in dict(cluster.sources).values() for job in matchers["job"]}
+    scraped = configuration(example(), "collection/prometheus-agent.yaml")["scrape_configs"]
+    assert named == {one["job_name"] for one in scraped}
+
+
+def test_exporters_are_scraped_in_the_namespaces_of_the_parameters() -> None:
+    more = "collection: {exporter_namespaces: {dcgm_exporter: [gpus, gpu-operator]}, "
+    files = other(parameters=OTHER_PARAMETERS.replace("collection: {", more))
+    kept = {
+        one["job_name"]: [
+            rule["regex"] for rule in one["relabel_configs"]
+            if rule.get("source_labels") == ["__meta_kubernetes_namespace"] and rule["action"] == "keep"
+        ]
+        for one in configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"]
+    }  # fmt: skip
+    assert kept == {
+        "kube-state-metrics": ["kube-system"],
+        "dcgm-exporter": ["gpus|gpu-operator"],
+        "neuron-monitor": ["neuron-monitor|kube-system"],
+    }
+
+
+def test_settings_that_trust_other_jobs_than_the_collectors_are_refused() -> None:
+    trusting = "sources: {dcgm_exporter: {job: [gpus]}}, selector: {cluster: fra, stage: prod}"
+    settings = OTHER_SETTINGS.replace(
+        "    selector: {cluster: fra, stage: prod}", "    " + trusting.replace(", sel", "\n    sel")
+    )
+    with pytest.raises(InvalidInputError, match=re.escape("sources.dcgm_exporter names job gpus, and the kit's")):
+        other(settings=settings)
+    other(settings=settings.replace("[gpus]", "[gpus, dcgm-exporter]"))

@@ -107,16 +107,21 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
     if shortfall:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
+    try:
+        return _rated(usage, rules)
+    except ArithmeticError:  # more digits than any amount has
+        return _beyond_reason(usage, usage.notes)
+
+
+def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
     rated = rate_usage(usage, rules.pricing)
     units = units_in_force(rules.business_units, usage.hour)
     owners = Owners(units)
     own = [_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated.pods]
     lines = tuple(distribute(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
     totals = Totals(Costs.total(line.costs() for line in lines), rated.capacity)
-    if not totals.are_reasonable() or not all(line.costs().are_reasonable() for line in lines):
-        beyond = f"{SUSPECT}figures are beyond {MOST_AMOUNT:g} USD or GPU-hours; the hour is left without figures"
-        notes = (beyond, *usage.notes, *rated.notes)
-        return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
+    if not totals.are_reasonable():
+        return _beyond_reason(usage, (*usage.notes, *rated.notes))
     return HourRecord(
         cluster=usage.cluster,
         hour=usage.hour,
@@ -129,6 +134,11 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
         charges=tuple(rated.charges),
         currency=rules.pricing.currency,
     )
+
+
+def _beyond_reason(usage: Usage, notes: Sequence[str]) -> HourRecord:
+    beyond = f"{SUSPECT}figures are beyond {MOST_AMOUNT:g} USD or GPU-hours; the hour is left without figures"
+    return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=(beyond, *notes))
 
 
 def _shortfall(usage: Usage, rules: AttributionRules) -> list[str]:

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from gpucost.domain.capacity import Disputed, Offer, account, offers
 from gpucost.domain.claims import find_claims, scaled_to_gpus
-from gpucost.domain.device_use import DeviceHour, device_hours
+from gpucost.domain.device_use import DeviceHour, DeviceKey, device_hours
+from gpucost.domain.exporters import contradictory_devices, notes_on, surplus_claims, surplus_devices, without
 from gpucost.domain.holdings import HoldingReader, NodeKey
 from gpucost.domain.hours import HOUR_MS, format_ms, to_ms
 from gpucost.domain.intervals import Interval, gaps, overlap_length, union
@@ -55,14 +56,19 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     )
     blind = gaps(covered, window, LONGEST_BRIDGE_MS)
     notes += [_says(gap, window) for gap in blind]
-    devices = device_hours(observation.devices, observation.utilization, window)
     lives = _lives(observation, spans)
+    devices, suspect = _trusted_devices(observation, lives, window)
     reader = HoldingReader(
         spans, lives, rules.slices_per_gpu, observation.nodes_are_kept, notes, _advertised(observation.nodes),
         {node.name: node.contradiction for node in observation.nodes if node.contradiction},
     )  # fmt: skip
     holdings = reader.read(observation.pods)
-    claims = find_claims(holdings, devices)
+    claims = find_claims(holdings, devices, window, {name for name, _ in reader.disputed})
+    surplus = surplus_claims(holdings, claims, window)
+    if surplus:
+        devices, suspect = without(devices, surplus), suspect | surplus
+        claims = find_claims(holdings, devices, window, {name for name, _, _ in surplus})
+    notes += notes_on(suspect)
     holdings = scaled_to_gpus(holdings, claims)
     ladder = Ladder(holdings, devices, claims, rules.ladder, window)
     measured = ladder.measure()
@@ -78,6 +84,18 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
         nodes=_capacity(observation, lives, holdings, reader.disputed, blind, rules, notes),
         notes=suspect_first(notes),
     )
+
+
+def _trusted_devices(
+    observation: Observation, lives: Mapping[str, Sequence[NodeLife]], window: Interval
+) -> tuple[list[DeviceHour], dict[DeviceKey, tuple[str, str]]]:
+    """Devices that exporters agree about; and the others, with two exporters that contradict each other."""
+    pods = {(pod.namespace, pod.pod) for pod in observation.pods}
+    suspect = contradictory_devices(observation.devices, window, pods)
+    surplus = surplus_devices(lives, observation.devices, window)
+    devices = device_hours(observation.devices, observation.utilization, window)
+    suspect |= {device.key: surplus[device.node] for device in devices if device.node in surplus}
+    return without(devices, suspect), suspect
 
 
 def _advertised(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal]]:
@@ -201,7 +219,7 @@ def _device_coverage(
     expected, seen = 0, 0
     for life in nodes:
         own = [device for device in on_node.pop(life.node.name, []) if overlap_length(device.covered, life.present)]
-        expected += life.present.length * (len(own) or life.node.physical or 1)
+        expected += life.present.length * (len(own) or life.node.devices or 1)
         for device in own:
             observed, present = overlap_length(device.covered, life.present), life.present.length
             seen += present if 2 * (present - observed) <= 3 * device.interval else observed

@@ -15,7 +15,7 @@ from gpucost.domain.observations import Instance
 
 __all__ = [
     "LASTING_MS", "MOST_AMOUNT", "MOST_PRICE", "MOST_UNITS", "SUSPECT", "contradict", "is_amount", "is_count",
-    "is_utilization", "overlap_lastingly",
+    "is_price", "is_utilization", "overlap_lastingly",
 ]  # fmt: skip
 SUSPECT = "suspect samples: "
 """How the notes about such samples begin."""
@@ -32,6 +32,11 @@ LASTING_MS = 300_000
 def is_count(value: Decimal, most: Decimal = MOST_UNITS) -> bool:
     """Whether a value is a whole number from 0 to `most`."""
     return value.is_finite() and 0 <= value <= most and value == value.to_integral_value()
+
+
+def is_price(value: Decimal) -> bool:
+    """Whether a value can be the price of an hour."""
+    return value.is_finite() and 0 <= value <= MOST_PRICE
 
 
 def is_utilization(value: Decimal, scale: Decimal) -> bool:

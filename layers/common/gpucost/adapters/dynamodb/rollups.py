@@ -17,6 +17,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -73,12 +74,19 @@ class DynamoRollups:
         found = []
         for day, own in published.items():
             item = _day_of(stored.get(day, []))
+            summed = None
             if item is not None and _marks(item) == marks_of(day, own):
-                found.append(_read_summary(cluster, day, own, item))
-            else:
+                summed = _read_summary(cluster, day, own, item)
+            if summed is None or (summed.totals is not None and not summed.totals.are_reasonable()):
                 summaries = self._ledger.summaries_of(own)
-                kept = [one for one, summary in zip(own, summaries, strict=True) if _is_kept(summary)]
-                found.append(sum_day(cluster, day, kept, summaries))
+                # An hour whose figures cannot be used counts as incomplete, whatever its manifest says.
+                kept = [
+                    replace(one, status=summary.status)
+                    for one, summary in zip(own, summaries, strict=True)
+                    if _is_kept(summary)
+                ]
+                summed = sum_day(cluster, day, kept, summaries)
+            found.append(summed)
         return found
 
     def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
@@ -103,12 +111,12 @@ class DynamoRollups:
             if manifest.status == "incomplete":
                 found[manifest.hour] = None
             elif own in known:
-                found[manifest.hour] = known[own]
+                found[manifest.hour] = known[own] if known[own].are_reasonable() else None
             elif own in rolled_up and floor_day(manifest.hour) not in days:
                 found[manifest.hour] = Costs()
         for run in _by_day(manifest for manifest in manifests if manifest.hour not in found).values():
             for summary in self._ledger.summaries_of(run):
-                found[summary.hour] = by_unit(summary).get(business_unit, Costs()) if _is_kept(summary) else None
+                found[summary.hour] = by_unit(summary).get(business_unit, Costs()) if summary.totals else None
         return [UnitHour(manifest, found[manifest.hour]) for manifest in manifests]
 
     def facts(
@@ -150,8 +158,9 @@ class DynamoRollups:
                     del rows[day]  # others are writing it
                 # else what is there is left over: the last of its units was renamed, or holds nothing any more
         for day, own in published.items():
-            if day not in rows:
+            if day not in rows or not all(costs.are_reasonable() for costs in rows[day].values()):
                 from_lines = self._facts_from_lines(own, business_unit)
+                rows.pop(day, None)
                 if from_lines is not None:
                     rows[day] = from_lines
         return [(day, rows[day]) for day in published if day in rows]
@@ -195,9 +204,11 @@ class DynamoRollups:
         retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         """Write a day's sums and every unit's hours."""
-        for summary in summaries:
-            if not _is_kept(summary):
-                raise NotKeptError(f"the figures of {cluster} {summary.hour} are gone; its day cannot be summed")
+        for manifest, summary in zip(manifests, summaries, strict=True):
+            if manifest.status != "incomplete" and summary.totals is None:
+                raise NotKeptError(
+                    f"the figures of {cluster} {summary.hour} are gone, or beyond reason; its day cannot be summed"
+                )
         self._put_if_newer(*_day_items(sum_day(cluster, day, manifests, summaries), retention))
         units: dict[str, list[tuple[tuple[str], Costs]]] = {}
         for summary in summaries:

@@ -9,7 +9,9 @@ from typing import Any
 from gpucost.adapters.prices.answers import asked, portions
 from gpucost.adapters.prices.partitions import currency_of, price_list_region
 from gpucost.domain.prices import Price
+from gpucost.domain.suspicion import is_price
 from gpucost.errors import SourceError
+from gpucost.observability import logger
 from gpucost.price_ports import OperatingSystem
 
 SYSTEMS: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
@@ -97,5 +99,7 @@ def _terms(product: Mapping[str, Any], applies_to: dict[str, str], currency: str
         since = datetime.fromisoformat(term["effectiveDate"]).astimezone(UTC)
         for dimension in term["priceDimensions"].values():
             amount = Decimal(dimension["pricePerUnit"].get(currency, "0"))
-            if dimension["unit"] == "Hrs" and amount > 0 and since <= now:
+            if not is_price(amount):  # the next source is asked, and others' prices are taken
+                logger.warning("a price is beyond reason", instance_type=applies_to["instance_type"], price=amount)
+            elif dimension["unit"] == "Hrs" and amount > 0 and since <= now:
                 yield Price("on-demand", "node-hour", amount, applies_to, currency, since, None, now)

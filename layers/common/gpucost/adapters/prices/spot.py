@@ -13,6 +13,8 @@ from gpucost.adapters.prices.answers import asked, portions
 from gpucost.adapters.prices.partitions import currency_of
 from gpucost.domain.hours import floor_day
 from gpucost.domain.prices import Price
+from gpucost.domain.suspicion import is_price
+from gpucost.observability import logger
 from gpucost.price_ports import SPOT_VALID_FOR, OperatingSystem
 
 DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
@@ -47,6 +49,7 @@ class Ec2SpotHistory:
             SourceError: AWS did not answer, or refused.
         """
         pools: dict[tuple[str, str, str], dict[datetime, Decimal]] = {}
+        unusable: set[tuple[str, str, str]] = set()
         named = [DESCRIPTIONS[one] for one in operating_systems]
         with asked("ec2:DescribeSpotPriceHistory"):
             currency = currency_of(region)
@@ -61,12 +64,18 @@ class Ec2SpotHistory:
                         zone_id = point.get("AvailabilityZoneId") or self._zone_id(region, point["AvailabilityZone"])
                         pool = (point["InstanceType"], zone_id, point["ProductDescription"])
                         moment = point["Timestamp"].astimezone(UTC).replace(microsecond=0)
-                        pools.setdefault(pool, {})[moment] = Decimal(point["SpotPrice"])
+                        price = Decimal(point["SpotPrice"])
+                        pools.setdefault(pool, {})[moment] = price
+                        if not is_price(price):
+                            unusable.add(pool)
+        for pool in unusable:  # what it cost before and after is no better known; the next source is asked
+            logger.warning("a price is beyond reason", pool=pool)
+            del pools[pool]
         return [
-            price
+            found
             for system in operating_systems
             for (instance_type, zone_id), points in _of(DESCRIPTIONS[system], pools).items()
-            for price in _prices(
+            for found in _prices(
                 {
                     "instance_type": instance_type,
                     "zone_id": zone_id,

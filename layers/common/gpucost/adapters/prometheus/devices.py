@@ -76,6 +76,10 @@ class DeviceTable:
         """Names of nodes with devices."""
         return {row.key[0] for row in self._rows}
 
+    def nodes_with(self, pods: Container[tuple[str, str]]) -> set[str]:
+        """Names of nodes of which a device is labelled with one of some pods."""
+        return {row.key[0] for row in self._rows if row.workload in pods}
+
     def keep(self, nodes: Container[str]) -> None:
         """Forget devices of other nodes."""
         self._rows = [row for row in self._rows if row.key[0] in nodes]
@@ -93,12 +97,17 @@ class DeviceTable:
         return {who: row.labels for who, row in best.items()}
 
     def uncertain(
-        self, beats: Mapping[Instance, Scrapes], hour: Interval, passing: Container[tuple[str, str]]
+        self,
+        beats: Mapping[Instance, Scrapes],
+        hour: Interval,
+        passing: Container[tuple[str, str]],
+        whole_nodes: Container[str] = (),
     ) -> dict[str, dict[str, int]]:
         """Devices whose sums and counts do not tell all, by the label that names them, each with its samples.
 
         Those are: not seen at every scrape of their exporter; scraped at an interval that changed; labelled with a
-        passing pod, which was not there all hour; with values above full use, or that are no numbers.
+        passing pod, which was not there all hour; with values above full use, or that are no numbers; unlabelled, on
+        nodes that a passing pod may hold whole.
         """
         expected = {who: len(run.within(hour)) for who, run in beats.items()}
         keys: set[DeviceKey] = set()
@@ -109,7 +118,7 @@ class DeviceTable:
                 keys.add(row.key)  # one instance followed another: each tells of a part of the hour
             whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_even
             odd = row.peaked or not is_amount(row.total) or row.total < 0
-            if not whole or odd or row.workload in passing:
+            if not whole or odd or row.workload in passing or row.key[0] in whole_nodes:
                 keys.add(row.key)
         found: dict[str, dict[str, int]] = {}
         for row in self._rows:

@@ -180,6 +180,11 @@ class NodeTable:
             for one in ([self._plain(node)] if node.closely is None else _closely(node, node.closely, self.notes))
         )
 
+    def advertised(self, name: str) -> Mapping[str, Decimal]:
+        """Units per resource that a node advertises at the end of the hour."""
+        node = self._nodes.get(name)
+        return {resource: answer.units for resource, answer in node.capacity.items() if answer.units} if node else {}
+
     def jobs(self) -> dict[str, frozenset[str]]:
         """By the name of a node with GPUs, the jobs that report it."""
         return {

@@ -1,5 +1,6 @@
 """GPU pods of one hour, put together from the answers about requests, phases, owners and labels."""
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -23,7 +24,7 @@ from gpucost.adapters.prometheus.tables import Labels, Rows, Seen, instance, lab
 from gpucost.domain.intervals import Interval
 from gpucost.domain.observations import ContainerRequest, Instance, PodObservation, Sightings
 from gpucost.domain.shares import kubernetes_resource
-from gpucost.domain.suspicion import LASTING_MS, is_amount, overlap_lastingly
+from gpucost.domain.suspicion import LASTING_MS, is_amount, is_count, overlap_lastingly
 
 IsWhole = Callable[[Mapping[Instance, int]], bool]
 _FINISHED = {"Succeeded", "Failed"}
@@ -110,6 +111,22 @@ class PodTable:
     def names(self, uids: Iterable[str]) -> set[tuple[str, str]]:
         """(namespace, pod) of some pods."""
         return {(self._pods[uid].namespace, self._pods[uid].pod) for uid in uids}
+
+    def on_whole_nodes(self, uids: Iterable[str], advertised: Callable[[str], Mapping[str, Decimal]]) -> set[str]:
+        """Names of nodes of which one of some pods may hold all GPUs.
+
+        Args:
+            uids: of the pods.
+            advertised: units per resource of a node, by its name.
+        """
+        found = set()
+        for pod in (self._pods[uid] for uid in uids):
+            known, units = advertised(pod.node), Counter[str]()
+            for (_, _, resource), count in pod.units.items():
+                units[resource] += int(count) if count is not None and is_count(count) else 1
+            if any(known.get(resource) == count for resource, count in units.items()):
+                found.add(pod.node)
+        return found
 
     def look_closer(self, uids: Iterable[str], series: Sequence[Series]) -> None:
         """Take in the raw samples of some pods."""

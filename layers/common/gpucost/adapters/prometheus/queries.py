@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpucost.adapters.prometheus.shards import WHOLE, Shard
-from gpucost.adapters.prometheus.sources import SourceName, Sources, source_of
+from gpucost.adapters.prometheus.sources import KUBE_STATE_METRICS, SourceName, Sources, source_of
 from gpucost.domain.hours import HOUR_MS
 from gpucost.domain.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.domain.observations import EDGE_MS
@@ -257,7 +257,7 @@ class Queries:
             f"{pods.label}=~{one_of(pods.values)}",
             f"resource=~{quote(f'({GPU_RESOURCES})?')}",
             'phase=~"(Running|Succeeded|Failed)?"',
-            source="kube_state_metrics",
+            source=KUBE_STATE_METRICS,
         )
 
     def owners_of(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
@@ -269,7 +269,7 @@ class Queries:
         """Metrics of some nodes, by the label that names them."""
         resources = f"resource=~{quote(f'({GPU_RESOURCES})?')}"
         return self.select(
-            "", named(metrics), f"{label}=~{one_of(nodes)}", resources, source="kube_state_metrics"
+            "", named(metrics), f"{label}=~{one_of(nodes)}", resources, source=KUBE_STATE_METRICS
         )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gpucost.adapters.prometheus import beats as heartbeats
 from gpucost.adapters.prometheus import tables
@@ -29,6 +29,17 @@ SAMPLES_PER_QUERY = 400_000
 Rows = Mapping[str, tables.Rows]
 Asked = dict[str, Callable[[Queries], str]]
 """Queries by name."""
+
+
+class Passing(NamedTuple):
+    """Pods that were not there all hour."""
+
+    names: set[tuple[str, str]]
+    """Namespace and name."""
+    whole_nodes: set[str]
+    """Nodes of which one of them may hold all GPUs."""
+    holders: set[tuple[str, str]]
+    """All pods that request GPUs, the others too."""
 
 
 class PrometheusReader:
@@ -123,7 +134,7 @@ class PrometheusReader:
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
-            pods.names(passing),
+            Passing(pods.names(passing), pods.on_whole_nodes(passing, nodes.advertised), pods.names(pods.jobs())),
             hour,
             dict(exporters.of(hour)),
         )
@@ -216,7 +227,7 @@ class PrometheusReader:
         self,
         rows: Rows,
         nodes: NodeTable,
-        passing: set[tuple[str, str]],
+        passing: "Passing",
         hour: datetime,
         exporters: dict[Instance, Scrapes],
     ) -> tuple[tuple[DeviceSeries, ...], dict[Instance, Scrapes], list[str]]:
@@ -256,10 +267,11 @@ class PrometheusReader:
         return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(told, to_ms(hour + HOUR)), names)
 
     def _look_at_devices(
-        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: set[tuple[str, str]], hour: datetime
+        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: "Passing", hour: datetime
     ) -> None:
         window = Interval(to_ms(hour), to_ms(hour + HOUR))
-        for label, samples in table.uncertain(exporters, window, passing).items():
+        unlabelled = passing.whole_nodes - table.nodes_with(passing.holders)
+        for label, samples in table.uncertain(exporters, window, passing.names, unlabelled).items():
             for names in batches(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 for query in self._queries.some_devices(table.rank, label, names):
                     table.look_closer(self._client.raw_samples(query, hour - EDGE, hour + HOUR), window)

@@ -10,6 +10,7 @@ from gpucost.settings.sources import SourcesSettings
 
 SourceName = Literal["kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter"]
 SOURCE_NAMES: tuple[SourceName, ...] = ("kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter")
+KUBE_STATE_METRICS: SourceName = "kube_state_metrics"
 _PREFIXES: tuple[tuple[str, SourceName], ...] = (
     ("kube_", "kube_state_metrics"),
     ("dcgm_", "dcgm_exporter"),
