@@ -40,6 +40,11 @@ class EnforcedAws:
         """A boto3 client with a function's permissions."""
         return local_client(service, self.dynamodb if service == "dynamodb" else self.aws, self.access_key(function))
 
+    def administrator(self, *services: str) -> dict[str, Any]:
+        """boto3 clients to which nothing is denied."""
+        addresses = {"dynamodb": self.dynamodb}
+        return {service: local_client(service, addresses.get(service, self.aws)) for service in services}
+
     def environment(self, function: str, region: str = REGION) -> dict[str, str]:
         """Variables that give a process a function's permissions."""
         return {

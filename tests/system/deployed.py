@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -17,6 +17,7 @@ from local.aws import STACK, Deployed, create_stack, local_client, running_aws
 from local.cli import main
 from tests.chaos.script import document
 from tests.chaos.world import Endpoints, World
+from tests.enforced import enforcing
 from tests.system.test_cli import Said
 
 FIRST = floor_day(datetime.now(UTC)) - 2 * DAY - 2 * HOUR
@@ -30,8 +31,12 @@ class Stack(World):
         self.now = self.first
         self.sqs, self.sns = (local_client(name, self.endpoints.aws) for name in ("sqs", "sns"))
         self.dynamodb = local_client("dynamodb", self.endpoints.dynamodb)
-        self.clients = {"dynamodb": self.dynamodb, "sqs": self.sqs, "sns": self.sns}
+        self._running = ExitStack()
         self.deploy({})
+        self.enforced = self._running.enter_context(
+            enforcing(self.endpoints.dynamodb, self.endpoints.aws, physical=self._physical())
+        )
+        self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
         self.push(document(self.clusters))
 
     def deploy(self, parameters: dict[str, str]) -> None:
@@ -54,6 +59,10 @@ class Stack(World):
         (self.table,) = tables | {outputs["TableName"]}  # all functions and the command line know the same one
         self.ledger = DynamoLedger(self.dynamodb, self.table)
         self.rollups = DynamoRollups(self.dynamodb, self.table)
+
+    def close(self) -> None:
+        """Fail where a function was denied something."""
+        self._running.close()
 
     def figures(self) -> dict[str, object]:
         """What readers see; without the memory of alerts, which a backfill leaves alone."""
@@ -78,4 +87,6 @@ def running(folder: Path) -> Iterator[Stack]:
         state = folder / "local.json"
         state.write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
         with patch.object(deployment, "STATE", state):
-            yield Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
+            stack = Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
+            yield stack
+            stack.close()
