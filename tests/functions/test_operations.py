@@ -26,7 +26,7 @@ from tests.unreadable import push_unreadable
 def world(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with running_aws() as aws:
         made = World(Endpoints(dynamodb_url, aws), start(), ("west",))
-        count_units(made.dynamodb)
+        count_units(made.clients["dynamodb"])
         yield made
         made.close()
 
@@ -71,13 +71,14 @@ def attributed(world: World, number: int, capsys: pytest.CaptureFixture[str]) ->
         world.tick(number)
         (message,) = world.take("hours")
         world.receives[message["MessageId"]] = 1
-        return told("attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, capsys)
+        with world.acting_as(attribute.handler):
+            return told("attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, capsys)
 
 
 def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Told:
     """What the dispatch function says of the tick after the hour of that number."""
     scheduled = world.first + HOUR * (number + 1) + timedelta(minutes=5)
-    with world.active():
+    with world.active(), world.acting_as(dispatch.handler):
         return told("dispatch", dispatch.handler, {"scheduled_time": format_instant(scheduled)}, capsys)
 
 

@@ -1,7 +1,7 @@
 """A stack in the embedded AWS whose functions run in this process, and the command line beside them."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -14,6 +14,7 @@ from local.aws import STACK, Deployed, create_stack, local_client, running_aws
 from local.cli import main
 from tests.chaos.script import document
 from tests.chaos.world import Endpoints, World
+from tests.enforced import enforcing
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import Said
 
@@ -28,8 +29,12 @@ class Stack(World):
         self.now = self.first
         self.sqs, self.sns = (local_client(name, self.endpoints.aws) for name in ("sqs", "sns"))
         self.dynamodb = local_client("dynamodb", self.endpoints.dynamodb)
-        self.clients = {"dynamodb": self.dynamodb, "sqs": self.sqs, "sns": self.sns}
+        self._running = ExitStack()
         self.deploy({})
+        self.enforced = self._running.enter_context(
+            enforcing(self.endpoints.dynamodb, self.endpoints.aws, physical=self._physical())
+        )
+        self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
         self.push(document(self.clusters))
 
     def deploy(self, parameters: dict[str, str]) -> None:
@@ -53,6 +58,10 @@ class Stack(World):
         self.ledger = DynamoLedger(self.dynamodb, self.table)
         self.rollups = DynamoRollups(self.dynamodb, self.table)
 
+    def close(self) -> None:
+        """Fail where a function was denied something."""
+        self._running.close()
+
     def figures(self) -> dict[str, object]:
         """What readers see; without the memory of alerts, which a backfill leaves alone."""
         return {name: value for name, value in self.seen().items() if " alert " not in name}
@@ -73,4 +82,6 @@ class Stack(World):
 def running(folder: Path) -> Iterator[Stack]:
     """The embedded AWS with one cluster's stack, where the command line finds it."""
     with running_aws() as endpoint, announced_in(folder, endpoint):
-        yield Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
+        stack = Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
+        yield stack
+        stack.close()
