@@ -111,7 +111,7 @@ def test_faulty_required_check_is_never_under_the_title_possible(
     ],
 )
 def test_verdict_follows_from_required_checks(statuses: list[tuple[str, str]], verdict: str) -> None:
-    checks = [Check(f"c{i}", "m", status, severity) for i, (status, severity) in enumerate(statuses)]  # type: ignore[arg-type]
+    checks = [Check(f"c{i}", "m", status, severity) for i, (status, severity) in enumerate(statuses)]
     report = Report("demo", checks, [])
     assert (report.verdict, report.possible) == (verdict, verdict == "possible")
 
