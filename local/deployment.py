@@ -95,7 +95,7 @@ def find(stack: str) -> Deployment:
 
 @contextmanager
 def announced(endpoint: str, dynamodb: str, access_keys: Mapping[str, str]) -> Iterator[None]:
-    """Let other commands find a running demo: the embedded AWS, the engine that holds its table, the functions' keys."""
+    """Let other commands find a running demo: the embedded AWS, the engine of its table, the functions' access keys."""
     STATE.parent.mkdir(parents=True, exist_ok=True)
     STATE.write_text(json.dumps({"endpoint": endpoint, "dynamodb": dynamodb, "access_keys": dict(access_keys)}))
     try:
@@ -105,7 +105,7 @@ def announced(endpoint: str, dynamodb: str, access_keys: Mapping[str, str]) -> I
 
 
 def local_credentials(function: str = "") -> dict[str, str]:
-    """Environment variables that lead AWS clients to the running demo, with a function's permissions where one is named.
+    """Environment variables that lead AWS clients to the running demo, with the permissions of a function if named.
 
     Raises:
         GpuCostError: none is running.

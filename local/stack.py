@@ -129,7 +129,9 @@ class LocalStack:
     def publish_alarm(self, name: str) -> None:
         """Publish that a CloudWatch alarm of the deployment is raised."""
         region = self._deployed.resolver.ref("AWS::Region")
-        self.services.publish("cloudwatch.amazonaws.com", "OperationsTopic", f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{name}")
+        self.services.publish(
+            "cloudwatch.amazonaws.com", "OperationsTopic", f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{name}"
+        )
         local_client("sns", self.endpoint).publish(TopicArn=self.outputs["OperationsTopicArn"], Message=name)
 
     def answer(self, event: Mapping[str, Any]) -> Any:
@@ -147,9 +149,11 @@ class LocalStack:
         Raises:
             AccessDeniedError: a function, or a service that acts for it, was denied something.
         """
-        handled = sum(self._pump_queue(*source) for source in self._sources)
-        handled += sum(self._pump_topic(*bridge) for bridge in self._bridges)
-        self.authorizer.raise_denied()
+        try:
+            handled = sum(self._pump_queue(*source) for source in self._sources)
+            handled += sum(self._pump_topic(*bridge) for bridge in self._bridges)
+        finally:  # polling may be what was denied
+            self.authorizer.raise_denied()
         return handled
 
     def pump_until_quiet(self) -> int:

@@ -20,7 +20,13 @@ SECRET_SUFFIX = "-AbCdEf"
 """Stands for the six random characters that end a secret's ARN."""
 PREFIXES = {"monitoring": "cloudwatch"}
 """IAM's names of services that are signed for by other names."""
-TRANSACTED = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem", "Get": "GetItem"}
+TRANSACTED = {
+    "Put": "PutItem",
+    "Update": "UpdateItem",
+    "Delete": "DeleteItem",
+    "ConditionCheck": "ConditionCheckItem",
+    "Get": "GetItem",
+}
 RESULT_ACTIONS = ("s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject")
 TABLE_ACTIONS = ("glue:GetTable", "glue:GetPartition", "glue:GetPartitions")
 METRIC_ACTIONS = {"labels": "GetLabels", "metadata": "GetMetricMetadata", "series": "GetSeries"}
@@ -86,7 +92,9 @@ class AwsRequest:
         """Of the JSON and form protocols."""
         if "x-amz-target" in self.headers:
             return dict(json.loads(self.body or b"{}"))
-        return dict(parse_qsl(self.body.decode(), keep_blank_values=True)) | dict(parse_qsl(self.query, keep_blank_values=True))
+        return dict(parse_qsl(self.body.decode(), keep_blank_values=True)) | dict(
+            parse_qsl(self.query, keep_blank_values=True)
+        )
 
     @cached_property
     def operation(self) -> str:

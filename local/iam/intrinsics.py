@@ -154,4 +154,6 @@ class Resolver:
 
 def partition_of(region: str) -> str:
     """`aws`, or that of China or GovCloud."""
-    return next((name for prefix, name in (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov")) if region.startswith(prefix)), "aws")
+    return next(
+        (name for prefix, name in (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov")) if region.startswith(prefix)), "aws"
+    )

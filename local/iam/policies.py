@@ -8,7 +8,10 @@ from typing import Any
 
 from local.iam.intrinsics import Resolver
 
-LAMBDA_PERMISSION_SOURCES = {"SourceArn": ("ArnLike", "aws:SourceArn"), "SourceAccount": ("StringEquals", "aws:SourceAccount")}
+LAMBDA_PERMISSION_SOURCES = {
+    "SourceArn": ("ArnLike", "aws:SourceArn"),
+    "SourceAccount": ("StringEquals", "aws:SourceAccount"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,9 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
         document = properties("PolicyDocument")["PolicyDocument"]
         holders = [raw["Bucket"]] if kind == "AWS::S3::BucketPolicy" else raw.get("Queues", raw.get("Topics"))
         for holder in holders:
-            yield from _statements(document, Statement(resolver.arn(holder["Ref"]), logical, {}, is_resource_policy=True))
+            yield from _statements(
+                document, Statement(resolver.arn(holder["Ref"]), logical, {}, is_resource_policy=True)
+            )
     elif kind == "AWS::Lambda::Permission":
         permission = properties(*raw)
         name = permission["FunctionName"]

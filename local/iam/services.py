@@ -38,13 +38,17 @@ class AwsServices:
 
     def poll_queue(self, function: str, queue: str) -> None:
         """Lambda makes an event source mapping work; what it polls with are the function's own credentials."""
-        self._authorizer.require(self._deployed.role_of(function), [Call("sqs:GetQueueAttributes", self._resolver.arn(queue))])
+        self._authorizer.require(
+            self._deployed.role_of(function), [Call("sqs:GetQueueAttributes", self._resolver.arn(queue))]
+        )
 
     def invoke_by_schedule(self, schedule: Mapping[str, Any]) -> None:
         """Scheduler assumes the schedule's role and invokes the target."""
         role = self._resolver.resolve(schedule["Target"]["RoleArn"])
         self._assume(role, "scheduler.amazonaws.com")
-        self._authorizer.require(role, [Call("lambda:InvokeFunction", self._resolver.resolve(schedule["Target"]["Arn"]))])
+        self._authorizer.require(
+            role, [Call("lambda:InvokeFunction", self._resolver.resolve(schedule["Target"]["Arn"]))]
+        )
 
     def invoke_by_topic(self, function: str, topic: str) -> None:
         """SNS invokes a function that subscribes."""
@@ -53,7 +57,9 @@ class AwsServices:
     def invoke_by_api(self, function: str, api: str, route: str) -> None:
         """API Gateway invokes a function for a route such as `GET /v1/costs`."""
         region, partition = self._resolver.ref("AWS::Region"), self._resolver.partition
-        source = f"arn:{partition}:execute-api:{region}:{self._account}:{self._resolver.ref(api)}/*/{route.replace(' ', '')}"
+        source = (
+            f"arn:{partition}:execute-api:{region}:{self._account}:{self._resolver.ref(api)}/*/{route.replace(' ', '')}"
+        )
         self._invoke(function, "apigateway.amazonaws.com", source)
 
     def dead_letter_of_schedule(self, schedule: Mapping[str, Any]) -> None:
