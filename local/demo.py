@@ -74,6 +74,7 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
         _work(stack, start, end, steps)
         steps.stop()
         _print(console, stack, slack, start, end)
+        stack.authorizer.raise_denied()
         if not once:
             console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C, for instance:")
             ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit"

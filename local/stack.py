@@ -150,9 +150,11 @@ class LocalStack:
         Raises:
             AccessDeniedError: a function, or a service that acts for it, was denied something.
         """
-        handled = sum(self._pump_queue(*source) for source in self._sources)
-        handled += sum(self._pump_topic(*bridge) for bridge in self._bridges)
-        self.authorizer.raise_denied()
+        try:
+            handled = sum(self._pump_queue(*source) for source in self._sources)
+            handled += sum(self._pump_topic(*bridge) for bridge in self._bridges)
+        finally:  # polling may be what was denied
+            self.authorizer.raise_denied()
         return handled
 
     def pump_until_quiet(self) -> int:

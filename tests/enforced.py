@@ -81,6 +81,7 @@ def enforcing(
     resolver = Resolver(template, parameters, physical or {}, stack=STACK, account=ACCOUNT, region=region)
     authorizer = Authorizer(policies_of(template, resolver))
     with ExitStack() as running:
-        addresses = [running.enter_context(authorizing(one, authorizer)) if one else "" for one in (dynamodb, aws)]
-        yield EnforcedAws(*addresses, authorizer, resolver)
+        engine = running.enter_context(authorizing(dynamodb, authorizer))
+        moto = running.enter_context(authorizing(aws, authorizer)) if aws else ""
+        yield EnforcedAws(engine, moto, authorizer, resolver)
     authorizer.raise_denied()

@@ -44,11 +44,10 @@ class Authorizer:
     """IAM for one deployment.
 
     Args:
-        policies: those that are in force.
+        policies: those that are in force at first.
         table_location: where the data of a Glue table is, by database and table.
 
     Attributes:
-        policies: as given.
         athena: what is known of queries.
         accesses: everything that was asked for, allowed or not.
         denials: what was denied, in order.
@@ -56,7 +55,7 @@ class Authorizer:
     """
 
     def __init__(self, policies: Policies, table_location: Callable[[str, str], str] | None = None) -> None:
-        self.policies = policies
+        self._policies = policies
         self.athena = Athena(table_location or _no_table)
         self.accesses: set[Access] = set()
         self.denials: list[Access] = []
@@ -64,6 +63,17 @@ class Authorizer:
         self._roles: dict[str, str] = {}
         self._decisions: dict[Access, bool] = {}
         self._lock = Lock()
+
+    @property
+    def policies(self) -> Policies:
+        """Those in force."""
+        return self._policies
+
+    def add(self, policies: Policies) -> None:
+        """Put further policies in force, as those of another account."""
+        with self._lock:
+            self._policies = self._policies.joined(policies)
+            self._decisions.clear()
 
     def access_key(self, role_arn: str) -> str:
         """An access key id with which requests are those of a role."""

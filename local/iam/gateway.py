@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             call = error.access.call
             message = (
                 f"User: {role} is not authorized to perform: {call.action} on resource: {call.resource} "
-                f"because no identity-based policy allows the {call.action} action"
+                f"because no policy allows the {call.action} action"
             )
             return _error(request.service, self.command, 0, "", message)
         except GpuCostError as error:
@@ -191,7 +191,8 @@ def _error(service: str, method: str, status: int, code: str, message: str) -> t
     elif service == "ec2":
         body = f"<Response><Errors><Error><Code>{code}</Code><Message>{text}</Message></Error></Errors></Response>"
     else:
-        body = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{text}</Message></Error></ErrorResponse>"
+        error = f"<Type>Sender</Type><Code>{code}</Code><Message>{text}</Message>"
+        body = f"<ErrorResponse><Error>{error}</Error></ErrorResponse>"
     return status or 403, {"Content-Type": "text/xml"}, b"" if method == "HEAD" else body.encode()
 
 

@@ -104,9 +104,7 @@ def ask(caller: Caller = FINOPS, **query: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def stored(
-    dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[DynamoTable]:
+def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoTable]:
     path = tmp_path_factory.mktemp("metrics") / "memory.om"
     path.write_text(metrics())
     with running_prometheus(path) as prometheus, pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ from samtranslator.yaml_helper import yaml_parse
 from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.domain.hours import HOUR, floor_day, floor_hour
+from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant
 from gpucost.domain.prices import Price
 from gpucost.services.dispatch import messages
 from gpucost.services.repricing import SETTLES_AFTER, to_restate
@@ -66,7 +66,7 @@ def whole_run(folder: Path) -> Iterator[LocalStack]:
         services = {"pricing": running.enter_context(_price_list())}  # moto has none
         stack = running.enter_context(running_stack(parameters=PARAMETERS, services=services))
         amp = running.enter_context(authorizing(prometheus, stack.authorizer))
-        stack.authorizer.policies = stack.authorizer.policies.joined(_other_account())
+        stack.authorizer.add(_other_account())
         for name, value in {"gpucost/token": "token", "gpucost/slack": slack.url}.items():
             local_client("secretsmanager", stack.endpoint).create_secret(Name=name, SecretString=value)
         _create_bill(stack)
@@ -83,6 +83,7 @@ def whole_run(folder: Path) -> Iterator[LocalStack]:
         _fire(stack, 2)  # exports
         _restate_and_export_again(stack)
         _fire(stack, 4)  # reviews
+        _ask(stack)
         _download(stack)
         _refuse_messages(stack)
         _fail(stack)
@@ -125,6 +126,8 @@ def _timeline() -> Timeline:
     timeline.up(-65, minutes)
     timeline.node("n1", -65, minutes, capacity={"nvidia_com_gpu": 2}, labels=labels)
     timeline.pod("train", -65, minutes)
+    quota = {"namespace": "team", "resourcequota": "gpus", "resource": "requests.nvidia.com/gpu", "type": "hard"}
+    timeline.add("kube_resourcequota", -65, minutes, 4, **quota)
     return timeline
 
 
@@ -225,10 +228,8 @@ def _change_prices(stack: LocalStack) -> None:
     """A price set by hand and a bill that was read: both so long ago that they can be settled."""
     table, dynamodb = stack.outputs["TableName"], local_client("dynamodb", stack.dynamodb)
     before = floor_day(NOW) - 2 * SETTLES_AFTER
-    price = Price(
-        "override", "node-hour", Decimal(3), {"cluster": CLUSTERS[0]}, "USD", FIRST, None, before, author="test",
-        reason="test",
-    )  # fmt: skip
+    applies_to = {"cluster": CLUSTERS[0]}
+    price = Price("override", "node-hour", Decimal(3), applies_to, "USD", FIRST, None, before, "test", "test")
     DynamoPriceBook(dynamodb, table).set_override(price, now=before)
     DynamoBillStore(dynamodb, table, clock=lambda: before).mark(FIRST.replace(day=1, hour=0), is_closed=True)
 
@@ -248,6 +249,14 @@ def _restate_and_export_again(stack: LocalStack) -> None:
         _send(stack, "BackfillQueueUrl", message.model_dump_json())
     stack.pump_until_quiet()
     _fire(stack, 2)
+
+
+def _ask(stack: LocalStack) -> None:
+    """Quotas are compared with the lines of their hour, which is looked up."""
+    last = floor_hour(NOW)
+    period = {"start": format_instant(last - HOUR), "end": format_instant(last)}
+    answer = requests.get(f"{stack.outputs['ApiUrl']}/v1/quotas", period, timeout=60)
+    assert answer.json()["rows"], answer.text
 
 
 def _download(stack: LocalStack) -> None:
