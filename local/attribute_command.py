@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpucost.deadline import Deadline
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import GpuCostError, SourceError
 from local.aws_session import aws_options
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from gpucost.domain.model import HourRecord
     from gpucost.settings import ClusterSettings, Settings
 
+QUERIES_SECONDS = 300.0
+"""For all queries of a batch of hours together."""
 HOURS_PER_BATCH = 24
 """How many hours are queried together, so that a month's samples are never in memory at once."""
 
@@ -68,10 +71,10 @@ def _attribute_cluster(
 
     records: list[HourRecord] = []
     try:
-        reader = metrics_reader(cluster, settings)
-        check_retention(starts[0], cluster, reader, now)
+        check_retention(starts[0], cluster, metrics_reader(cluster, settings), now)
         for first in range(0, len(starts), HOURS_PER_BATCH):
             batch = starts[first : first + HOURS_PER_BATCH]
+            reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
             records += attribute_hours(reader, cluster, settings, batch, now=now)
     except SourceError as error:
         return records, str(error)

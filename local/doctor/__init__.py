@@ -10,6 +10,7 @@ from typing import Literal
 
 from gpucost.adapters.prometheus.connecting import connect
 from gpucost.adapters.prometheus.sources import Sources
+from gpucost.deadline import Deadline
 from gpucost.errors import CredentialsError, GpuCostError
 from gpucost.settings import ClusterSettings, PrometheusSettings, Settings
 from local.doctor import labels, signals
@@ -19,6 +20,9 @@ from local.doctor.utilization import Rung, rungs
 from local.placeholders import refuse_placeholders
 
 Verdict = Literal["possible", "wrong", "impossible"]
+
+QUERIES_SECONDS = 300.0
+"""For all queries to one cluster's Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     utilization = settings.utilization
     need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        facts = Asking(connect(cluster), cluster.selector, need, ranks, Sources.of(cluster.sources)).facts(now)
+        client = connect(cluster, Deadline(QUERIES_SECONDS))
+        facts = Asking(client, cluster.selector, need, ranks, Sources.of(cluster.sources)).facts(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
         return Report(cluster.name, [_unanswered(finding, _check_access(cluster.prometheus))], [])

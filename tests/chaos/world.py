@@ -333,14 +333,14 @@ class World:
 
     @contextmanager
     def _scripted_metrics(self) -> Iterator[None]:
-        def scripted(cluster: ClusterSettings, settings: Settings) -> Any:
+        def scripted(cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> Any:
             if self.readers is not None:
                 return self.readers(cluster, settings)
             return self.outside.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
 
         with (
             patch("gpucost.adapters.prometheus.metrics_reader", scripted),
-            patch("gpucost.adapters.prometheus.limits.PrometheusLimits", lambda _cluster: NoLimits()),
+            patch("gpucost.adapters.prometheus.limits.PrometheusLimits", lambda _cluster, _deadline: NoLimits()),
         ):
             yield
 

@@ -115,7 +115,7 @@ class System:
         self.metrics = OnePod()
         self.push(12)
 
-    def reader(self, cluster: ClusterSettings, settings: Settings) -> MetricsReader:
+    def reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> MetricsReader:
         return self.metrics
 
     def push(self, price: int, **more: Any) -> None:

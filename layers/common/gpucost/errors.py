@@ -15,7 +15,8 @@ GpuCostError
     ├── DamagedError               what is stored cannot be read, or is missing: names the item
     ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
     └── MetricsAnswerError         an answer that cannot be used: refused query, not JSON, truncated, warnings
-        └── MetricsTooLargeError   asking for less at a time may help
+        ├── MetricsTooLargeError   asking for less at a time may help
+        └── HoursTooLargeError     asking for fewer hours at a time may help
 """
 
 
@@ -85,4 +86,8 @@ class MetricsAnswerError(SourceError):
 
 
 class MetricsTooLargeError(MetricsAnswerError):
-    """Prometheus refuses to answer so much at once (AMP: 50 MB, or too many samples)."""
+    """An answer is too large: for Prometheus (AMP: 50 MB, or too many samples), or for this process's memory."""
+
+
+class HoursTooLargeError(MetricsAnswerError):
+    """The answers for some hours are too large together, though none is by itself."""

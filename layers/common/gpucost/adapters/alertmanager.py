@@ -12,13 +12,14 @@ from typing import Any
 import requests
 
 from gpucost.adapters.bearer import BearerAuth
+from gpucost.adapters.bounded_http import FAILURES, AnswerTooLargeError, post_json
 from gpucost.adapters.wording import advice, facts, headline, one_line, report_link, sentence, workloads
 from gpucost.domain.alerting.model import Notification
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import SourceError
 
 OUTLIVES = timedelta(hours=25)
-TIMEOUT_SECONDS = (3.05, 10.0)
+TIMEOUT_SECONDS = 13.0
 LONGEST_VALUE = 500
 
 
@@ -48,7 +49,7 @@ class AlertmanagerNotifier:
         secret_value: Callable[[str], str],
         public_url: str = "",
         clock: Callable[[], datetime] = _now,
-        timeout: tuple[float, float] = TIMEOUT_SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._url = url.rstrip("/") + "/api/v2/alerts"
         self._auth = None if secret is None else BearerAuth(secret, secret_value)
@@ -67,13 +68,11 @@ class AlertmanagerNotifier:
         if not body:
             return
         try:
-            answer = requests.post(self._url, json=body, auth=self._auth, timeout=self._timeout, allow_redirects=False)
-        except requests.RequestException as error:
+            answer = post_json(self._url, body, seconds=self._timeout, auth=self._auth)
+        except (*FAILURES, AnswerTooLargeError, ValueError) as error:
             raise SourceError(f"Alertmanager could not be reached ({type(error).__name__})") from error
-        if answer.status_code != requests.codes.ok:
-            raise SourceError(
-                f"Alertmanager refused the alerts: HTTP {answer.status_code} {one_line(answer.text[:80])}"
-            )
+        if answer.status != requests.codes.ok:
+            raise SourceError(f"Alertmanager refused the alerts: HTTP {answer.status} {one_line(answer.text(80))}")
 
 
 def alert(news: Notification, now: datetime, public_url: str = "") -> dict[str, Any]:

@@ -20,7 +20,7 @@ def client(service: str, region: str | None = None) -> Any:
     import boto3
 
     # The stubs know services by name only.
-    made = boto3.client(service, region_name=region, config=_config())  # type: ignore[call-overload]
+    made = boto3.client(service, region_name=region, config=config())  # type: ignore[call-overload]
     if service == "dynamodb":
         count_units(made)
     return made
@@ -39,7 +39,7 @@ def s3_client() -> Any:
     regional = Config(
         signature_version="s3v4", s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
     )
-    return boto3.client("s3", config=_config().merge(regional))
+    return boto3.client("s3", config=config().merge(regional))
 
 
 def count_units(dynamodb: Any) -> None:
@@ -68,7 +68,7 @@ def client_as(service: str, *, region: str | None, role_arn: str | None, externa
     import boto3
 
     credentials = _assumed(role_arn, external_id) if role_arn else {}
-    return boto3.client(service, region_name=region, config=_config(), **credentials)  # type: ignore[call-overload]
+    return boto3.client(service, region_name=region, config=config(), **credentials)  # type: ignore[call-overload]
 
 
 def _assumed(role_arn: str, external_id: str | None) -> dict[str, str]:
@@ -87,7 +87,8 @@ def _assumed(role_arn: str, external_id: str | None) -> dict[str, str]:
     }
 
 
-def _config() -> "Config":
+def config() -> "Config":
+    """How long a client waits, and how often it tries."""
     from botocore.config import Config
 
     return Config(

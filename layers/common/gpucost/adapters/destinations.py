@@ -1,7 +1,10 @@
-"""Where a secret may be sent: to https or the machine itself, to the origin that the secret names, and no further."""
+"""Where a secret may be sent: to https or to this machine, and only to the origin that the secret names.
+
+No redirect is followed with it: see `bounded_http`.
+"""
 
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import requests
 from requests.models import PreparedRequest
@@ -11,7 +14,6 @@ from urllib3.util import parse_url
 from gpucost.errors import SourceError
 
 _PORTS = {"https": 443, "http": 80}
-_LONGEST = 200
 
 
 class Origin(NamedTuple):
@@ -47,7 +49,7 @@ def origin_of(address: str) -> Origin | None:
 
 
 def check_destination(request: PreparedRequest) -> Origin:
-    """The origin of a request that is to carry a secret; a redirect of it will not be followed.
+    """The origin of a request that is to carry a secret.
 
     Raises:
         SourceError: it goes over plain http to another machine.
@@ -55,22 +57,7 @@ def check_destination(request: PreparedRequest) -> Origin:
     origin = origin_of(request.url or "")
     if origin is None or not origin.protects_secrets:
         raise SourceError(f"{origin} has no TLS, and credentials are sent to https only: use an https:// address")
-    request.register_hook("response", _refuse_redirect)  # type: ignore[no-untyped-call]
     return origin
-
-
-def _refuse_redirect(response: requests.Response, **_: Any) -> None:
-    """`requests` calls this before it follows a redirect, which may lead to another host.
-
-    Raises:
-        SourceError: the answer is a redirect.
-    """
-    if response.is_redirect:
-        target = "".join(filter(str.isprintable, response.headers.get("Location", "")))[:_LONGEST]
-        raise SourceError(
-            f"{origin_of(response.url)} redirects to {target!r} (HTTP {response.status_code}), and credentials are not "
-            "sent after a redirect: put the final address into the settings"
-        )
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,13 +6,14 @@ from typing import Any
 
 import requests
 
+from gpucost.adapters.bounded_http import FAILURES, AnswerTooLargeError, post_json, retry_after
 from gpucost.adapters.destinations import origin_of
 from gpucost.adapters.wording import advice, facts, headline, names, one_line, report_link, sentence, workloads
 from gpucost.domain.alerting.model import Notification
 from gpucost.errors import SourceError
 
 ATTEMPTS = 3
-TIMEOUT_SECONDS = (3.05, 6.0)
+TIMEOUT_SECONDS = 9.0
 LONGEST_WAIT_SECONDS = 8
 """Three attempts and two such waits stay below the outbox's lease of 55 s."""
 MOST_BLOCKS = 50
@@ -47,7 +48,7 @@ class SlackNotifier:
         host: str | None = None,
         public_url: str = "",
         sleep: Callable[[float], None] = time.sleep,
-        timeout: tuple[float, float] = TIMEOUT_SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._secret = secret
         self._secret_value = secret_value
@@ -95,21 +96,22 @@ class SlackNotifier:
         """What went wrong, and after how many seconds it is worth another try (None: it is not)."""
         backoff = float(2 ** (attempt - 1))
         try:
-            answer = requests.post(url, json=body, timeout=self._timeout, allow_redirects=False)
-        except (requests.Timeout, requests.ConnectionError) as error:
-            return f"could not be reached ({type(error).__name__})", backoff
-        except requests.RequestException as error:
+            answer = post_json(url, body, seconds=self._timeout)
+        except (requests.RequestException, AnswerTooLargeError, ValueError) as error:
             return f"could not be asked ({type(error).__name__})", None
-        if answer.status_code == requests.codes.ok:
+        except FAILURES as error:
+            return f"could not be reached ({type(error).__name__})", backoff
+        if answer.status == requests.codes.ok:
             return None, None
-        if answer.status_code == requests.codes.too_many_requests:
-            wait = _seconds(answer.headers.get("Retry-After"), backoff)
+        if answer.status == requests.codes.too_many_requests:
+            asked = retry_after(answer.headers)
+            wait = backoff if asked is None else asked
             problem = f"asks to wait {wait:g} s (HTTP 429)"
             return problem, wait if wait <= LONGEST_WAIT_SECONDS else None
-        if answer.status_code >= requests.codes.internal_server_error:
-            return f"answered HTTP {answer.status_code}", backoff
-        reason = one_line(answer.text[:80]).replace(url, "…")
-        return f"refused the message: HTTP {answer.status_code} {reason}".rstrip(), None
+        if answer.status >= requests.codes.internal_server_error:
+            return f"answered HTTP {answer.status}", backoff
+        reason = one_line(answer.text(80)).replace(url, "…")
+        return f"refused the message: HTTP {answer.status} {reason}".rstrip(), None
 
 
 def message(news: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
@@ -155,10 +157,3 @@ def _inert(name: str) -> str:
 
 def _plain(text: str) -> dict[str, Any]:
     return {"type": "plain_text", "text": text, "emoji": False}
-
-
-def _seconds(header: str | None, otherwise: float) -> float:
-    try:
-        return max(0.0, float(header)) if header is not None else otherwise
-    except ValueError:
-        return otherwise

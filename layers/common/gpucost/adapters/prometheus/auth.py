@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from requests.auth import AuthBase
 from requests.models import PreparedRequest
 
+from gpucost.adapters import aws
 from gpucost.adapters.bearer import BearerAuth
 from gpucost.adapters.destinations import check_destination
 from gpucost.errors import CredentialsError
@@ -76,6 +77,6 @@ def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     if prometheus.external_id:
         arguments["ExternalId"] = prometheus.external_id
     region = session.get_config_variable("region") or prometheus.region  # on a workstation none may be set
-    create_client = partial(session.create_client, region_name=region)
+    create_client = partial(session.create_client, region_name=region, config=aws.config())  # its own waits for minutes
     fetcher = AssumeRoleCredentialFetcher(create_client, own, prometheus.role_arn, extra_args=arguments)
     return DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)

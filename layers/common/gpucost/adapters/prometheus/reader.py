@@ -10,6 +10,7 @@ from gpucost.adapters.prometheus.claims import claiming_pods, untold_claims
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
 from gpucost.adapters.prometheus.device_counts import uneven
 from gpucost.adapters.prometheus.devices import DeviceTable, batches
+from gpucost.adapters.prometheus.memory_budget import MemoryBudget
 from gpucost.adapters.prometheus.nodes import METRICS, NodeTable
 from gpucost.adapters.prometheus.pods import PodTable, not_running
 from gpucost.adapters.prometheus.queries import HOUR_WINDOW, UNMARKED, PodNames, Queries, Window
@@ -50,6 +51,7 @@ class PrometheusReader:
         queries: the cluster's queries.
         cluster: its name.
         clock: the time now; nothing is asked of the future.
+        budget: the client's, for the answers about hours that are asked for together.
         pod_labels: whether anything in the settings needs pods' labels.
         namespace_labels: likewise namespaces'.
     """
@@ -61,10 +63,12 @@ class PrometheusReader:
         *,
         cluster: str,
         clock: Callable[[], datetime],
+        budget: MemoryBudget,
         pod_labels: bool = False,
         namespace_labels: bool = False,
     ) -> None:
-        self._client = ShardedClient(client, queries)
+        self._client = ShardedClient(client, queries, budget)
+        self._budget = budget
         self._retention = client.retention
         self._scrape_times = ScrapeTimes(self._client, queries)
         self._queries = queries
@@ -83,6 +87,7 @@ class PrometheusReader:
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as the client; nothing is concluded from half an answer.
         """
+        self._budget.start()
         try:
             return self._observe(hours)
         except (ValueError, ArithmeticError, KeyError) as error:

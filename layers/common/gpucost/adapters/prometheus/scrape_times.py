@@ -70,22 +70,22 @@ class ScrapeTimes:
             named = [found[who] for who in some]
             jobs, instances = {labels.get("job", "") for labels in named}, {labels["instance"] for labels in named}
             up = self._queries.up(sorted(jobs), sorted(instances), kind)
-            answer = self._client.raw_samples(up, start, end)
-            scrapes |= heartbeats.merge(
-                (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
-            )
+            with self._client.passing_samples(up, start, end) as answer:
+                scrapes |= heartbeats.merge(
+                    (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
+                )
         by_kind: dict[str, list[Instance]] = {}
         for who in found:
             if who not in scrapes:
                 by_kind.setdefault(found[who].get(STAT, ""), []).append(who)
         for some in (chunk for silent in by_kind.values() for chunk in _chunks(silent)):
             for selector in beat({who: found[who] for who in some}):
-                answer = self._client.raw_samples(selector, start, end)
-                scrapes |= heartbeats.merge(
-                    (tables.instance(one.labels), [at for at, _ in one.samples])
-                    for one in answer
-                    if tables.instance(one.labels) in some
-                )
+                with self._client.passing_samples(selector, start, end) as answer:
+                    scrapes |= heartbeats.merge(
+                        (tables.instance(one.labels), [at for at, _ in one.samples])
+                        for one in answer
+                        if tables.instance(one.labels) in some
+                    )
         return {who: run for who, run in scrapes.items() if who in found}
 
     def _pod_or_node(self, found: Densest) -> str:
