@@ -16,7 +16,6 @@ FLAGS = (
     "-search.latencyOffset=0s",  # by default the newest 30 seconds are not answered
     "-search.disableCache",  # samples are loaded after the fact
     "-search.maxQueryLen=1MB",  # the default of 16 KiB is too short for hours in which many pods come and go
-    "-search.maxStalenessInterval=5m",  # as Prometheus; by default a series ends after two scrape intervals
 )
 """docs/existing-cluster.md says which of them a real server needs."""
 
