@@ -108,6 +108,25 @@ def test_fraction_of_a_gpu_counts_as_that(attribute: Attribute, instance_type: s
     assert capacity.stranded_gpu_hours == 0
 
 
+def test_fraction_counts_where_no_capacity_is_kept(attribute: Attribute) -> None:
+    timeline = node(1, 1, node_kubernetes_io_instance_type="g6f.2xlarge")
+    for family in ("kube_node_status_capacity", "kube_node_status_allocatable"):
+        timeline.families[family] = []
+    timeline.pod("p")
+    (record,) = attribute(timeline)
+    assert line(record, "p").gpu_share == Decimal("0.25")
+    assert line(record, "p").allocated_usd == Decimal("2.5")
+
+
+def test_fraction_that_is_not_observed_weighs_as_one_device(attribute: Attribute) -> None:
+    timeline = node(1, 1)
+    timeline.device(0.5, gpu=0)
+    timeline.node("n2", capacity={"nvidia_com_gpu": 1}, labels={"node_kubernetes_io_instance_type": "g6f.large"})
+    (record,) = attribute(timeline)
+    assert record.coverage is not None
+    assert record.coverage.utilization == Decimal("0.5")
+
+
 def test_time_slices_of_a_fraction_are_parts_of_the_fraction(attribute: Attribute) -> None:
     labels = {"node_kubernetes_io_instance_type": "g6f.4xlarge", "nvidia_com_gpu_replicas": "4"}
     timeline = node(4, 1, **labels)
