@@ -62,8 +62,10 @@ def request(timeline: Timeline, pod: str, units: str = "1", *, phase: str = "Run
         timeline.add(names.PHASE, value=1, phase=phase, **own, **TENANT)
 
 
-def finished(timeline: Timeline) -> None:
+def finished(timeline: Timeline, requested: str = "") -> None:
     """The victim's phase as of a pod that finished long ago."""
+    if requested:
+        request(timeline, "victim", requested, phase="")
     for phase, value in (("Running", 0), ("Succeeded", 1)):
         timeline.add(names.PHASE, value=value, namespace="team", pod="victim", uid="uid-victim", phase=phase, **TENANT)
 
@@ -123,7 +125,7 @@ ATTACKS: dict[str, Attack] = {
     ),
     "finished": Attack(finished, ""),
     "finished-and-requested": Attack(
-        lambda timeline: (request(timeline, "victim", "2", phase=""), finished(timeline))[-1],
+        lambda timeline: finished(timeline, requested="2"),
         "tenant|/10.9.9.9:8080 reports it as finished", held=NEIGHBOR, unobserved=Decimal(2),
     ),
     "pod-label": Attack(
