@@ -307,8 +307,19 @@ def test_a_daily_export_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("column", "cell"),
-    [(0, "surprise"), (1, "yesterday"), (5, None), (9, "much"), (10, None), (10, "$5"), (11, ""), (10, "NaN"), (10, "1e308"),
-     (9, "Infinity"), (9, "1e308")],
+    [
+        (0, "surprise"),
+        (1, "yesterday"),
+        (5, None),
+        (9, "much"),
+        (10, None),
+        (10, "$5"),
+        (11, ""),
+        (10, "NaN"),
+        (10, "1e308"),
+        (9, "Infinity"),
+        (9, "1e308"),
+    ],
 )
 def test_a_row_that_is_not_what_it_must_be_is_refused(tmp_path: Path, column: int, cell: str | None) -> None:
     form: Format = "cur2"

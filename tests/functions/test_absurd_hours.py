@@ -54,8 +54,8 @@ def hour(cluster: str, start: datetime) -> HourRecord:
 
 def absurd(amount: str) -> HourRecord:
     """As an earlier version published it: one pod's line with an amount that no node costs."""
-    huge = {"allocated_usd": Decimal(amount), "waste_usd": Decimal(amount), "effective_usd": Decimal(0)}
-    lines = [line("research", "bu-a", "p", "4"), line("vision", "bu-b", "q", "8")._replace(**huge)]
+    huge = line("vision", "bu-b", "q", "8")._replace(allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
+    lines = [line("research", "bu-a", "p", "4"), huge]
     costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
     totals = Totals(costs, Capacity(node_cost_usd=Decimal(4), residual_usd=-Decimal(amount)))
     return replace(record([], hour=ABSURD, cluster="east"), lines=tuple(lines), totals=totals)

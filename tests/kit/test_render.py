@@ -405,10 +405,8 @@ def test_exporters_are_scraped_in_the_namespaces_of_the_parameters() -> None:
 
 
 def test_settings_that_trust_other_jobs_than_the_collectors_are_refused() -> None:
-    trusting = "sources: {dcgm_exporter: {job: [gpus]}}, selector: {cluster: fra, stage: prod}"
-    settings = OTHER_SETTINGS.replace(
-        "    selector: {cluster: fra, stage: prod}", "    " + trusting.replace(", sel", "\n    sel")
-    )
+    selector = "    selector: {cluster: fra, stage: prod}"
+    settings = OTHER_SETTINGS.replace(selector, f"{selector}\n    sources: {{dcgm_exporter: {{job: [gpus]}}}}")
     with pytest.raises(InvalidInputError, match=re.escape("sources.dcgm_exporter names job gpus, and the kit's")):
         other(settings=settings)
     other(settings=settings.replace("[gpus]", "[gpus, dcgm-exporter]"))

@@ -25,7 +25,8 @@ def test_pod_that_holds_all_gpus_all_hour_is_measured_without_labels(attribute: 
     (record,) = attribute(timeline)
     found = line(record, "p")
     assert (found.utilization_source, found.utilization) == ("pod", Decimal("0.4"))
-    assert (found.effective_usd, found.unmeasured_usd) == (8, 0)
+    assert found.effective_usd == 8
+    assert found.unmeasured_usd == 0
 
 
 def test_pod_that_came_within_the_hour_is_measured_by_the_samples_of_its_time(attribute: Attribute) -> None:
@@ -50,9 +51,9 @@ def test_pods_that_took_turns_well_apart_are_measured_each_by_its_own_samples(at
         timeline.device(0, 20, 30, gpu=gpu)
         timeline.device(0.2, 30, gpu=gpu)
     (record,) = attribute(timeline)
-    of_pods = {one.pod: (one.utilization_source, float(one.utilization or 0)) for one in record.lines}
-    assert of_pods["first"] == ("pod", pytest.approx(0.8, abs=0.03))
-    assert of_pods["second"] == ("pod", pytest.approx(0.2, abs=0.03))
+    assert {one.utilization_source for one in record.lines} == {"pod"}
+    assert float(line(record, "first").utilization or 0) == pytest.approx(0.8, abs=0.03)
+    assert float(line(record, "second").utilization or 0) == pytest.approx(0.2, abs=0.03)
 
 
 def test_pods_that_took_turns_within_an_interval_are_unmeasured(attribute: Attribute) -> None:
@@ -106,6 +107,25 @@ def test_fraction_of_a_gpu_counts_as_that(attribute: Attribute, instance_type: s
     assert capacity.node_cost_usd == 10 * Decimal(share)
     assert float(capacity.unallocated_gpu_hours) == pytest.approx(float(share) * 0.25, abs=0.01)
     assert capacity.stranded_gpu_hours == 0
+
+
+def test_fraction_counts_where_no_capacity_is_kept(attribute: Attribute) -> None:
+    timeline = node(1, 1, node_kubernetes_io_instance_type="g6f.2xlarge")
+    for family in ("kube_node_status_capacity", "kube_node_status_allocatable"):
+        timeline.families[family] = []
+    timeline.pod("p")
+    (record,) = attribute(timeline)
+    assert line(record, "p").gpu_share == Decimal("0.25")
+    assert line(record, "p").allocated_usd == Decimal("2.5")
+
+
+def test_fraction_that_is_not_observed_weighs_as_one_device(attribute: Attribute) -> None:
+    timeline = node(1, 1)
+    timeline.device(0.5, gpu=0)
+    timeline.node("n2", capacity={"nvidia_com_gpu": 1}, labels={"node_kubernetes_io_instance_type": "g6f.large"})
+    (record,) = attribute(timeline)
+    assert record.coverage is not None
+    assert record.coverage.utilization == Decimal("0.5")
 
 
 def test_time_slices_of_a_fraction_are_parts_of_the_fraction(attribute: Attribute) -> None:

@@ -62,8 +62,10 @@ def request(timeline: Timeline, pod: str, units: str = "1", *, phase: str = "Run
         timeline.add(names.PHASE, value=1, phase=phase, **own, **TENANT)
 
 
-def finished(timeline: Timeline) -> None:
+def finished(timeline: Timeline, requested: str = "") -> None:
     """The victim's phase as of a pod that finished long ago."""
+    if requested:
+        request(timeline, "victim", requested, phase="")
     for phase, value in (("Running", 0), ("Succeeded", 1)):
         timeline.add(names.PHASE, value=value, namespace="team", pod="victim", uid="uid-victim", phase=phase, **TENANT)
 
@@ -123,7 +125,7 @@ ATTACKS: dict[str, Attack] = {
     ),
     "finished": Attack(finished, ""),
     "finished-and-requested": Attack(
-        lambda timeline: (request(timeline, "victim", "2", phase=""), finished(timeline))[-1],
+        lambda timeline: finished(timeline, requested="2"),
         "tenant|/10.9.9.9:8080 reports it as finished", held=NEIGHBOR, unobserved=Decimal(2),
     ),
     "pod-label": Attack(
@@ -291,3 +293,32 @@ def test_sources_that_lag_behind_each_other_for_minutes_do_not_contradict(promet
     record = attributed(prometheus(timeline.text()), "pair")
     assert record.notes == ()
     assert {line.pod for line in record.lines} == {"victim", "neighbor", "ends"}
+
+
+@pytest.mark.parametrize("odd", ["1e308", "11", "-5", "9223372036854775794"])
+def test_use_beyond_reason_is_not_observed(prometheus: Callable[[str], str], odd: str) -> None:
+    """Of the one exporter that there is; before 3.x dcgm-exporter wrote such a number for what DCGM left blank."""
+    timeline = cluster("odd")
+    del timeline.families[SIGNAL]
+    for gpu in range(2):
+        timeline.device(odd, gpu=gpu, exported_pod="victim", exported_namespace="team")
+    timeline.device("0.5", -65, 30, gpu=2, exported_pod="neighbor", exported_namespace="near")
+    timeline.device(odd, 30, gpu=2, exported_pod="neighbor", exported_namespace="near")
+    record = attributed(prometheus(timeline.text()), "odd")
+    of_pods = {line.pod: line for line in record.lines}
+    assert of_pods["victim"].effective_usd is None
+    assert of_pods["victim"].unmeasured_usd == 20
+    assert float(of_pods["neighbor"].unmeasured_gpu_hours) == pytest.approx(0.5, abs=0.02)
+    assert float(of_pods["neighbor"].effective_gpu_hours or 0) == pytest.approx(0.25, abs=0.02)
+    assert sum("where 1 is full use; they count as not observed" in note for note in record.notes) == 2
+
+
+def test_made_up_gpu_measures_nothing_where_nothing_tells_how_many_there_are(prometheus: Callable[[str], str]) -> None:
+    timeline = cluster("unknown")
+    timeline.families[names.NODE_LABELS] = []
+    device(timeline, 1.0, "GPU-fake", exported_pod="victim", exported_namespace="team")
+    record = attributed(prometheus(timeline.text()), "unknown")
+    of_pods = {line.pod: line for line in record.lines}
+    assert of_pods["victim"].effective_usd is None
+    assert of_pods["neighbor"].effective_usd == 2
+    assert any("contradict each other about 3 devices" in note for note in record.notes)

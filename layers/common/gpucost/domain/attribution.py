@@ -15,7 +15,7 @@ from gpucost.domain.observations import PodObservation
 from gpucost.domain.pricing import NodePrice, Pricing
 from gpucost.domain.rating import RatedPod, rate_usage
 from gpucost.domain.shares import kubernetes_resource
-from gpucost.domain.suspicion import MOST_AMOUNT, SUSPECT
+from gpucost.domain.suspicion import MOST_AMOUNT, MOST_UNITS, SUSPECT
 from gpucost.domain.usage import Usage
 
 _WILDCARDS = frozenset("*?[")
@@ -107,6 +107,8 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
     if shortfall:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
+    if any(pod.holding.units > MOST_UNITS for pod in usage.pods):  # stored before requests had bounds
+        return _beyond_reason(usage, usage.notes)
     try:
         return _rated(usage, rules)
     except ArithmeticError:  # more digits than any amount has
@@ -137,7 +139,7 @@ def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
 
 
 def _beyond_reason(usage: Usage, notes: Sequence[str]) -> HourRecord:
-    beyond = f"{SUSPECT}figures are beyond {MOST_AMOUNT:g} USD or GPU-hours; the hour is left without figures"
+    beyond = f"{SUSPECT}figures are beyond {MOST_AMOUNT:,} USD or GPU-hours; the hour is left without figures"
     return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=(beyond, *notes))
 
 
