@@ -28,6 +28,7 @@ GOOD = json.dumps(
         "data": {
             "resultType": "matrix",
             "result": [{"metric": {"pod": "p"}, "values": [[1795082400, "3"], [1795086000.5, "NaN"]]}],
+            "stats": {"samples": {"totalQueryableSamples": 2}},
         },
     }
 )
@@ -143,6 +144,8 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
         ((200, '{"status":"error","error":"half of it"}', {}), "half of it"),
         ((200, '["a list"]', {}), "a list"),
         ((200, GOOD.replace('"status"', '"warnings":["partial answer"],"status"'), {}), "partial answer"),
+        ((200, GOOD.replace('"status"', '"isPartial":true,"status"'), {}), "a part of the data only"),
+        ((422, "too long query; mustn't exceed `-search.maxQueryLen=16384` bytes", {}), "-search.maxQueryLen"),
         ((200, GOOD.replace("matrix", "vector"), {}), "vector"),
         ((200, GOOD.replace('"values"', '"value"'), {}), "not Prometheus' own"),
         ((200, GOOD.replace('"3"', "null"), {}), "not Prometheus' own"),
@@ -274,6 +277,37 @@ def test_nobody_there() -> None:
 )
 def test_durations(text: str, length: timedelta | None) -> None:
     assert parse_duration(text) == length
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "the number of matching timeseries exceeds 2; either narrow down the search or increase -search.max*",
+        "cannot select more than -search.maxSamplesPerQuery=20 samples",
+        "which returns 5 data points across 5 time series according to -search.maxMemoryPerQuery=1000",
+        "the response contains more than -search.maxResponseSeries=2 time series",
+    ],
+)
+def test_limits_of_victoria_metrics_ask_for_smaller_parts(limit: str) -> None:
+    refusal = json.dumps({"status": "error", "errorType": "422", "error": limit})
+    with answering((422, refusal, {})) as server, pytest.raises(MetricsTooLargeError, match="422"):
+        client(server).query_range("up", HOUR, HOUR)
+
+
+def test_staleness_markers_of_victoria_metrics_are_no_samples() -> None:
+    """It answers them as NaN where raw samples are asked for; Prometheus, whose answers carry stats, does not."""
+    body = json.loads(GOOD)
+    del body["data"]["stats"]
+    ended = {"metric": {"pod": "ended"}, "values": [[1795082400, "NaN"]]}
+    body["data"]["result"].append(ended)
+    with answering((200, json.dumps(body), {})) as server:
+        (series,) = client(server).raw_samples("up", HOUR, HOUR + timedelta(hours=1))
+    assert series.samples == ((1795082400000, "3"),)
+
+
+def test_whole_answer_of_victoria_metrics_cluster_is_taken() -> None:
+    with answering((200, GOOD.replace('"status"', '"isPartial":false,"status"'), {})) as server:
+        assert client(server).query_range("up", HOUR, HOUR)
 
 
 THRESHOLD = json.dumps(

@@ -256,3 +256,17 @@ def test_a_cluster_without_gpus_is_not_asked_for_utilization() -> None:
     assert meter(empty, MeteringRules()).nodes == ()
     idle = replace(seen(nodes=(node(),)), pods=())
     assert meter(idle, MeteringRules()).coverage.utilization == 0
+
+
+@pytest.mark.parametrize("first", [-60, 20])
+def test_mean_over_the_hour_measures_a_lone_pod_only_where_it_ran_all_hour(first: int) -> None:
+    """A pod that came within the hour is measured by single samples, where the reader has them."""
+    there = {"k": minutes(first, 120)}
+    lone = replace(pod(), held=there, running=there)
+    whole = node(1, {"label_nvidia_com_gpu_count": "1"})
+    alone = replace(seen(devices=(device(labelled=False),), nodes=(whole,)), pods=(lone,))
+    (own,) = meter(alone, MeteringRules()).pods
+    assert own.measurement.source == ("pod" if first < 0 else "none")
+    samples = device(labelled=False)._replace(values=tuple((at, Decimal("0.5")) for at in minutes(-5, 60)))
+    (own,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
+    assert (own.measurement.source, own.measurement.utilization) == ("pod", Fraction(1, 2))

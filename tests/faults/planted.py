@@ -104,7 +104,7 @@ FAULTS = (
     ),
     Fault("each sharer is credited with all of the device", f"{DOMAIN}/utilization.py", "* held[place] / there", "* 1"),
     Fault("a sharer may use more than it holds", f"{DOMAIN}/utilization.py", "credited += min(part, most)", "credited += part"),
-    Fault("nobody shares a GPU with the one that is labelled", f"{DOMAIN}/claims.py", "if not is_shared_resource(one) or one.node.physical != 1:", "if True:"),
+    Fault("nobody shares a GPU with the one that is labelled", f"{DOMAIN}/claims.py", "if not is_shared_resource(one) or one.node.devices != 1:", "if True:"),
     Fault(
         "a label counts whether its pod runs or not",
         f"{DOMAIN}/utilization.py",

@@ -10,6 +10,7 @@ GpuCostError
 ├── SettingsMissingError     no settings have been pushed yet
 ├── ConflictError            somebody else wrote first                                      (HTTP 409)
 └── SourceError              a source of data did not answer as it should                   (exit 1, HTTP 502)
+    ├── CredentialsError           no AWS credentials, or they cannot be used
     ├── NotKeptError               it has expired: trying again does not help
     ├── DamagedError               what is stored cannot be read, or is missing: names the item
     ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
@@ -62,6 +63,10 @@ class ConflictError(GpuCostError):
 
 class SourceError(GpuCostError):
     """A source of data did not answer as it should."""
+
+
+class CredentialsError(SourceError):
+    """There are no AWS credentials, or they cannot be used."""
 
 
 class NotKeptError(SourceError):

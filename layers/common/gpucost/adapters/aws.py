@@ -3,6 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from gpucost.errors import SourceError
 from gpucost.observability import tally
 
 if TYPE_CHECKING:
@@ -58,19 +59,32 @@ def _add_units(parsed: dict[str, Any], **_: Any) -> None:
         tally.add("CapacityUnits", one.get("CapacityUnits", 0.0))
 
 
-def client_as(service: str, *, region: str | None, role_arn: str | None) -> Any:
-    """A client of another region, or under another role: its credentials last an hour, so it is not kept."""
+def client_as(service: str, *, region: str | None, role_arn: str | None, external_id: str | None = None) -> Any:
+    """A client of another region, or under another role: its credentials last an hour, so it is not kept.
+
+    Raises:
+        SourceError: the role cannot be assumed.
+    """
     import boto3
 
-    credentials = {}
-    if role_arn:
-        answer = client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost")["Credentials"]
-        credentials = {
-            "aws_access_key_id": answer["AccessKeyId"],
-            "aws_secret_access_key": answer["SecretAccessKey"],
-            "aws_session_token": answer["SessionToken"],
-        }
+    credentials = _assumed(role_arn, external_id) if role_arn else {}
     return boto3.client(service, region_name=region, config=config(), **credentials)  # type: ignore[call-overload]
+
+
+def _assumed(role_arn: str, external_id: str | None) -> dict[str, str]:
+    """Temporary credentials of a role, as a client takes them."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    condition = {"ExternalId": external_id} if external_id else {}
+    try:
+        answer = client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost", **condition)["Credentials"]
+    except (BotoCoreError, ClientError) as error:
+        raise SourceError(f"the role {role_arn} could not be assumed: {error}") from error
+    return {
+        "aws_access_key_id": answer["AccessKeyId"],
+        "aws_secret_access_key": answer["SecretAccessKey"],
+        "aws_session_token": answer["SessionToken"],
+    }
 
 
 def config() -> "Config":

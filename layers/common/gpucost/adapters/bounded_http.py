@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import certifi
 import requests
+from requests.auth import AuthBase
 from requests.models import PreparedRequest
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, NewConnectionError
@@ -127,14 +128,14 @@ class BoundedHttp:
         )  # fmt: skip
 
 
-def post_json(url: str, body: Any, *, seconds: float, headers: Mapping[str, str] | None = None) -> Answer:
+def post_json(url: str, body: Any, *, seconds: float, auth: AuthBase | None = None) -> Answer:
     """POST a document whose answer matters little; of its body the first bytes are kept.
 
     Raises:
         One of `FAILURES`: there was no answer in time.
         ValueError: the address is none.
     """
-    request = requests.Request("POST", url, json=body, headers={"User-Agent": "gpucost", **(headers or {})})
+    request = requests.Request("POST", url, json=body, headers={"User-Agent": "gpucost"}, auth=auth)
     return BoundedHttp(url).send(request.prepare, deadline=Deadline(seconds), limit=REFUSAL_LIMIT, cut=True)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import requests
 
 from gpucost.adapters.bounded_http import FAILURES, AnswerTooLargeError, post_json, retry_after
+from gpucost.adapters.destinations import origin_of
 from gpucost.adapters.wording import advice, facts, headline, names, one_line, report_link, sentence, workloads
 from gpucost.domain.alerting.model import Notification
 from gpucost.errors import SourceError
@@ -20,6 +21,7 @@ MOST_BLOCKS = 50
 BLOCKS_EACH = 5
 MOST_FIELDS = 10
 LONGEST_TEXT = 3000
+SLACK_HOSTS = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 _JOINER = "\u2060"
 _MARKUP = "*_~`@:/"
 
@@ -30,6 +32,7 @@ class SlackNotifier:
     Args:
         secret: name of the secret whose value is the webhook's address.
         secret_value: reads a secret.
+        host: of the webhook, where it is not Slack's own.
         public_url: the API's address, or "" for messages without links.
         sleep: waits between attempts.
     """
@@ -42,12 +45,14 @@ class SlackNotifier:
         secret: str,
         *,
         secret_value: Callable[[str], str],
+        host: str | None = None,
         public_url: str = "",
         sleep: Callable[[float], None] = time.sleep,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._secret = secret
         self._secret_value = secret_value
+        self._host = host
         self._public_url = public_url
         self._sleep = sleep
         self._timeout = timeout
@@ -59,8 +64,7 @@ class SlackNotifier:
             SourceError: not delivered; the sentence never holds the webhook's address.
         """
         url = self._secret_value(self._secret).strip()
-        if not url.startswith(("https://", "http://")):
-            raise SourceError(f"secret {self._secret} does not hold a webhook's address (https://…)")
+        self._check(url)
         body = message(notifications, self._public_url)
         for attempt in range(1, ATTEMPTS + 1):
             problem, wait = self._post(url, body, attempt)
@@ -69,6 +73,24 @@ class SlackNotifier:
             if wait is None or attempt == ATTEMPTS:
                 raise SourceError(f"Slack ({self._secret}) {problem}")
             self._sleep(wait)
+
+    def _check(self, url: str) -> None:
+        """Refuse what is no webhook: another secret's value, or an address that would show it on the way.
+
+        Raises:
+            SourceError: names the secret, never its value.
+        """
+        origin = origin_of(url)
+        if origin is None:
+            raise SourceError(f"secret {self._secret} does not hold a webhook's address (https://…)")
+        if not origin.protects_secrets:
+            raise SourceError(f"secret {self._secret} holds an http:// address; a webhook must be https://")
+        allowed = {self._host} if self._host else SLACK_HOSTS
+        if origin.scheme == "https" and origin.host not in allowed:
+            raise SourceError(
+                f"secret {self._secret} holds an address that is not of {' or '.join(sorted(allowed))}; for another "
+                "service that takes Slack's webhooks, set host on the receiver"
+            )
 
     def _post(self, url: str, body: dict[str, Any], attempt: int) -> tuple[str | None, float | None]:
         """What went wrong, and after how many seconds it is worth another try (None: it is not)."""

@@ -4,7 +4,6 @@
 and its next attempt, and the message counts as handled.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from gpucost.collector import collector_paused
 from gpucost.deadline import Deadline
 from gpucost.domain.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.domain.hours import HOUR, floor_hour, format_instant, format_ms, to_ms
+from gpucost.domain.kubernetes_labels import exported_name
 from gpucost.domain.ledger import Manifest, Retention
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
@@ -318,7 +318,7 @@ def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
     return AttributionRules(
         pricing=pricing,
         business_units=business_units(settings),
-        cost_labels={name: _exported(name) for name in settings.cost_labels},
+        cost_labels={name: exported_name(name) for name in settings.cost_labels},
         least_allocation_coverage=settings.coverage.allocation,
         least_utilization_coverage=settings.coverage.utilization,
     )
@@ -330,19 +330,13 @@ def business_units(settings: Settings) -> tuple[BusinessUnit, ...]:
         BusinessUnit(
             unit.name,
             unit.namespaces,
-            {_exported(name): value for name, value in unit.namespace_labels.items()},
-            {_exported(name): value for name, value in unit.pod_labels.items()},
+            {exported_name(name): value for name, value in unit.namespace_labels.items()},
+            {exported_name(name): value for name, value in unit.pod_labels.items()},
             since=unit.since,
             distribute=unit.distribute,
         )
         for unit in settings.business_units
     )
-
-
-def _exported(label: str) -> str:
-    """A Kubernetes label as kube-state-metrics names it: `app.kubernetes.io/team` → `label_app_kubernetes_io_team`."""
-    snake = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", re.sub(r"[^a-zA-Z0-9_]", "_", label))
-    return f"label_{snake.lower()}"
 
 
 def _is_to_do(manifest: Manifest | None, message: HoursDue, now: datetime) -> bool:

@@ -7,6 +7,7 @@ from gpucost.adapters.prometheus.connecting import connect
 from gpucost.adapters.prometheus.memory_budget import MemoryBudget
 from gpucost.adapters.prometheus.queries import Queries
 from gpucost.adapters.prometheus.reader import PrometheusReader
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.deadline import Deadline
 from gpucost.domain.signals import NEURON, preference
 from gpucost.settings import ClusterSettings, Settings
@@ -24,7 +25,7 @@ def metrics_reader(
     best, *others = preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
         connect(cluster, deadline, budget),
-        Queries(cluster.selector, [[*best, NEURON], *others]),
+        Queries(cluster.selector, [[*best, NEURON], *others], sources=Sources.of(cluster.sources)),
         cluster=cluster.name,
         clock=clock,
         budget=budget,

@@ -38,6 +38,8 @@ SAMPLES_LIMIT = "max_samples_processed_error_threshold"
 
 There is one for a warning, too; it is not sent, because an answer with a warning may be half an answer.
 """
+QUERY_LENGTH_LIMIT = "-search.maxQueryLen"
+"""What VictoriaMetrics names where it refuses a query as too long."""
 RETENTION_SECONDS = 10.0
 _TRY_AGAIN = {429, 500, 502, 503, 504}
 _REDIRECTS = 3
@@ -219,7 +221,8 @@ class PrometheusClient:
             tally.add("Queries", 1)
             tally.add("SamplesProcessed", _samples_processed(data))
             try:
-                result = Result(data["resultType"], _taken(data["result"]))
+                rows = data["result"] if "stats" in data else _without_stale_markers(data["result"])
+                result = Result(data["resultType"], _taken(rows))
             except _UNUSABLE as error:
                 raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
             budget.charge_series(result.series, answer.body)
@@ -231,8 +234,10 @@ class PrometheusClient:
         if warnings := document.get("warnings"):
             # A warning says that the answer may be partial, and half an answer must not become a figure.
             first = warnings[0] if isinstance(warnings, list) else warnings
-            told = first[:_SHOWN] if isinstance(first, str) else type(first).__name__
-            raise MetricsAnswerError(self._says(f"answered with a warning: {told}", form))
+            reason = first[:_SHOWN] if isinstance(first, str) else type(first).__name__
+            raise MetricsAnswerError(self._says(f"answered with a warning: {reason}", form))
+        if document.get("isPartial"):  # VictoriaMetrics' cluster version, while some of its storage nodes are away
+            raise MetricsAnswerError(self._says("answered with a part of the data only (isPartial)", form))
         return document["data"]
 
     def _says(self, what: str, form: Mapping[str, str]) -> str:
@@ -256,6 +261,18 @@ def _taken(rows: list[Any]) -> list[Series]:
     while rows:
         series.append(_series(rows.pop()))
     return series
+
+
+def _without_stale_markers(rows: list[Any]) -> list[Any]:
+    """Leave out staleness markers, which VictoriaMetrics answers as NaN where raw samples are asked for.
+
+    It stores no other NaN. Prometheus leaves the markers out by itself, and its answers carry `stats`.
+    """
+    if not any("values" in row for row in rows):
+        return rows
+    for row in rows:
+        row["values"] = [sample for sample in row["values"] if sample[1] != "NaN"]
+    return [row for row in rows if row["values"]]
 
 
 def _series(row: Any) -> Series:
@@ -288,15 +305,18 @@ def _jittered(attempt: int) -> float:
 
 
 def _is_too_much(answer: Answer) -> bool:
-    """AMP's 413 for answers over 50 MB, and Prometheus' 422 for queries over its limit of samples.
+    """AMP's 413 for answers over 50 MB, and the 422 of Prometheus and VictoriaMetrics for queries over their limits.
 
-    Not what our own limit refuses: asked in parts, it would cost as much.
+    Not what our own limit refuses: asked in parts, it would cost as much. Nor VictoriaMetrics' limit on the query's
+    length, which smaller parts do not shorten.
     """
     if answer.status == requests.codes.request_entity_too_large:
         return True
+    if answer.status != requests.codes.unprocessable_entity:
+        return False
     text = answer.text(REFUSAL_LIMIT)
-    is_unprocessable = answer.status == requests.codes.unprocessable_entity
-    return is_unprocessable and "too many samples" in text and "threshold" not in text
+    is_over_samples = "too many samples" in text and "threshold" not in text
+    return is_over_samples or ("-search.max" in text and QUERY_LENGTH_LIMIT not in text)
 
 
 def _described(answer: Answer) -> str:

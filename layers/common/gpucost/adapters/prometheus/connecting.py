@@ -4,6 +4,7 @@ from gpucost.adapters.prometheus.auth import authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.adapters.prometheus.memory_budget import MemoryBudget
 from gpucost.adapters.prometheus.queries import Queries
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.deadline import Deadline
 from gpucost.settings import ClusterSettings
 
@@ -40,5 +41,5 @@ class ClusterReader:
 
     def __init__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> None:
         self._client = connect(cluster, deadline)
-        self._queries = Queries(cluster.selector, [])
+        self._queries = Queries(cluster.selector, [], sources=Sources.of(cluster.sources))
         self._cluster = cluster.name
