@@ -88,10 +88,11 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
             yield from _statements(_managed(name), Statement(arn, f"{logical}/{name}", {}, is_managed=True))
     elif kind == "AWS::IAM::Policy":
         policy = properties("PolicyDocument", "PolicyName")
-        roles = [role for role in (_referenced(role, resolver) for role in raw["Roles"]) if role != "AWS::NoValue"]
-        for role in roles:
-            title = f"{logical}/{policy['PolicyName']}" + (f"/{role}" if len(roles) > 1 else "")
-            yield from _statements(policy["PolicyDocument"], Statement(resolver.arn(role), title, {}))
+        references = (_referenced(reference, resolver) for reference in raw["Roles"])
+        role_names = [reference for reference in references if reference != "AWS::NoValue"]
+        for role_name in role_names:
+            title = f"{logical}/{policy['PolicyName']}" + (f"/{role_name}" if len(role_names) > 1 else "")
+            yield from _statements(policy["PolicyDocument"], Statement(resolver.arn(role_name), title, {}))
     elif kind in ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy", "AWS::S3::BucketPolicy"):
         document = properties("PolicyDocument")["PolicyDocument"]
         holders = [raw["Bucket"]] if kind == "AWS::S3::BucketPolicy" else raw.get("Queues", raw.get("Topics"))
