@@ -96,6 +96,8 @@ class BoundedHttp:
         is_reusable = False
         try:
             run_within(deadline, lambda: _send(connection, prepare, deadline))
+            if deadline.has_passed():
+                raise TimeoutError
             connection.response_class = lambda own, **options: HTTPResponse(  # type: ignore[assignment]
                 _BoundedSocket(own, deadline, limit), **options  # type: ignore[arg-type]
             )  # fmt: skip
@@ -168,13 +170,20 @@ def _send(connection: HTTPConnection, prepare: Callable[[], PreparedRequest], de
         raise TimeoutError
     try:
         connection.request(
-            str(request.method), request.path_url, body=request.body, headers=dict(request.headers),
-            preload_content=False, decode_content=False,
-        )  # fmt: skip
+            str(request.method),
+            request.path_url,
+            body=request.body,
+            headers=dict(request.headers),
+            preload_content=False,
+            decode_content=False,
+        )
     except (BrokenPipeError, ConnectionResetError):
         if connection.sock is None:
             raise
         # A server that refuses a request may answer before it has read all of it.
+    finally:
+        if deadline.has_passed():  # nobody waits for this connection any more
+            connection.close()
 
 
 def _body(response: "BaseHTTPResponse", limit: int) -> tuple[bytes, bool]:
