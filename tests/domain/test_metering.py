@@ -146,6 +146,15 @@ def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
     assert any("nothing tells on which GPU of node 'n1' 1 of the pods" in note for note in usage.notes)
 
 
+@pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])
+def test_count_and_replicas_of_another_form_are_as_if_they_were_not_there(text: str) -> None:
+    labels = {"label_nvidia_com_gpu_replicas": text, "label_nvidia_com_gpu_count": text}
+    told = meter(replace(seen(nodes=(node(2, labels),)), pods=(pod(),)), MeteringRules())
+    plain = meter(replace(seen(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
+    assert [one.holding.share for one in told.pods] == [one.holding.share for one in plain.pods]
+    assert [one.node.replicas for one in told.nodes] == [1]
+
+
 def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:
     pods = (replace(pod(), node="n9"), replace(pod(), node="n9", uid="v"))
     usage = meter(replace(seen(), pods=pods, nodes_are_kept=True), MeteringRules())

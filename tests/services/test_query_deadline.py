@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,9 @@ from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.adapters.prometheus.memory import PrometheusMemory
 from gpucost.adapters.prometheus.memory_budget import MemoryBudget
 from gpucost.adapters.prometheus.sharding import QUERIES_AT_ONCE
+from gpucost.collector import collector_paused
 from gpucost.deadline import Deadline
+from gpucost.errors import MetricsTooLargeError
 from gpucost.messages import HoursDue
 from gpucost.services.advice.asking_once import memory_keeper
 from tests.conftest import DynamoTable
@@ -153,6 +156,24 @@ def test_parts_of_too_large_answers_come_to_an_end(table: DynamoTable, monkeypat
         assert "answered more than 16 MiB" in manifest.notes[0]
     assert len(server.queries) < 50
     assert system.heard.letters == []
+
+
+def test_refused_answers_are_not_kept(table: DynamoTable) -> None:
+    """Not even by the errors about them, while the garbage collector waits as it does when an hour is read."""
+    body = b'{"status":"success","data":{"resultType":"matrix","result":[' + b" " * (17 << 20) + b"]}}"
+    with raw_server(lambda exchange: exchange.answer(body)) as server:
+        settings = System(table, server.url).store.current().settings
+        reader = metrics_reader(settings.clusters[0], settings)
+        with collector_paused():
+            tracemalloc.start()
+            try:
+                for _ in range(3):
+                    with pytest.raises(MetricsTooLargeError):
+                        reader.observe([HOUR])
+                kept, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+    assert kept < 8 << 20
 
 
 def record_queries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:

@@ -96,6 +96,8 @@ class BoundedHttp:
         is_reusable = False
         try:
             run_within(deadline, lambda: _send(connection, prepare, deadline))
+            if deadline.has_passed():
+                raise TimeoutError
             connection.response_class = lambda own, **options: HTTPResponse(  # type: ignore[assignment]
                 _BoundedSocket(own, deadline, limit), **options  # type: ignore[arg-type]
             )  # fmt: skip
@@ -103,6 +105,7 @@ class BoundedHttp:
             is_success = response.status == HTTPStatus.OK
             body, is_whole = _body(response, limit if is_success else REFUSAL_LIMIT)
             if is_success and not is_whole and not cut:
+                del body  # the error keeps what is here
                 raise AnswerTooLargeError(f"more than {limit >> 20} MiB")
             is_reusable = is_whole
             return Answer(response.status, response.reason or "", response.headers, body)
@@ -167,13 +170,20 @@ def _send(connection: HTTPConnection, prepare: Callable[[], PreparedRequest], de
         raise TimeoutError
     try:
         connection.request(
-            str(request.method), request.path_url, body=request.body, headers=dict(request.headers),
-            preload_content=False, decode_content=False,
-        )  # fmt: skip
+            str(request.method),
+            request.path_url,
+            body=request.body,
+            headers=dict(request.headers),
+            preload_content=False,
+            decode_content=False,
+        )
     except (BrokenPipeError, ConnectionResetError):
         if connection.sock is None:
             raise
         # A server that refuses a request may answer before it has read all of it.
+    finally:
+        if deadline.has_passed():  # nobody waits for this connection any more
+            connection.close()
 
 
 def _body(response: "BaseHTTPResponse", limit: int) -> tuple[bytes, bool]:
@@ -184,12 +194,15 @@ def _body(response: "BaseHTTPResponse", limit: int) -> tuple[bytes, bool]:
     source = gzip.GzipFile(fileobj=response) if encoding.endswith("gzip") else response
     parts: list[bytes] = []
     size = 0
-    while part := source.read(_PIECE):
-        parts.append(part)
-        size += len(part)
-        if size > limit:
-            return b"".join(parts)[:limit], False
-    return b"".join(parts), True
+    try:
+        while part := source.read(_PIECE):
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                return b"".join(parts)[:limit], False
+        return b"".join(parts), True
+    finally:
+        parts.clear()  # an error keeps what is here
 
 
 class _BoundedSocket:

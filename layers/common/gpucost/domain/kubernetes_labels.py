@@ -31,6 +31,11 @@ def exported_name(key: str) -> str:
     return f"label_{snake.lower()}"
 
 
+def whole_number(text: str) -> int:
+    """A label's value as a number; 0 where it is none, or one that no label of a node could mean."""
+    return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
+
+
 @dataclass(frozen=True)
 class NodeLabel:
     """A fact about a node and the label keys that carry it; the first key with a value counts."""

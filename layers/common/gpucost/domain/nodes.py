@@ -18,6 +18,7 @@ from gpucost.domain.kubernetes_labels import (
     NODE_POOL,
     ZONE,
     ZONE_ID,
+    whole_number,
 )
 from gpucost.domain.observations import DeviceSeries, NodeObservation
 from gpucost.domain.shares import MIG_PREFIX, GpuNode, is_neuron
@@ -65,7 +66,7 @@ def describe(
     sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
     sliced = sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
     uuids = most_at_once(devices) if sliced or not capacity else 0
-    counted = int(count) if count.isdigit() and not profile else 0
+    counted = 0 if profile else whole_number(count)
     neuron, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
     return GpuNode(
         name=seen.name,
@@ -77,7 +78,7 @@ def describe(
         node_pool=NODE_POOL.value(labels),
         gpu_model=base or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
         mig_profile=profile,
-        replicas=int(replicas) if replicas.isdigit() and int(replicas) > 1 and sharing != "none" else 1,
+        replicas=1 if sharing == "none" else max(1, whole_number(replicas)),
         physical=GPUS_OF_INSTANCE.get(instance_type) or neuron or uuids or counted or _neuron_devices(capacity),
         capacity=capacity,
         allocatable={**capacity, **allocatable},

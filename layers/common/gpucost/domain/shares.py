@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache, cached_property
 
 from gpucost.domain.devices import GPU_FRACTION_OF_INSTANCE, NEURON_OF_INSTANCE, compute_share, profile_share
-from gpucost.domain.kubernetes_labels import mig_replicas
+from gpucost.domain.kubernetes_labels import mig_replicas, whole_number
 from gpucost.domain.money import quantize
 
 GPU = "nvidia_com_gpu"
@@ -192,7 +192,7 @@ class GpuNode:
         replicas = 1
         if profile.endswith(SHARED_SUFFIX):
             profile = profile.removesuffix(SHARED_SUFFIX)
-            replicas = _count(mig_replicas(profile.replace("_", ".")).value(self.labels)) or 1
+            replicas = whole_number(mig_replicas(profile.replace("_", ".")).value(self.labels)) or 1
         share = profile_share(profile.replace("_", "."), self.gpu_model)
         if share is not None:
             return Share(share / replicas, "mig-profile", replicas)
@@ -219,7 +219,3 @@ def kubernetes_resource(resource: str) -> str:
     if is_neuron(resource):
         return "aws.amazon.com/" + resource.removeprefix("aws_amazon_com_")
     return resource
-
-
-def _count(text: str) -> int:
-    return int(text) if text.isdigit() else 0

@@ -27,7 +27,7 @@ from gpucost.adapters.bounded_http import (
 from gpucost.adapters.prometheus.memory_budget import ANSWER_BYTES, MemoryBudget
 from gpucost.deadline import Deadline
 from gpucost.domain.hours import HOUR, to_ms
-from gpucost.errors import HoursTooLargeError, MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
+from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
 from gpucost.observability import tally
 
 ATTEMPTS = 4
@@ -60,6 +60,13 @@ class Result(NamedTuple):
 
     kind: Any
     series: list[Series]
+
+
+class _Trouble(NamedTuple):
+    """Why an attempt failed, and how many seconds the server asks to wait."""
+
+    problem: str
+    wait: float = 0.0
 
 
 class _NotJsonError(Exception):
@@ -163,31 +170,39 @@ class PrometheusClient:
             if self._deadline.has_passed():
                 used_up = f"was not asked: the {self._deadline.seconds:.3g} s for all queries are used up"
                 raise MetricsUnavailableError(self._deadline.reason or self._says(used_up, form))
-            seconds, wait = min(self._timeout, self._deadline.remaining()), 0.0
-            try:
-                answer = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
-                if answer.status not in _TRY_AGAIN:
-                    return self._read(answer, form)
-                problem, wait = f"answered {_described(answer)}", retry_after(answer.headers) or 0.0
-            except FAILURES as error:
-                problem = f"could not be reached ({type(error).__name__})"
-                if is_timeout(error):
-                    problem = f"did not answer within {seconds:.3g} s"
-            except _NotJsonError:
-                problem = "answered 200 with something that is not whole JSON"
-            except (AnswerTooLargeError, MetricsTooLargeError) as error:
-                raise MetricsTooLargeError(self._says(f"answered {error}", form)) from None
-            except HoursTooLargeError as error:
-                raise HoursTooLargeError(self._says(f"answered {error}", form)) from None
-            wait = min(LONGEST_WAIT_SECONDS, max(wait, _jittered(attempt)))
+            outcome = self._attempt(path, form)
+            if isinstance(outcome, Result):
+                return outcome
+            if isinstance(outcome, MetricsAnswerError):
+                raise outcome
+            wait = min(LONGEST_WAIT_SECONDS, max(outcome.wait, _jittered(attempt)))
             has_time = self._deadline.remaining() > wait
             if attempt == ATTEMPTS or not has_time:
                 break
             self._sleep(wait)
+        times = f", {attempt} times" if attempt > 1 else ""
         over = "" if has_time else ", and the time for all queries is used up"
-        reason = self._says(f"{problem}, {attempt} times{over}" if attempt > 1 else f"{problem}{over}", form)
+        reason = self._says(f"{outcome.problem}{times}{over}", form)
         self.end(reason)
         raise MetricsUnavailableError(reason)
+
+    def _attempt(self, path: str, form: Mapping[str, str]) -> "Result | MetricsAnswerError | _Trouble":
+        """Ask once. Errors are given back and not raised: one that was raised keeps the answer that it is about."""
+        seconds = min(self._timeout, self._deadline.remaining())
+        try:
+            answer = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
+            if answer.status in _TRY_AGAIN:
+                return _Trouble(f"answered {_described(answer)}", retry_after(answer.headers) or 0.0)
+            return self._read(answer)
+        except FAILURES as error:
+            what = f"could not be reached ({type(error).__name__})"
+            return _Trouble(f"did not answer within {seconds:.3g} s" if is_timeout(error) else what)
+        except _NotJsonError:
+            return _Trouble("answered 200 with something that is not whole JSON")
+        except AnswerTooLargeError as error:
+            return MetricsTooLargeError(self._says(f"answered {error}", form))
+        except MetricsAnswerError as error:
+            return type(error)(self._says(str(error), form))
 
     def _send(self, method: str, path: str, form: Mapping[str, str] | None, seconds: float, limit: int) -> Answer:
         request = requests.Request(
@@ -200,16 +215,21 @@ class PrometheusClient:
         )
         return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)
 
-    def _read(self, answer: Answer, form: Mapping[str, str]) -> Result:
+    def _read(self, answer: Answer) -> Result:
+        """The result that an answer holds.
+
+        Raises:
+            MetricsAnswerError: it must not be used; says what the server did.
+        """
         if _is_too_much(answer):
-            raise MetricsTooLargeError(_described(answer))
+            raise MetricsTooLargeError(f"answered {_described(answer)}")
         if answer.status // 100 == _REDIRECTS:
             to = " ".join(answer.headers.get("Location", "").split())[:_SHOWN]
             raise MetricsAnswerError(
-                self._says(f"redirects to {to!r}, which is not followed; set prometheus.url to where it is", form)
+                f"redirects to {to!r}, which is not followed; set prometheus.url to where Prometheus is"
             )
         if answer.status != requests.codes.ok:
-            raise MetricsAnswerError(self._says(f"answered {_described(answer)}", form))
+            raise MetricsAnswerError(f"answered {_described(answer)}")
         budget = self._budget or MemoryBudget()
         with budget.parsing:
             budget.admit(answer.body)
@@ -217,33 +237,32 @@ class PrometheusClient:
                 document = from_json(answer.body)  # a third faster than `json`, and equal labels are one object
             except ValueError as error:
                 raise _NotJsonError from error
-            data = self._checked(document, answer, form)
+            data = _checked(document, answer)
             tally.add("Queries", 1)
             tally.add("SamplesProcessed", _samples_processed(data))
             try:
-                rows = data["result"] if "stats" in data else _without_stale_markers(data["result"])
-                result = Result(data["resultType"], _taken(rows))
+                result = Result(data["resultType"], _taken(data["result"]))
             except _UNUSABLE as error:
-                raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
+                raise MetricsAnswerError("answered in a form that is not Prometheus' own") from error
             budget.charge_series(result.series, answer.body)
             return result
-
-    def _checked(self, document: Any, answer: Answer, form: Mapping[str, str]) -> Any:
-        if not isinstance(document, dict) or document.get("status") != "success" or "data" not in document:
-            raise MetricsAnswerError(self._says(f"refused: {_reason(document) or answer.text(_SHOWN)}", form))
-        if warnings := document.get("warnings"):
-            # A warning says that the answer may be partial, and half an answer must not become a figure.
-            first = warnings[0] if isinstance(warnings, list) else warnings
-            reason = first[:_SHOWN] if isinstance(first, str) else type(first).__name__
-            raise MetricsAnswerError(self._says(f"answered with a warning: {reason}", form))
-        if document.get("isPartial"):  # VictoriaMetrics' cluster version, while some of its storage nodes are away
-            raise MetricsAnswerError(self._says("answered with a part of the data only (isPartial)", form))
-        return document["data"]
 
     def _says(self, what: str, form: Mapping[str, str]) -> str:
         query = " ".join(form["query"].split())
         shown = query if len(query) <= _SHOWN else query[:_SHOWN] + "…"
         return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
+
+
+def _checked(document: Any, answer: Answer) -> Any:
+    """The data of a whole success."""
+    if not isinstance(document, dict) or document.get("status") != "success" or "data" not in document:
+        raise MetricsAnswerError(f"refused: {_reason(document) or answer.text(_SHOWN)}")
+    if warnings := document.get("warnings"):
+        # A warning says that the answer may be partial, and half an answer must not become a figure.
+        first = warnings[0] if isinstance(warnings, list) else warnings
+        told = first[:_SHOWN] if isinstance(first, str) else type(first).__name__
+        raise MetricsAnswerError(f"answered with a warning: {told}")
+    return document["data"]
 
 
 def _samples_processed(data: Any) -> float:

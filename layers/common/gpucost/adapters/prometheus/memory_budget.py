@@ -57,7 +57,7 @@ class MemoryBudget:
         needed = parsed_size(body)
         if needed > ANSWER_MEMORY:
             raise MetricsTooLargeError(
-                f"so much that it takes {needed // MIB} MiB of memory, above {ANSWER_MEMORY // MIB}"
+                f"answered so much that it takes {needed // MIB} MiB of memory, above {ANSWER_MEMORY // MIB}"
             )
         self._check(needed)
 
@@ -93,7 +93,7 @@ class MemoryBudget:
     def _check(self, needed: int) -> None:
         if self._used + needed > self._most:
             raise HoursTooLargeError(
-                f"so much that the hours asked for together take more than {self._most // MIB} MiB of memory"
+                f"answered so much that the hours asked for together take more than {self._most // MIB} MiB of memory"
             )
 
 

@@ -64,9 +64,12 @@ class ShardedClient:
                 self._client.end("interrupted")
                 raise
         errors = [error for answer in answers.values() if (error := answer.exception()) is not None]
-        if errors:
+        if not errors:
+            return {name: answer.result() for name, answer in answers.items()}
+        try:
             raise next((error for error in errors if not isinstance(error, CancelledError)), errors[0])
-        return {name: answer.result() for name, answer in answers.items()}
+        finally:
+            del answers, errors  # else they and the error keep each other
 
     def at_moment(self, asked: Mapping[str, Ask], at_ms: int) -> dict[str, list[Series]]:
         """Evaluate queries at one moment, in milliseconds."""
