@@ -19,6 +19,8 @@ def told_by_some_jobs(nodes: NodeTable, pods: PodTable, allocation: HourBeats) -
     A tenant whose own exporter is scraped can make up pods and nodes; nothing tells them from those of a second
     kube-state-metrics that watches other objects, until the settings name the jobs to read.
     """
+    if len(_times_by_job(allocation)) == 1:
+        return []
     start = to_ms(allocation.hour)
     hour = Interval(start, start + HOUR_MS)
     of_pods = [(pods.name_of(uid), jobs, time or hour) for uid, (jobs, time) in pods.jobs().items()]
