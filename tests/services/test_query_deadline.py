@@ -13,16 +13,22 @@ from functions.attribute import app
 from gpucost import bootstrap
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.disruption import PrometheusDisruption
 from gpucost.adapters.prometheus.memory import PrometheusMemory
 from gpucost.adapters.prometheus.memory_budget import MemoryBudget
 from gpucost.adapters.prometheus.sharding import QUERIES_AT_ONCE
+from gpucost.adapters.prometheus.waiting import PrometheusWaiting
 from gpucost.deadline import Deadline
-from gpucost.messages import HoursDue
-from gpucost.services.advice.asking_once import memory_keeper
+from gpucost.messages import AdviceDue, HoursDue
+from gpucost.ports import StoredSettings
+from gpucost.services.advice.asking_once import memory_keeper, waiting_keeper
+from gpucost.services.advice.service import AdviceService
+from gpucost.settings import parse_settings
 from tests.conftest import DynamoTable
 from tests.functions.asking import Context
-from tests.raw_server import Exchange, raw_server
+from tests.raw_server import Exchange, elapsed, raw_server
 from tests.services.attributed import NOW, System, busy_hour
+from tests.services.test_advice_service import Book, Kept, Ledger, NoDays, Reviews, Store
 from tests.system.timeline import HOUR, Timeline
 
 LIMIT = 4.0
@@ -237,3 +243,23 @@ def test_wait_of_advice_for_metrics_ends(table: DynamoTable) -> None:
         keeper = memory_keeper(PrometheusMemory, Unkept(), clock=lambda: NOW)
         assert keeper.days(cluster, NOW - timedelta(days=30), NOW, Deadline(1)) == {}
     assert len({json.dumps(query) for query in server.queries}) == 1
+
+
+def test_review_asks_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first query that fails, none of the review's other sources asks."""
+    monkeypatch.setattr("gpucost.services.advice.service.METRICS_SECONDS", 1.0)
+    reviews = Reviews()
+    with raw_server(Exchange.hang) as server:
+        cluster = f'{{name: a, prometheus: {{url: "{server.url}"}}}}'
+        text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
+        stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
+        monkeypatch.setattr(Store, "current", lambda _: stored)
+        service = AdviceService(
+            Store(), Ledger(""), reviews, Book([]),  # type: ignore[arg-type]
+            memory_keeper(PrometheusMemory, Kept(), clock=lambda: NOW),
+            waiting_keeper(PrometheusWaiting, NoDays(), clock=lambda: NOW),
+            PrometheusDisruption, clock=lambda: NOW,
+        )  # fmt: skip
+        assert elapsed(lambda: service.advise(AdviceDue(scheduled_time=NOW), lambda: 900)) < BUSY
+    assert len(server.queries) == 1
+    assert reviews.kept.keys() == {"a"}
