@@ -15,7 +15,7 @@ from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient
 from gpucost.adapters.prometheus.disruption import PrometheusDisruption
 from gpucost.adapters.prometheus.memory import PrometheusMemory
-from gpucost.adapters.prometheus.memory_budget import MemoryBudget
+from gpucost.adapters.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryBudget
 from gpucost.adapters.prometheus.sharding import QUERIES_AT_ONCE
 from gpucost.adapters.prometheus.waiting import PrometheusWaiting
 from gpucost.deadline import Deadline
@@ -227,6 +227,25 @@ def test_hour_too_large_by_itself_is_incomplete_with_its_reason(
     assert (manifest.status, system.heard.letters) == ("incomplete", [])
     assert "so much that the hours asked for together take more than" in manifest.notes[0]
     assert manifest.next_attempt_at is not None
+
+
+@pytest.mark.parametrize("is_up_kept", [True, False])
+def test_scrape_times_that_take_too_much_memory_are_refused(
+    is_up_kept: bool, table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40,000 exporters, each scraped every 15 seconds, took 1.3 GB, though each answer about them is small."""
+    timeline = Timeline()
+    if is_up_kept:
+        timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    system = System(table, prometheus(timeline.text()))
+    monkeypatch.setattr("gpucost.adapters.prometheus.memory_budget.SCRAPES_INCLUDED", -OBSERVATION_MEMORY)
+    system.attribute()
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert (manifest.status, system.heard.letters) == ("incomplete", [])
+    assert "take more than 416 MiB of memory" in manifest.notes[0]
 
 
 def test_wait_of_advice_for_metrics_ends(table: DynamoTable) -> None:
