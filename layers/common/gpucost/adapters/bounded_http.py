@@ -105,7 +105,6 @@ class BoundedHttp:
             is_success = response.status == HTTPStatus.OK
             body, is_whole = _body(response, limit if is_success else REFUSAL_LIMIT)
             if is_success and not is_whole and not cut:
-                del body  # the error keeps what is here
                 raise AnswerTooLargeError(f"more than {limit >> 20} MiB")
             is_reusable = is_whole
             return Answer(response.status, response.reason or "", response.headers, body)
@@ -197,15 +196,12 @@ def _body(response: "BaseHTTPResponse", limit: int) -> tuple[bytes, bool]:
     source = gzip.GzipFile(fileobj=response) if encoding.endswith("gzip") else response
     parts: list[bytes] = []
     size = 0
-    try:
-        while part := source.read(_PIECE):
-            parts.append(part)
-            size += len(part)
-            if size > limit:
-                return b"".join(parts)[:limit], False
-        return b"".join(parts), True
-    finally:
-        parts.clear()  # an error keeps what is here
+    while part := source.read(_PIECE):
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            return b"".join(parts)[:limit], False
+    return b"".join(parts), True
 
 
 class _BoundedSocket:
