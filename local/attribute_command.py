@@ -33,7 +33,7 @@ HOURS_PER_BATCH = 24
 def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
     """Attribute hours from any Prometheus; nothing else is needed, and nothing is stored.
 
-    Ends with status 1 where a cluster has no figures for any of the hours.
+    Ends with status 1 where a cluster could not be read, or no cluster has figures for any of the hours.
     """
     from gpucost.services.attribute import check_hour
     from gpucost.settings import parse_settings
@@ -45,27 +45,32 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
     check_hour(starts[0], now)
     check_hour(starts[-1], now)
     records: list[HourRecord] = []
-    failures: list[str] = []
+    findings: list[str] = []
+    all_were_read = True
     for cluster in settings.clusters:
-        cluster_records, failure = _attribute_cluster(cluster, settings, starts, now)
+        cluster_records, finding, was_read = _attribute_cluster(cluster, settings, starts, now)
         records += cluster_records
-        if failure is not None:
-            failures.append(failure)
+        all_were_read = all_were_read and was_read
+        if finding is not None:
+            findings.append(finding)
     records.sort(key=lambda record: (record.hour, record.cluster))
     if form == "table":
         for part in render.hours_tables(records):
             render.put(part)
-    elif records or not failures:
+    elif records or not findings:
         sys.stdout.write(render.hours_json(records) + "\n" if form == "json" else render.hours_csv(records))
-    if failures:
+    if findings:
         sys.stdout.flush()
-        raise GpuCostError(f"{'; '.join(failures)}; to see what is missing, run: gpucost doctor --settings {path}")
+        message = f"{'; '.join(findings)}; to see what is missing, run: gpucost doctor --settings {path}"
+        if not all_were_read or all(record.totals is None for record in records):
+            raise GpuCostError(message)
+        click.echo(f"gpucost: {message}", err=True)
 
 
 def _attribute_cluster(
     cluster: "ClusterSettings", settings: "Settings", starts: Sequence[datetime], now: datetime
-) -> tuple[list["HourRecord"], str | None]:
-    """The records of a cluster's hours, and why they are not all there or none has figures."""
+) -> tuple[list["HourRecord"], str | None, bool]:
+    """The records of a cluster's hours, why none has figures or some are missing, and whether it could be read."""
     from gpucost.adapters.prometheus import metrics_reader
     from gpucost.services.attribute import attribute_hours, check_retention
 
@@ -77,9 +82,9 @@ def _attribute_cluster(
             reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
             records += attribute_hours(reader, cluster, settings, batch, now=now)
     except SourceError as error:
-        return records, str(error)
+        return records, str(error), False
     if any(record.totals is not None for record in records):
-        return records, None
+        return records, None, True
     newest = records[-1]
     reasons = "; ".join(newest.notes)
-    return records, f"cluster {cluster.name} has no figures: hour {format_instant(newest.hour)}: {reasons}"
+    return records, f"cluster {cluster.name} has no figures: hour {format_instant(newest.hour)}: {reasons}", True

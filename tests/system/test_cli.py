@@ -202,6 +202,18 @@ def test_a_cluster_without_figures_takes_no_other_clusters_figures_away(
     assert "gpucost doctor" in done.stderr
 
 
+def test_clusters_without_figures_beside_others_are_named_on_stderr(settings: Callable[..., str], cluster: str) -> None:
+    path = settings(
+        f'clusters: [{{name: misspelled, prometheus: {{url: "{cluster}"}}, selector: {{cluster: nothing}}}}, '
+        f'{{name: demo, prometheus: {{url: "{cluster}"}}}}]\n{PRICING}'
+    )
+    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
+    assert done.returncode == 0
+    assert [hour["cluster"] for hour in json.loads(done.stdout)["hours"]] == ["demo", "misspelled"]
+    assert done.stderr.startswith("gpucost: cluster misspelled has no figures: hour ")
+    assert f"gpucost doctor --settings {path}" in done.stderr
+
+
 ATTRIBUTE = ["attribute", "--settings", "{}", "--hour"]
 OK = "2026-11-19T10:00:00Z"
 

@@ -88,7 +88,7 @@ class HoldingReader:
     def _suspicion(
         self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int] | None
     ) -> tuple[str, Fraction | None]:
-        """Why a pod's samples cannot be true, and the GPUs that they claim; "" where they can be.
+        """Why a pod's samples cannot be true, and the GPUs that they claim; "" and None where they can be.
 
         A request is impossible where it is more than the node ever advertised and more than its physical GPUs: pods
         keep what they hold while a node advertises less, because a GPU failed for instance.
@@ -98,18 +98,23 @@ class HoldingReader:
             return f"{name} requests no number of GPUs that can be", None
         if pod.node in self.suspect_nodes:
             return f"{self.suspect_nodes[pod.node]}, with {name} on it", None
-        gpus = sum((units * self._share(pod, node, resource).of_gpu for resource, units in requests.items()), ZERO)
         if pod.contradiction:
-            return f"{name}: {pod.contradiction}", gpus
+            return f"{name}: {pod.contradiction}", self._gpus(pod, node, requests)
         for resource, units in requests.items():
             advertised = self.advertised.get(pod.node, {}).get(resource)
+            if advertised is not None and units <= advertised:
+                continue
             bounds = [] if advertised is None else [Fraction(advertised)]
             if node.physical is not None:
                 bounds.append(node.physical / self._share(pod, node, resource).of_gpu)
             if bounds and units > max(bounds):
                 what = kubernetes_resource(resource)
-                return f"{name} requests {units} of {what}, and node {node.name} has {float(max(bounds)):g}", gpus
-        return "", gpus
+                reason = f"{name} requests {units} of {what}, and node {node.name} has {float(max(bounds)):g}"
+                return reason, self._gpus(pod, node, requests)
+        return "", None
+
+    def _gpus(self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int]) -> Fraction:
+        return sum((units * self._share(pod, node, resource).of_gpu for resource, units in requests.items()), ZERO)
 
     def _placed(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
         """When a pod held, and its node as it was then; no node where that is not there."""
