@@ -42,7 +42,7 @@ test: check ## everything that CI runs
 	npm --prefix web run --silent test
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-compat: ## the system scenarios on Prometheus 2 and 3 and VictoriaMetrics, some ten minutes (ONLY=victoria for one)
+compat: ## the system scenarios on Prometheus 2 and 3 and VictoriaMetrics, half an hour (ONLY=victoria for one)
 	@scripts/setup.sh test
 	@$(BIN)/python scripts/compat.py $(ONLY)
 

@@ -6,7 +6,8 @@
 
 boto3 differs: it does not read AWS_REGION and prefers AWS_DEFAULT_PROFILE. The functions' clients, which the command
 line shares, are made without a session, so the choice is written to this process's environment before the first client
-is made. (Lambda sets both names of the region itself.)
+is made. (Lambda sets both names of the region itself.) A profile that `--profile` names becomes that of boto3's default
+session: botocore alone knows which of the environment's credentials such a profile overrides and which it refers to.
 """
 
 import os
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpucost.adapters import aws
 from gpucost.errors import GpuCostError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def aws_options(command: Command) -> Command:
 
 def drop_own_configuration() -> None:
     """Forget the caller's profile and credentials: the embedded AWS has its own."""
+    aws.use_profile(None)
     for name in (*_PROFILES, *_KEYS):
         os.environ.pop(name, None)
 
@@ -47,15 +50,12 @@ def aws_session() -> "boto3.Session":
     Raises:
         InvalidInputError: the profile does not exist, or nothing gives a region.
     """
-    import boto3
     from botocore.exceptions import ProfileNotFound
 
     try:
-        session = boto3.Session()
+        session = aws.new_session()
     except ProfileNotFound as error:
-        raise InvalidInputError(
-            f"AWS profile {os.environ.get('AWS_PROFILE')!r} does not exist; `aws configure list-profiles` lists them"
-        ) from error
+        raise _no_profile(os.environ.get("AWS_PROFILE")) from error
     if session.region_name is None:
         raise InvalidInputError(
             "no AWS region is set; pass --region, set AWS_REGION, or give the profile one: aws configure set region …"
@@ -88,9 +88,17 @@ def _choose_profile(_context: click.Context, _parameter: click.Parameter, value:
     chosen = value or next(filter(None, map(os.environ.get, _PROFILES)), None)
     for name in _PROFILES:
         _set(name, chosen)
-    if value:  # a profile that is named is preferred to the environment's keys
-        for name in _KEYS:
-            os.environ.pop(name, None)
+    if value:
+        from botocore.exceptions import ProfileNotFound
+
+        try:
+            aws.use_profile(value)
+        except ProfileNotFound as error:
+            raise _no_profile(value) from error
+
+
+def _no_profile(name: str | None) -> InvalidInputError:
+    return InvalidInputError(f"AWS profile {name!r} does not exist; `aws configure list-profiles` lists them")
 
 
 def _set(name: str, value: str | None) -> None:

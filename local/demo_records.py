@@ -96,8 +96,16 @@ def _read(path: Path) -> DemoRecord | None:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return DemoRecord(**json.load(file))
+                return _parse(file.read())
             path.unlink(missing_ok=True)
     except FileNotFoundError:
         pass
     return None
+
+
+def _parse(text: str) -> DemoRecord | None:
+    """A record; None for that of another version of this product, whose demo cannot be reached from here."""
+    try:
+        return DemoRecord(**json.loads(text))
+    except (TypeError, ValueError):
+        return None

@@ -17,6 +17,7 @@ from local.dynamodb_local import create_table, running_dynamodb
 from local.functions import FunctionError, LocalFunction
 from local.http import serving
 from local.iam.authorizer import Authorizer
+from local.iam.encryption import encryption_keys
 from local.iam.gateway import authorizing
 from local.iam.policies import policies_of
 from local.iam.services import AwsServices
@@ -268,7 +269,9 @@ def running_stack(
         engine = running.enter_context(running_dynamodb())
         deployed = create_stack(aws, f"http://127.0.0.1:{listener.getsockname()[1]}", parameters or {}, template)
         create_table(local_client("dynamodb", engine), deployed.outputs["TableName"])
-        authorizer = Authorizer(policies_of(deployed.template, deployed.resolver), partial(_table_location, aws))
+        policies = policies_of(deployed.template, deployed.resolver)
+        keys = encryption_keys(deployed.template, deployed.resolver)
+        authorizer = Authorizer(policies, partial(_table_location, aws), keys)
         endpoint = running.enter_context(authorizing(aws, authorizer, services))
         dynamodb = running.enter_context(authorizing(engine, authorizer))
         folders = _code_folders(template)

@@ -1,12 +1,13 @@
 """Decides whether a principal may do what it asks for, and remembers what was asked and denied."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 from gpucost.errors import GpuCostError
 from local.iam.calls import Athena, Call
+from local.iam.encryption import key_calls
 from local.iam.policies import Policies
 from local.iam.simulator import simulator
 
@@ -46,16 +47,24 @@ class Authorizer:
     Args:
         policies: those that are in force at first.
         table_location: where the data of a Glue table is, by database and table.
+        keys: customer managed keys of the deployment, by the resources that they encrypt: ARNs.
 
     Attributes:
+        keys: those, and the keys of resources that exist beside the deployment.
         athena: what is known of queries.
         accesses: everything that was asked for, allowed or not.
         denials: what was denied, in order.
         names: how messages name roles, by their ARNs: by their functions.
     """
 
-    def __init__(self, policies: Policies, table_location: Callable[[str, str], str] | None = None) -> None:
+    def __init__(
+        self,
+        policies: Policies,
+        table_location: Callable[[str, str], str] | None = None,
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
         self._policies = policies
+        self.keys = dict(keys or {})
         self.athena = Athena(table_location or _no_table)
         self.accesses: set[Access] = set()
         self.denials: list[Access] = []
@@ -90,12 +99,13 @@ class Authorizer:
         return self._roles.get(access_key)
 
     def require(self, principal: str, calls: Iterable[Call]) -> None:
-        """Check that a principal has all permissions that it needs.
+        """Check that a principal has all permissions that it needs, those on keys included.
 
         Raises:
             AccessDeniedError: it lacks one. This is remembered in `denials`.
+            GpuCostError: it is not known what a call needs of a key.
         """
-        accesses = [Access(principal, call) for call in calls]
+        accesses = [Access(principal, part) for call in calls for part in (call, *key_calls(call, self.keys))]
         with self._lock:
             self.accesses.update(accesses)
             unknown = [access for access in accesses if access not in self._decisions]

@@ -1,7 +1,8 @@
 """Which permissions AWS checks for a request: actions, resources and context keys, service by service.
 
 A service that is not listed checks its operation on `*`. Permissions that a service uses on its caller's behalf (Athena
-reads the table and the bucket as whoever asks) belong here, too: add a function to `MAPPINGS`.
+reads the table and the bucket as whoever asks) belong here, too: add a function to `MAPPINGS`. Permissions on keys
+follow from the calls (`encryption.py`).
 """
 
 import json

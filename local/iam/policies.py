@@ -88,9 +88,11 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
             yield from _statements(_managed(name), Statement(arn, f"{logical}/{name}", {}, is_managed=True))
     elif kind == "AWS::IAM::Policy":
         policy = properties("PolicyDocument", "PolicyName")
-        for role in raw["Roles"]:
-            place = Statement(resolver.arn(role["Ref"]), f"{logical}/{policy['PolicyName']}", {})
-            yield from _statements(policy["PolicyDocument"], place)
+        references = (_referenced(reference, resolver) for reference in raw["Roles"])
+        role_names = [reference for reference in references if reference != "AWS::NoValue"]
+        for role_name in role_names:
+            title = f"{logical}/{policy['PolicyName']}" + (f"/{role_name}" if len(role_names) > 1 else "")
+            yield from _statements(policy["PolicyDocument"], Statement(resolver.arn(role_name), title, {}))
     elif kind in ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy", "AWS::S3::BucketPolicy"):
         document = properties("PolicyDocument")["PolicyDocument"]
         holders = [raw["Bucket"]] if kind == "AWS::S3::BucketPolicy" else raw.get("Queues", raw.get("Topics"))
@@ -101,7 +103,7 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
     elif kind == "AWS::Lambda::Permission":
         permission = properties(*raw)
         name = permission["FunctionName"]
-        function = name if name.startswith("arn:") else _function_arn(raw["FunctionName"], resolver)
+        function = name if name.startswith("arn:") else resolver.arn(_referenced(raw["FunctionName"], resolver))
         body = {
             "Effect": "Allow",
             "Principal": {"Service": permission["Principal"]},
@@ -114,12 +116,12 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
         yield Statement(function, logical, body, is_resource_policy=True)
 
 
-def _function_arn(reference: Any, resolver: Resolver) -> str:
-    """`FunctionName` may be a reference, or choose between references by conditions."""
+def _referenced(reference: Any, resolver: Resolver) -> str:
+    """The logical name that a reference, or a choice between references by conditions, refers to."""
     while "Fn::If" in reference:
         condition, true, false = reference["Fn::If"]
         reference = true if resolver.holds(condition) else false
-    return resolver.arn(reference["Ref"])
+    return str(reference["Ref"])
 
 
 def _statements(document: Mapping[str, Any], place: Statement) -> Iterator[Statement]:

@@ -1,6 +1,7 @@
 """Where secrets go: to the origin that they name, over TLS, and never on to the target of a redirect."""
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ import requests
 from gpucost.adapters import secrets, slack
 from gpucost.adapters.alertmanager import AlertmanagerNotifier
 from gpucost.adapters.bearer import BearerAuth
-from gpucost.adapters.bounded_http import Answer
+from gpucost.adapters.bounded_http import FAILURES, Answer, post_json
 from gpucost.adapters.destinations import origin_of
 from gpucost.adapters.prometheus.auth import OneAtATime, authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
@@ -175,15 +176,39 @@ def test_origin_is_read_as_requests_connects(address: str, origin: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "trick", ["https://a.example\\@b.example", "https://a.example#@b.example", "https://a.example?@b.example"]
+    ("trick", "host", "port"),
+    [
+        ("https://a.example\\@b.example", "a.example", 443),
+        ("https://a.example\\x.b.example", "a.example", 443),
+        ("https://a.example#@b.example", "a.example", 443),
+        ("https://a.example?@b.example", "a.example", 443),
+        ("https://a.example@b.example", "b.example", 443),
+        ("https://faß.example", "xn--fa-hia.example", 443),  # Python's resolver reads fass.example
+        ("http://localhost\\x.b.example", "localhost", 80),
+        ("https://[::1]", "::1", 443),
+    ],
 )
-def test_origin_of_a_misleading_address_is_the_host_that_is_connected_to(trick: str) -> None:
-    from urllib3.util import parse_url
+def test_connection_goes_to_the_origin_that_secrets_are_checked_against(
+    monkeypatch: pytest.MonkeyPatch, trick: str, host: str, port: int
+) -> None:
+    resolved: list[tuple[Any, Any]] = []
 
-    prepared = requests.Request("GET", trick).prepare().url or ""
+    def resolve(asked_host: Any, asked_port: Any, *_: Any, **__: Any) -> Any:
+        resolved.append((asked_host, asked_port))
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(FAILURES):
+        post_json(trick, {}, seconds=20)
+    assert resolved == [(host, port)]
     origin = origin_of(trick)
     assert origin is not None
-    assert origin.host == parse_url(prepared).host
+    assert (origin.host, origin.port) == (host, port)
+
+
+def test_nothing_is_connected_to_for_an_address_without_an_origin() -> None:
+    with pytest.raises(FAILURES):
+        post_json("https://", {}, seconds=20)
 
 
 @pytest.mark.parametrize(

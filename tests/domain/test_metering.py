@@ -152,7 +152,7 @@ def test_count_and_replicas_of_another_form_are_as_if_they_were_not_there(text: 
     told = meter(replace(seen(nodes=(node(2, labels),)), pods=(pod(),)), MeteringRules())
     plain = meter(replace(seen(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
     assert [one.holding.share for one in told.pods] == [one.holding.share for one in plain.pods]
-    assert [one.node.replicas for one in told.nodes] == [1]
+    assert [usage.node.replicas for usage in told.nodes or ()] == [1]
 
 
 def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:

@@ -118,3 +118,21 @@ def test_name_that_stands_twice_is_refused(section: str, says: str) -> None:
     }[section]
     with pytest.raises(SettingsError, match=says):
         parse_settings(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("value", "finding"),
+    [
+        ("2026-02-30", "'2026-02-30' is not a valid timestamp"),
+        ("2026-11-19 10:00:00 +99:00", "'2026-11-19 10:00:00 +99:00' is not a valid timestamp"),
+        ("!!timestamp soon", "'soon' is not a valid timestamp"),
+        ("!!int many", "'many' is not a valid int"),
+        ("9" * 5000, f"'{'9' * 60}' is not a valid int"),
+    ],
+)
+def test_value_that_yaml_cannot_convert_is_one_finding_with_its_line(value: str, finding: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(f"business_units:\n- {{name: a, from: {value}}}\n")
+    assert str(caught.value) == (
+        f"settings are not valid YAML or JSON in line 2: {finding}; correct it, or put it in quotes if it is text"
+    )

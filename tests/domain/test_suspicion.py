@@ -1,5 +1,6 @@
 """Whatever samples say, every node's parts sum to its cost, and no line holds what cannot be."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -7,13 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.domain.attribution import AttributionRules, attribute
-from gpucost.domain.intervals import Interval
+from gpucost.domain.device_use import DeviceKey
+from gpucost.domain.exporters import contradictory_devices
+from gpucost.domain.hours import to_ms
+from gpucost.domain.intervals import Interval, Scrapes
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import Capacity
-from gpucost.domain.observations import NodeState, Observation
+from gpucost.domain.observations import (
+    ContainerRequest,
+    DeviceSeries,
+    NodeObservation,
+    NodeState,
+    Observation,
+    PodObservation,
+)
 from gpucost.domain.pricing import Pricing
-from gpucost.domain.suspicion import SUSPECT, contradict, is_count, is_utilization, overlap_lastingly
-from tests.domain.observed import observations
+from gpucost.domain.suspicion import MOST_SOURCES, SUSPECT, contradict, is_count, is_utilization, overlap_lastingly
+from gpucost.domain.usage import Usage
+from tests.domain.observed import START, observations, times
+from tests.raw_server import elapsed
 
 ABSURD = [Decimal(text) for text in ("NaN", "Infinity", "-Infinity", "-1", "0.5", "1e18", "1e308", "-1e308", "100001")]
 absurd = st.sampled_from([*ABSURD, Decimal(1), Decimal(8)])
@@ -102,3 +115,71 @@ def test_utilization_above_full_use_counts_up_to_ten_times() -> None:
     assert is_utilization(Decimal("1.2"), Decimal(1)), "MIG devices are seen above"
     assert is_utilization(Decimal(10), Decimal(1))
     assert not any(is_utilization(Decimal(text), Decimal(1)) for text in ("10.1", "-0.1", "NaN", "Infinity"))
+
+
+MANY = 1500
+"""Sources that one exporter can make up by its labels; what grows with their square takes minutes."""
+QUICK = 20.0
+"""Seconds; without a bound, each of these takes more than a hundred on an idle machine."""
+
+
+def hours_of_a_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[DeviceSeries]:
+    """Series of one GPU that every exporter reports, each with all pods."""
+    return [
+        DeviceSeries(
+            node="n1", uuid="GPU-0", mig_instance="", mig_profile="", model="NVIDIA A10G", namespace="team", pod=pod,
+            uid="", slot="", claim="", instance=f"dcgm-exporter|/{exporter}", scale=Decimal(1), rank=0, samples=60,
+            total=Decimal(30), values=tuple((at, Decimal("0.5")) for at in times(0, 59)),
+        )
+        for pod in pods
+        for exporter in exporters
+    ]  # fmt: skip
+
+
+def test_crowd_of_exporters_of_one_gpu_is_suspect_and_costs_little_time() -> None:
+    hour = Interval(to_ms(START), to_ms(START) + 60 * MINUTE)
+    series = hours_of_a_gpu(["p"], [f"n1:{number}" for number in range(MANY)])
+    found: dict[DeviceKey, tuple[str, str]] = {}
+    assert elapsed(lambda: found.update(contradictory_devices(series, hour, {("team", "p")}))) < QUICK
+    assert list(found) == [("n1", "GPU-0", "")]
+
+
+def test_exporters_that_follow_one_another_are_not_suspect() -> None:
+    hour = Interval(to_ms(START), to_ms(START) + 60 * MINUTE)
+    series = [
+        one._replace(values=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
+        for number, one in enumerate(hours_of_a_gpu(["p"], [f"n1:{number}" for number in range(15)]))
+    ]
+    assert contradictory_devices(series, hour, {("team", "p")}) == {}
+
+
+def test_crowd_of_sources_contradicts_and_costs_little_time() -> None:
+    told = {f"ksm|/{number}": dict.fromkeys(times(0, 59), 4) for number in range(MANY)}
+    assert elapsed(lambda: contradict(told)) < QUICK
+    assert contradict(told)
+    assert not contradict({who: told[who] for who in list(told)[:MOST_SOURCES]})
+
+
+def test_many_pods_on_one_gpu_cost_little_time() -> None:
+    """The use of each is its part of what the GPU did; they come one after the other, so that each has its own time."""
+    names = [f"p{number}" for number in range(MANY // 3)]
+    observation = Observation(
+        cluster="c",
+        hour=START,
+        allocation={"k": Scrapes(times(-60, 119))},
+        pods=tuple(
+            PodObservation(
+                namespace="team", pod=name, uid=name, node="n1",
+                requests=(ContainerRequest("main", "container", "nvidia_com_gpu", Decimal(1)),),
+                held=None, running={"k": times(number % 50, 119)},
+            )
+            for number, name in enumerate(names)
+        ),
+        nodes=(NodeObservation("n1", "", None, {"label_nvidia_com_gpu_replicas": "500"}, ()),),
+        devices=tuple(hours_of_a_gpu(names, ["n1:9400"])),
+        utilization={"dcgm-exporter|/n1:9400": Scrapes(times(-5, 64))},
+    )  # fmt: skip
+    usages: list[Usage] = []
+    assert elapsed(lambda: usages.append(meter(observation, MeteringRules(("pod", "shared"))))) < QUICK
+    used = sum(pod.measurement.effective_gpu_ms + pod.measurement.beyond_gpu_ms for pod in usages[0].pods)
+    assert used == 30 * MINUTE

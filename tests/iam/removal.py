@@ -18,7 +18,7 @@ def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list
 
 
 def unnoticed_parts(policies: Policies, accesses: Sequence[Access]) -> list[str]:
-    """The same for each action, resource and value of a condition of statements that have several."""
+    """The same for each action, resource, service and value of a condition of statements that have several."""
     removals = [
         (f"{one.title} without {part}", one, policies.replacing(one, body))
         for one in policies.statements
@@ -60,6 +60,10 @@ def _smaller(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in ("Action", "Resource"):
         for value, rest in _without_one(body.get(name)):
             yield value, {**body, name: rest}
+    principal = body.get("Principal")
+    if isinstance(principal, dict):
+        for service, rest in _without_one(principal.get("Service")):
+            yield service, {**body, "Principal": {**principal, "Service": rest}}
     for operator, keys in body.get("Condition", {}).items():
         for key, values in keys.items():
             for value, rest in _without_one(values):

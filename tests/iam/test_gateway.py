@@ -224,6 +224,37 @@ def test_secret_is_matched_with_the_suffix_of_its_arn(front: Front) -> None:
     assert not front.is_allowed(lambda: secrets.get_secret_value(SecretId="other/a"))
 
 
+def test_encrypted_queue_needs_the_key_through_its_own_service(front: Front) -> None:
+    key = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"
+    front.authorizer.keys[f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"] = key
+    body = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "kms:*", "Resource": key}
+    sqs = front.client("sqs")
+    front.allow("sqs:*")
+
+    def send() -> bool:
+        return front.is_allowed(lambda: sqs.send_message(QueueUrl=QUEUE, MessageBody="x"))
+
+    def allow_key(service: str, *actions: str) -> None:
+        for action in actions:
+            front.allow(action, key, {"StringEquals": {"kms:ViaService": f"{service}.{REGION}.amazonaws.com"}})
+
+    allow_key("sqs", "kms:Decrypt")
+    allow_key("sns", "kms:GenerateDataKey")
+    assert not send(), "the key has no policy"
+    front.authorizer.add(Policies((Statement(key, "key", body, is_resource_policy=True),)))
+    with pytest.raises(ClientError, match=f"not authorized to perform: kms:GenerateDataKey on resource: {key}"):
+        sqs.send_message(QueueUrl=QUEUE, MessageBody="x")
+    allow_key("sqs", "kms:GenerateDataKey")
+    assert send()
+
+
+def test_action_without_known_permissions_on_the_key_is_not_passed_on(front: Front) -> None:
+    front.allow("sqs:*")
+    front.authorizer.keys[f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"] = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"
+    with pytest.raises(ClientError, match=r"sqs:PurgeQueue on arn:.*:q: .* add it to KEY_ACTIONS"):
+        front.client("sqs").purge_queue(QueueUrl=QUEUE)
+
+
 def test_access_keys_of_nobody_are_refused(front: Front) -> None:
     with pytest.raises(ClientError, match="nobody has the access key AKIASTRANGER"):
         front.client("sqs", "AKIASTRANGER1234").list_queues()

@@ -4,6 +4,7 @@ It is small and artificial: what the functions compute is tested elsewhere. What
 """
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from gpucost.services.dispatch import messages
 from gpucost.services.repricing import SETTLES_AFTER, to_restate
 from local.aws import ACCOUNT, STACK, local_client
 from local.functions import FunctionError
+from local.iam.calls import SECRET_SUFFIX
 from local.iam.gateway import UNENCRYPTED, authorizing
 from local.iam.intrinsics import Resolver
 from local.iam.policies import Policies, Statement, policies_of
@@ -40,7 +42,11 @@ QUERY_ROLE = f"arn:aws:iam::{OTHER_ACCOUNT}:role/gpucost-query-metrics"
 BILLING_ROLE = f"arn:aws:iam::{OTHER_ACCOUNT}:role/gpucost-query-billing"
 EXTERNAL_ID = "gpucost-1"
 WORKSPACE = f"arn:aws:aps:{REGION}:{ACCOUNT}:workspace/ws-own"
+KEYS = {
+    name: f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{name}" for name in ("KmsKeyArn", "SecretsKmsKeyArn", "BillKmsKeyArn")
+}
 PARAMETERS = {
+    **KEYS,
     "AmpWorkspaceArn": WORKSPACE,
     "BillBucket": "bill",
     "BillDatabase": "billing",
@@ -49,6 +55,8 @@ PARAMETERS = {
     "OnDemandPrices": "true",
     "SpotPrices": "true",
 }
+DATABASES = {"bill": "billing", "payer": "payer"}
+"""By the buckets of the bills: the account's own, and that of the other account."""
 NOW = datetime.now(UTC)
 FIRST = floor_day(NOW) - timedelta(days=2) - HOUR
 """The first hour with metrics: two whole days follow it."""
@@ -67,11 +75,12 @@ def whole_run(folder: Path) -> Iterator[LocalStack]:
         stack = running.enter_context(running_stack(parameters=PARAMETERS, services=services))
         amp = running.enter_context(authorizing(prometheus, stack.authorizer))
         stack.authorizer.add(_other_account())
-        for name, value in {"gpucost/token": "token", "gpucost/slack": slack.url}.items():
-            local_client("secretsmanager", stack.endpoint).create_secret(Name=name, SecretString=value)
+        stack.authorizer.add(_key_policies())
+        token = json.dumps({"url": prometheus, "token": "token"})
+        _create_secrets(stack, {"gpucost/token": token, "gpucost/slack": slack.url})
         _create_bill(stack)
         document = _settings(prometheus, amp)
-        _push(stack, document | _pricing(role_arn=BILLING_ROLE))
+        _push(stack, document | _pricing("payer", role_arn=BILLING_ROLE))
         stack.unavailable.add("DispatchFunction")  # it would send all hours of three days, which takes a minute
         _attribute(stack)
         _fire(stack, 3)  # prices, of a bill in another account
@@ -89,6 +98,7 @@ def whole_run(folder: Path) -> Iterator[LocalStack]:
         _fail(stack)
         _publish(stack)
         stack.authorizer.raise_denied()
+        assert slack.posts
         yield stack
 
 
@@ -151,15 +161,15 @@ def _settings(prometheus: str, amp: str) -> dict[str, Any]:
                 {"rule": "budget", "monthly_usd": 100},
                 {"rule": "spend-change", "percent": 50, "usd": 1},
             ],
-            "receivers": [{"type": "slack", "secret": "gpucost/slack"}, {"type": "email"}],
+            "receivers": [{"type": "slack", "secret": "gpucost/slack", "host": "127.0.0.1"}, {"type": "email"}],
         },
     }
 
 
-def _pricing(**more: str) -> dict[str, Any]:
+def _pricing(bill: str = "bill", **more: str) -> dict[str, Any]:
     cur = {
-        "database": "billing", "table": "cur", "output_location": "s3://bill-results/gpucost/", "refresh_days": 1,
-        "unused_commitments": [], **more,
+        "database": DATABASES[bill], "table": "cur", "output_location": f"s3://{bill}-results/gpucost/",
+        "refresh_days": 1, "unused_commitments": [], **more,
     }  # fmt: skip
     return {"pricing": {"sources": ["cur", "spot", "on-demand", "constant"], "gpu_hourly_usd": 2, "cur": cur}}
 
@@ -186,14 +196,36 @@ def _other_account() -> Policies:
     return policies_of(template, resolver).joined(Policies(billing))
 
 
+def _key_policies() -> Policies:
+    """The key policy that docs/encryption.md asks for; keys of secrets and bills are used by roles alone."""
+    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/encryption.md").read_text(), re.DOTALL)
+    by_account, by_services = json.loads(text.replace("111122223333", ACCOUNT))["Statement"]
+    statements = [(KEYS["KmsKeyArn"], by_services), *((key, by_account) for key in KEYS.values())]
+    return Policies(
+        tuple(
+            Statement(key, f"{key}/{body['Sid']}", {**body, "Resource": key}, is_resource_policy=True)
+            for key, body in statements
+        )
+    )
+
+
+def _create_secrets(stack: LocalStack, values: dict[str, str]) -> None:
+    for name, value in values.items():
+        local_client("secretsmanager", stack.endpoint).create_secret(Name=name, SecretString=value)
+        arn = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:{name}{SECRET_SUFFIX}"
+        stack.authorizer.keys[arn] = KEYS["SecretsKmsKeyArn"]
+
+
 def _create_bill(stack: LocalStack) -> None:
     glue = local_client("glue", stack.endpoint)
-    glue.create_database(DatabaseInput={"Name": "billing"})
-    descriptor = {"Location": "s3://bill/exports/gpucost/data/", "Columns": [{"Name": "a", "Type": "string"}]}
-    glue.create_table(DatabaseName="billing", TableInput={"Name": "cur", "StorageDescriptor": descriptor})
-    for bucket in ("bill", "bill-results"):
-        constraint: Any = {"LocationConstraint": REGION}
-        local_client("s3", stack.endpoint).create_bucket(Bucket=bucket, CreateBucketConfiguration=constraint)
+    for bucket, database in DATABASES.items():
+        glue.create_database(DatabaseInput={"Name": database})
+        descriptor = {"Location": f"s3://{bucket}/exports/gpucost/data/", "Columns": [{"Name": "a", "Type": "string"}]}
+        glue.create_table(DatabaseName=database, TableInput={"Name": "cur", "StorageDescriptor": descriptor})
+        for name in (bucket, f"{bucket}-results"):
+            constraint: Any = {"LocationConstraint": REGION}
+            local_client("s3", stack.endpoint).create_bucket(Bucket=name, CreateBucketConfiguration=constraint)
+    stack.authorizer.keys |= {f"arn:aws:s3:::{name}": KEYS["BillKmsKeyArn"] for name in ("bill", "bill-results")}
 
 
 def _push(stack: LocalStack, document: dict[str, Any]) -> None:
@@ -218,6 +250,12 @@ def _attribute(stack: LocalStack) -> None:
         for message in messages(cluster, last, settings_version=1, origin="schedule", why="test"):
             _send(stack, "HoursQueueUrl", message.model_dump_json())
     stack.pump_until_quiet()
+    in_flight = "ApproximateNumberOfMessagesNotVisible"
+    for queue in ("BackfillQueueUrl", "HoursQueueUrl"):
+        attributes = local_client("sqs", stack.endpoint).get_queue_attributes(
+            QueueUrl=stack.outputs[queue], AttributeNames=[in_flight]
+        )["Attributes"]
+        assert attributes[in_flight] == "0", f"{queue}: messages that failed wait to be received again"
 
 
 def _send(stack: LocalStack, output: str, body: str) -> None:

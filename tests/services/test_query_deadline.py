@@ -14,18 +14,24 @@ from functions.attribute import app
 from gpucost import bootstrap
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.disruption import PrometheusDisruption
 from gpucost.adapters.prometheus.memory import PrometheusMemory
-from gpucost.adapters.prometheus.memory_budget import MemoryBudget
+from gpucost.adapters.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryBudget
 from gpucost.adapters.prometheus.sharding import QUERIES_AT_ONCE
+from gpucost.adapters.prometheus.waiting import PrometheusWaiting
 from gpucost.collector import collector_paused
 from gpucost.deadline import Deadline
 from gpucost.errors import MetricsTooLargeError
-from gpucost.messages import HoursDue
-from gpucost.services.advice.asking_once import memory_keeper
+from gpucost.messages import AdviceDue, HoursDue
+from gpucost.ports import StoredSettings
+from gpucost.services.advice.asking_once import memory_keeper, waiting_keeper
+from gpucost.services.advice.service import AdviceService
+from gpucost.settings import parse_settings
 from tests.conftest import DynamoTable
 from tests.functions.asking import Context
-from tests.raw_server import Exchange, raw_server
+from tests.raw_server import Exchange, elapsed, raw_server
 from tests.services.attributed import NOW, System, busy_hour
+from tests.services.test_advice_service import Book, Kept, Ledger, NoDays, Reviews, Store
 from tests.system.timeline import HOUR, Timeline
 
 LIMIT = 4.0
@@ -261,6 +267,25 @@ def test_hour_too_large_by_itself_is_incomplete_with_its_reason(
     assert manifest.next_attempt_at is not None
 
 
+@pytest.mark.parametrize("is_up_kept", [True, False])
+def test_scrape_times_that_take_too_much_memory_are_refused(
+    is_up_kept: bool, table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40,000 exporters, each scraped every 15 seconds, took 1.3 GB, though each answer about them is small."""
+    timeline = Timeline()
+    if is_up_kept:
+        timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    system = System(table, prometheus(timeline.text()))
+    monkeypatch.setattr("gpucost.adapters.prometheus.memory_budget.SCRAPES_INCLUDED", -OBSERVATION_MEMORY)
+    system.attribute()
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert (manifest.status, system.heard.letters) == ("incomplete", [])
+    assert "take more than 416 MiB of memory" in manifest.notes[0]
+
+
 def test_wait_of_advice_for_metrics_ends(table: DynamoTable) -> None:
     class Unkept:
         def memory(self, *_: object) -> dict[Any, Any]:
@@ -275,3 +300,23 @@ def test_wait_of_advice_for_metrics_ends(table: DynamoTable) -> None:
         keeper = memory_keeper(PrometheusMemory, Unkept(), clock=lambda: NOW)
         assert keeper.days(cluster, NOW - timedelta(days=30), NOW, Deadline(1)) == {}
     assert len({json.dumps(query) for query in server.queries}) == 1
+
+
+def test_review_asks_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first query that fails, none of the review's other sources asks."""
+    monkeypatch.setattr("gpucost.services.advice.service.METRICS_SECONDS", 1.0)
+    reviews = Reviews()
+    with raw_server(Exchange.hang) as server:
+        cluster = f'{{name: a, prometheus: {{url: "{server.url}"}}}}'
+        text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
+        stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
+        monkeypatch.setattr(Store, "current", lambda _: stored)
+        service = AdviceService(
+            Store(), Ledger(""), reviews, Book([]),  # type: ignore[arg-type]
+            memory_keeper(PrometheusMemory, Kept(), clock=lambda: NOW),
+            waiting_keeper(PrometheusWaiting, NoDays(), clock=lambda: NOW),
+            PrometheusDisruption, clock=lambda: NOW,
+        )  # fmt: skip
+        assert elapsed(lambda: service.advise(AdviceDue(scheduled_time=NOW), lambda: 900)) < BUSY
+    assert len(server.queries) == 1
+    assert reviews.kept.keys() == {"a"}

@@ -141,7 +141,7 @@ def test_the_definition_for_amp_names_this_deployments_topic(stack: Stack) -> No
         ("ack 0123456789ab", 1, "no alert '0123456789ab' is firing"),
         ("alerts test --receiver sre", 2, "'sre' is no receiver of the settings; there are: email, ml-costs"),
         ("alerts replay --from 2026-11-02T00:00:00Z --to 2026-11-01T00:00:00Z", 2, "a period of 1 hour to 62 days"),
-        ("alerts replay --from 2026-11-02 --to 2026-11-03T00:00:00Z", 2, "'2026-11-02'"),
+        ("alerts replay --from 2026-11-32 --to 2026-11-03T00:00:00Z", 2, "'2026-11-32'"),
         ("alerts replay --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --settings no.yaml", 2, "cannot be read"),
         ("silence rule=x --comment y", 2, "--hours is needed: every silence has an end"),
         ("silence rule --hours 1 --comment y", 2, "'rule' is no matcher; one is written like business_unit=research"),

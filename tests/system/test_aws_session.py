@@ -20,6 +20,10 @@ region = eu-south-1
 region = ca-central-1
 [profile without-region]
 output = json
+[profile role-of-environment]
+region = ca-central-1
+role_arn = arn:aws:iam::123456789012:role/deployer
+credential_source = Environment
 """
 CREDENTIALS = "\n".join(
     f"[{name}]\naws_access_key_id = {key}\naws_secret_access_key = secret\n"
@@ -27,6 +31,11 @@ CREDENTIALS = "\n".join(
 )
 SIGNATURE = re.compile(r"Credential=(\w+)/\d{8}/([\w-]+)/([\w-]+)/aws4_request")
 ENVIRONMENT_KEYS = {"AWS_ACCESS_KEY_ID": "KEYENV", "AWS_SECRET_ACCESS_KEY": "secret"}
+WEB_IDENTITY = {
+    "AWS_WEB_IDENTITY_TOKEN_FILE": os.devnull,
+    "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/pod",
+}
+"""As pods of EKS and jobs of CI systems have it."""
 
 
 class Aws(LoopbackServer):
@@ -103,6 +112,7 @@ SHOW = ("settings", "show", "--stack", "gpucost-dev")
         ([], {"AWS_PROFILE": "with-region", "AWS_REGION": "eu-central-1"}, "KEYWITH", "eu-central-1"),
         (["--profile", "with-region"], {"AWS_PROFILE": "without-region"}, "KEYWITH", "ca-central-1"),
         (["--profile", "with-region"], ENVIRONMENT_KEYS, "KEYWITH", "ca-central-1"),
+        (["--profile", "with-region"], WEB_IDENTITY, "KEYWITH", "ca-central-1"),
         ([], {"AWS_PROFILE": "with-region"} | ENVIRONMENT_KEYS, "KEYENV", "ca-central-1"),
     ],
 )
@@ -112,6 +122,12 @@ def test_region_and_profile_are_those_of_the_aws_command_line(
     done = gpucost(aws, home, *SHOW, *arguments, **environment)
     assert done.stderr == ("gpucost: stack 'gpucost-dev' was not found: Stack with id gpucost-dev does not exist\n")
     assert aws.callers == [(key, region, "cloudformation")]
+
+
+def test_named_profile_may_take_its_credentials_from_the_environment(aws: Aws, home: Path) -> None:
+    """The profile's role is assumed with the environment's keys, as its `credential_source` says."""
+    gpucost(aws, home, *SHOW, "--profile", "role-of-environment", **ENVIRONMENT_KEYS)
+    assert set(aws.callers) == {("KEYENV", "ca-central-1", "sts")}
 
 
 @pytest.mark.parametrize(
@@ -166,5 +182,5 @@ def test_role_of_a_workspace_is_assumed_in_its_region_where_none_is_set(aws: Aws
     assert done.returncode == 1
     assert "could not be signed" in done.stderr
     assert set(aws.callers) == {("KEYWITHOUT", "eu-west-1", "sts")}
-    gpucost(aws, home, *command, "--region", "eu-central-1", "--profile", "with-region")
+    gpucost(aws, home, *command, "--region", "eu-central-1", "--profile", "with-region", **WEB_IDENTITY)
     assert set(aws.callers) == {("KEYWITH", "eu-central-1", "sts")}

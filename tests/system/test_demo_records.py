@@ -1,5 +1,6 @@
 """Several demos on one machine: each is found by its own record, however it ends."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -111,3 +112,15 @@ def test_demos_and_commands_at_the_same_time_lose_no_record(folder: Path) -> Non
         for process in readers:
             process.kill()
             process.communicate()
+
+
+@pytest.mark.parametrize("text", ['{"port": 8081, "address": "http://127.0.0.1:9"}', "8081", ""])
+def test_demo_of_another_version_is_left_alone(folder: Path, text: str) -> None:
+    with another_demo(folder, 8080):
+        other = demo_records.RECORDS / "8081-other.json"
+        with other.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(text)
+            file.flush()
+            assert find_demo("local").port == 8080
+            assert other.exists()

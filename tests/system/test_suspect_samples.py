@@ -322,3 +322,17 @@ def test_made_up_gpu_measures_nothing_where_nothing_tells_how_many_there_are(pro
     assert of_pods["victim"].effective_usd is None
     assert of_pods["neighbor"].effective_usd == 2
     assert any("contradict each other about 3 devices" in note for note in record.notes)
+
+
+def test_many_jobs_of_one_tenant_leave_a_note_each(prometheus: Callable[[str], str]) -> None:
+    """A note for each two jobs would be millions, and take more memory than the function has."""
+    timeline = Timeline(cluster="jobs", step=300)
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 4}, labels=NODE)
+    timeline.pod("victim", units=2)
+    for number in range(60):
+        timeline.pod(f"ghost-{number}", namespace="evil", job=f"job-{number}", instance=f"10.9.9.9:{number}")
+    record = attributed(prometheus(timeline.text()), "jobs")
+    about_jobs = [note for note in record.notes if "are reported by job" in note]
+    assert len(about_jobs) == 61
+    assert any("by job 'job-7' and not by job 'kube-state-metrics'" in note for note in about_jobs)

@@ -7,11 +7,42 @@ from gpucost.errors import SourceError
 from gpucost.observability import tally
 
 if TYPE_CHECKING:
+    import boto3
     from botocore.config import Config
 
 CONNECT_SECONDS = 3
 READ_SECONDS = 20
 ATTEMPTS = 4
+
+_profile: str | None = None
+
+
+def use_profile(name: str | None) -> None:
+    """Make clients and sessions with a named profile from now on, or without one where the name is None.
+
+    A named profile takes precedence over all credentials in the environment; one that AWS_PROFILE names does not.
+
+    Raises:
+        botocore.exceptions.ProfileNotFound: there is no such profile.
+    """
+    import boto3
+
+    global _profile  # noqa: PLW0603 - boto3's default session, which this goes with, is a global as well
+    boto3.DEFAULT_SESSION = None
+    _profile = name
+    if name is not None:
+        boto3.setup_default_session(profile_name=name)
+
+
+def new_session() -> "boto3.Session":
+    """A session of the named profile, or of the environment's credentials.
+
+    Raises:
+        botocore.exceptions.ProfileNotFound: AWS_PROFILE names a profile that does not exist.
+    """
+    import boto3
+
+    return boto3.Session(profile_name=_profile)
 
 
 @cache

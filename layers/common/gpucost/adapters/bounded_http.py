@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, InvalidURL
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import certifi
 import requests
@@ -27,6 +26,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.exceptions import TimeoutError as HttpTimeoutError
 
+from gpucost.adapters.destinations import origin_of
 from gpucost.deadline import Deadline, run_within
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class BoundedHttp:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = urlsplit(url)
+        self._origin = origin_of(url)
         self._idle: list[HTTPConnection] = []
         weakref.finalize(self, _close, self._idle)
 
@@ -122,8 +122,11 @@ class BoundedHttp:
             if connection.is_connected:
                 return connection
             connection.close()
-        host, port = self._url.hostname or "", self._url.port
-        if self._url.scheme != "https":
+        if self._origin is None:
+            raise InvalidURL("not an http or https address")
+        # The origin that secrets are checked against: another parser could read another host from the same text.
+        scheme, host, port = self._origin
+        if scheme != "https":
             return HTTPConnection(host, port, timeout=CONNECT_SECONDS)
         return HTTPSConnection(
             host, port, timeout=CONNECT_SECONDS, cert_reqs="CERT_REQUIRED", ca_certs=certifi.where()

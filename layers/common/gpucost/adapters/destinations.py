@@ -36,7 +36,7 @@ class Origin(NamedTuple):
 def origin_of(address: str) -> Origin | None:
     """The origin of an http or https address; None where it is none.
 
-    The parser is urllib3's, which opens the connection: another one could read another host from the same text.
+    Connections are opened to it as well (`bounded_http`): another parser could read another host from the same text.
     """
     try:
         prepared = requests.Request("GET", address).prepare().url or ""

@@ -194,8 +194,8 @@ def replicas_held(holding: Holding, device: DeviceHour, devices: int) -> Fractio
 
 def own_labels(holding: Holding, device: DeviceHour) -> list[Label]:
     """The labels on a device that are the holding's pod."""
-    names = (holding.pod.namespace, holding.pod.pod)
-    return [label for label in device.labels if label[:2] == names and label[2] in {"", holding.pod.uid}]
+    labels = device.labels_by_pod.get((holding.pod.namespace, holding.pod.pod), ())
+    return [label for label in labels if label[2] in {"", holding.pod.uid}]
 
 
 def _sanitised(profile: str) -> str:

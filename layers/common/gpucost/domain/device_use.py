@@ -80,6 +80,14 @@ class DeviceHour:
         return frozenset(_label(one) for one in self.series) - {NOBODY}
 
     @cached_property
+    def labels_by_pod(self) -> Mapping[tuple[str, str], Sequence[Label]]:
+        """The labels by namespace and pod."""
+        found: dict[tuple[str, str], list[Label]] = {}
+        for label in self.labels:
+            found.setdefault(label[:2], []).append(label)
+        return found
+
+    @cached_property
     def interval(self) -> int:
         """The scrape interval in force most of the time, in milliseconds."""
         known = (self._scrapes[one.instance].typical for one in self.series if one.instance in self._scrapes)
@@ -170,7 +178,15 @@ class DeviceHour:
 
     def slots(self, label: Label) -> int:
         """How many of its replicas are told to be a pod's; 0 where that is not told."""
-        return len({one.slot for one in self.series if one.slot and _label(one) == label})
+        return len(self._slots.get(label, ()))
+
+    @cached_property
+    def _slots(self) -> Mapping[Label, set[str]]:
+        found: dict[Label, set[str]] = {}
+        for one in self.series:
+            if one.slot:
+                found.setdefault(_label(one), set()).add(one.slot)
+        return found
 
 
 def device_hours(

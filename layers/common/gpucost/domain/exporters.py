@@ -6,7 +6,6 @@ A node has one exporter. Where two report its devices at the same time and disag
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
 
 from gpucost.domain.claims import Claims, devices_expected
 from gpucost.domain.device_use import DeviceHour, DeviceKey
@@ -18,6 +17,8 @@ from gpucost.domain.usage import Holding
 
 TOLERANCE = Fraction(1, 10)
 """Two exporters of one GPU read its mean use at different moments; they do not differ by a tenth of full use."""
+MOST_EXPORTERS = 10
+"""Of one device at one time. More are made up, and to compare each with each would take longer than an hour has."""
 Pod = tuple[str, str]
 
 
@@ -52,9 +53,13 @@ def contradictory_devices(
     for key, copies in by_device.items():
         best = min(one.rank for one in copies)
         reports = _reports([one for one in copies if one.rank == best], window, pods)
-        for (name, report), (other_name, other) in combinations(sorted(reports.items()), 2):
-            if _contradict(report, other):
-                found[key] = name, other_name
+        pairs, are_too_many = _simultaneous(reports)
+        contradictions = (
+            pairs if are_too_many else (pair for pair in pairs if _contradict(reports[pair[0]], reports[pair[1]]))
+        )
+        pair = next(iter(contradictions), None)
+        if pair is not None:
+            found[key] = pair
     return found
 
 
@@ -69,12 +74,11 @@ def surplus_devices(
     found: dict[str, tuple[str, str]] = {}
     for name, own in by_node.items():
         devices = [life.node.devices for life in lives.get(name, ()) if life.node.devices is not None]
-        reports = sorted(_reports(own, window, ()).items())
         if len(devices) != 1 or most_at_once(own) <= devices[0]:
             continue
-        for (exporter, report), (other_name, other) in combinations(reports, 2):
-            if overlap_lastingly(report.time, other.time):
-                found[name] = exporter, other_name
+        pairs, _ = _simultaneous(_reports(own, window, ()))
+        if pairs:
+            found[name] = pairs[0]
     return found
 
 
@@ -85,9 +89,9 @@ def surplus_claims(holdings: Sequence[Holding], claims: Claims, window: Interval
         if len(devices) <= devices_expected(holdings[place]):
             continue
         series = [one for device in devices for one in device.series]
-        for (name, report), (other_name, other) in combinations(sorted(_reports(series, window, ()).items()), 2):
-            if overlap_lastingly(report.time, other.time):
-                found.update((device.key, (name, other_name)) for device in devices)
+        pairs, _ = _simultaneous(_reports(series, window, ()))
+        if pairs:
+            found.update((device.key, pairs[0]) for device in devices)
     return found
 
 
@@ -130,9 +134,24 @@ def _reports(series: Iterable[DeviceSeries], window: Interval, pods: Container[P
     }
 
 
+def _simultaneous(reports: Mapping[str, _Report]) -> tuple[list[tuple[str, str]], bool]:
+    """Pairs of exporters that report longer than a lag at the same time, and whether too many do to compare them."""
+    pairs: list[tuple[str, str]] = []
+    current: list[str] = []
+    for name, report in sorted(reports.items(), key=lambda item: (item[1].time.start, item[0])):
+        current = [other for other in current if reports[other].time.end > report.time.start]
+        pairs += [
+            (min(name, other), max(name, other))
+            for other in current
+            if overlap_lastingly(report.time, reports[other].time)
+        ]
+        current.append(name)
+        if len(current) > MOST_EXPORTERS and pairs:
+            return pairs, True
+    return pairs, False
+
+
 def _contradict(one: _Report, other: _Report) -> bool:
-    if not overlap_lastingly(one.time, other.time):
-        return False
     if one.pods and other.pods and not (one.pods <= other.pods or other.pods <= one.pods):
         return True
     together = one.time.overlap(other.time)

@@ -25,6 +25,8 @@ MOST_PRICE = Decimal(10**9)
 """Of a node-hour or a GPU-hour, in any currency; as settings allow."""
 MOST_TIMES_FULL_USE = 10
 """A utilization above so many times the value of full use measures something else, or nothing."""
+MOST_SOURCES = 50
+"""Of one object in an hour, restarts included. More are made up, and comparing each with each would take too long."""
 LASTING_MS = 300_000
 """Two sources that disagree for longer contradict each other; for less, one of them lags."""
 
@@ -47,11 +49,13 @@ def is_utilization(value: Decimal, scale: Decimal) -> bool:
 def contradict(tellings: Mapping[Instance, Mapping[int, Hashable]]) -> bool:
     """Whether two sources tell different values at the same time, for longer than one of them may lag.
 
+    More sources than can be contradict each other, whatever they tell.
+
     Args:
         tellings: values by the time of their sample, in milliseconds, for each source.
     """
     runs = [(sorted(values), values) for values in tellings.values() if values]
-    return any(_disagree(*one, *other) for one, other in combinations(runs, 2))
+    return len(runs) > MOST_SOURCES or any(_disagree(*one, *other) for one, other in combinations(runs, 2))
 
 
 def _disagree(

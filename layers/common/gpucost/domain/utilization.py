@@ -1,10 +1,10 @@
 """The utilization ladder: how much of what a pod held was used, from the best evidence that the settings allow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
-from gpucost.domain.capacity import pieces
 from gpucost.domain.claims import (
     Claims,
     devices_expected,
@@ -32,6 +32,25 @@ class _Average:
     observed_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class _SharedTime:
+    """A time in which the pods that share a device are the same."""
+
+    time: Interval
+    replicas: Fraction
+    """That they hold together."""
+    used_ms: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """Who shares a device, and when."""
+
+    replicas: Mapping[int, Fraction]
+    """By the place of the holding."""
+    times: Sequence[_SharedTime]
+
+
 class Ladder:
     """Finds every holding's use by the first rung that knows it.
 
@@ -56,6 +75,7 @@ class Ladder:
         self._rungs = rungs
         self._window = window
         self._claims = claims
+        self._sharing_of: dict[DeviceKey, _Sharing] = {}
         self._unlabelled: dict[str, list[Holding]] = {}
         for place, one in enumerate(holdings):
             if is_shared_resource(one) and place not in self._claims.devices_of:
@@ -166,16 +186,35 @@ class Ladder:
         one = self._holdings[place]
         if device.is_told_per_pod and own_labels(one, device):
             return max(device.seen(time, of=label).used_ms for label in own_labels(one, device))
-        sharers = self._claims.holders_of[device.key]
-        held = {
-            other: replicas_held(self._holdings[other], device, len(self._claims.devices_of[other]))
-            for other in sharers
-        }
+        sharing = self._sharing(device)
         total = ZERO
-        for piece in pieces(time, [self._holdings[other].running for other in sharers]):
-            there = sum((held[other] for other in sharers if self._holdings[other].running.holds(piece.start)), ZERO)
-            total += device.seen(piece).used_ms * held[place] / there
+        for shared in sharing.times:
+            common = shared.time.overlap(time)
+            if common.length:
+                used_ms = shared.used_ms if common == shared.time else device.seen(common).used_ms
+                total += used_ms * sharing.replicas[place] / shared.replicas
         return total
+
+    def _sharing(self, device: DeviceHour) -> _Sharing:
+        """Worked out once for a device: thousands of pods may share it."""
+        known = self._sharing_of.get(device.key)
+        if known is not None:
+            return known
+        replicas_of: dict[int, Fraction] = {}
+        changes: dict[int, Fraction] = {}
+        for place in self._claims.holders_of[device.key]:
+            holder = self._holdings[place]
+            held = replicas_held(holder, device, len(self._claims.devices_of[place]))
+            replicas_of[place] = held
+            changes[holder.running.start] = changes.get(holder.running.start, ZERO) + held
+            changes[holder.running.end] = changes.get(holder.running.end, ZERO) - held
+        times: list[_SharedTime] = []
+        together = ZERO
+        for start, end in pairwise(sorted(changes)):
+            together += changes[start]
+            times.append(_SharedTime(Interval(start, end), together, device.seen(Interval(start, end)).used_ms))
+        self._sharing_of[device.key] = _Sharing(replicas_of, times)
+        return self._sharing_of[device.key]
 
     def _told(self, place: int, device: DeviceHour) -> list[Interval]:
         """The time in which it is known who shared a device: while somebody shares the node's GPUs of whom nothing

@@ -239,6 +239,14 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     Not `CSafeLoader`, which takes a tenth of the time: the process dies of a document that is nested too deeply.
     """
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, AttributeError) as error:  # a date such as 2026-02-30, or a number of 5,000 digits
+            kind, value = node.tag.rpartition(":")[2], str(node.value)[:_KEY_SHOWN]
+            problem = f"{value!r} is not a valid {kind}; correct it, or put it in quotes if it is text"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:

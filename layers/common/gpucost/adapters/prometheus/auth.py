@@ -60,12 +60,11 @@ def sigv4(credentials: "Credentials", region: str) -> AuthBase:
 
 
 def _credentials(prometheus: PrometheusSettings) -> "Credentials":
-    import botocore.session
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
     from botocore.exceptions import BotoCoreError
 
-    session = botocore.session.get_session()
     try:
+        session = aws.new_session()
         own = session.get_credentials()
     except BotoCoreError as error:
         raise CredentialsError(f"AWS credentials to sign requests to Prometheus are unusable: {error}") from error
@@ -76,7 +75,7 @@ def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     arguments = {"RoleSessionName": "gpucost"}
     if prometheus.external_id:
         arguments["ExternalId"] = prometheus.external_id
-    region = session.get_config_variable("region") or prometheus.region  # on a workstation none may be set
-    create_client = partial(session.create_client, region_name=region, config=aws.config())  # its own waits for minutes
+    region = session.region_name or prometheus.region  # on a workstation none may be set
+    create_client = partial(session.client, region_name=region, config=aws.config())  # its own waits for minutes
     fetcher = AssumeRoleCredentialFetcher(create_client, own, prometheus.role_arn, extra_args=arguments)
     return DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)

@@ -175,14 +175,15 @@ class PrometheusClient:
                 return outcome
             if isinstance(outcome, MetricsAnswerError):
                 raise outcome
-            wait = min(LONGEST_WAIT_SECONDS, max(outcome.wait, _jittered(attempt)))
+            trouble = outcome
+            wait = min(LONGEST_WAIT_SECONDS, max(trouble.wait, _jittered(attempt)))
             has_time = self._deadline.remaining() > wait
             if attempt == ATTEMPTS or not has_time:
                 break
             self._sleep(wait)
         times = f", {attempt} times" if attempt > 1 else ""
         over = "" if has_time else ", and the time for all queries is used up"
-        reason = self._says(f"{outcome.problem}{times}{over}", form)
+        reason = self._says(f"{trouble.problem}{times}{over}", form)
         self.end(reason)
         raise MetricsUnavailableError(reason)
 

@@ -28,6 +28,9 @@ _SERIES, _DICT, _LABEL, _STRING, _SAMPLE = 160, 200, 64, 64, 136
 _BUILT = {"requests": 2000, "devices": 700, "device": 700}
 _BUILT_OF_OTHERS = 150
 _BUILT_OF_SAMPLE = 216
+SCRAPES_INCLUDED = 1_500_000
+"""Scrapes of exporters that `OBSERVATION_MEMORY` leaves room for: an hour of 5,000 nodes, a scrape every 15 seconds."""
+_SCRAPE = 160
 
 
 class MemoryBudget:
@@ -69,6 +72,14 @@ class MemoryBudget:
         """
         self._check(needed)
         self._used += needed
+
+    def check_scrapes(self, count: int) -> None:
+        """Refuse scrape times that there is no memory for; they are kept for some hours only, and not counted.
+
+        Raises:
+            HoursTooLargeError: they are too many beside what is there already.
+        """
+        self._check(_SCRAPE * max(0, count - SCRAPES_INCLUDED))
 
     def charge_series(self, series: "Sequence[Series]", body: bytes) -> None:
         """Count an answer's series: roughly, and exactly only where that matters, because it takes time.

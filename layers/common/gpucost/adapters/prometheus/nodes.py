@@ -112,7 +112,7 @@ class NodeTable:
         """The labels that hold nodes' names."""
         for labels, value in rows.get("info", []):
             node = self._node(labels)
-            node.info.setdefault(labels.get("provider_id", ""), Seen()).add(labels, value)
+            node.info.setdefault(labels.get("provider_id", ""), Seen()).add(instance(labels), value)
             node.jobs.add(labels.get("job", ""))
         for end in ("labels-start", "labels-end"):
             for labels, _ in rows.get(end, []):

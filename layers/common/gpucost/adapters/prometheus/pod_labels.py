@@ -45,6 +45,8 @@ class LabelTable:
         self._spans: dict[tuple[str, str], list[LabelSpan]] = {}
         self._namespaces: dict[str, dict[str, _Values]] = {}
         """By statistic: at the start of the hour and at its end."""
+        self._of_namespaces: dict[str, dict[str, str]] = {}
+        """As answered: most pods share a namespace with others."""
         self.notes: dict[str, None] = {}
 
     def add(self, rows: Mapping[str, Rows]) -> None:
@@ -72,6 +74,8 @@ class LabelTable:
     def of_pod(self, namespace: str, pod: str) -> dict[str, str]:
         """A pod's labels; of those that changed, the latest."""
         values = self._pods.get((namespace, pod))
+        if values is None and not self._spans:
+            return {}
         labels = values.merged() if values else {}
         spans = sorted(self._spans.get((namespace, pod), ()), key=lambda span: span.time.end)
         for span in spans:
@@ -83,6 +87,11 @@ class LabelTable:
 
         A difference at one end of the hour only is a source that lags behind a change; the other end tells.
         """
+        if namespace not in self._of_namespaces:
+            self._of_namespaces[namespace] = self._labels_of_namespace(namespace)
+        return self._of_namespaces[namespace]
+
+    def _labels_of_namespace(self, namespace: str) -> dict[str, str]:
         by_stat = self._namespaces.get(namespace, {})
         start, end = by_stat.get("namespace-start", _Values()), by_stat.get("namespace", _Values())
         labels = {**start.merged(), **end.merged()}

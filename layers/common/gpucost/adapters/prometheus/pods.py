@@ -90,7 +90,8 @@ class PodTable:
         for stat in (UNMARKED, "init-count"):
             for labels, value in requests.get(stat, []):
                 if self._node_of(labels):  # else: not on a node yet, though the scrape says where it ran itself
-                    self._request(labels, init=stat == "init-count").held.add(labels, value)
+                    who = instance(labels)
+                    self._request(labels, who, init=stat == "init-count").held.add(who, value)
         for stat in ("units", "init-units"):
             for labels, value in requests.get(stat, []):
                 if identity(labels) in self._pods:
@@ -171,6 +172,10 @@ class PodTable:
             for uid, pod in self._pods.items()
         }
 
+    def uids(self) -> Iterable[str]:
+        """Of all pods."""
+        return self._pods.keys()
+
     def name_of(self, uid: str) -> str:
         """A pod's namespace and name."""
         return f"{self._pods[uid].namespace}/{self._pods[uid].pod}"
@@ -187,7 +192,7 @@ class PodTable:
     def _node_of(self, labels: Labels) -> str:
         return labels.get("exported_node" if labels.get("instance", "") in self._renaming else "node", "")
 
-    def _request(self, labels: Labels, *, init: bool) -> _Pod:
+    def _request(self, labels: Labels, who: Instance, *, init: bool) -> _Pod:
         uid = identity(labels)
         pod = self._pods.get(uid)
         place = told(labels, "namespace"), told(labels, "pod"), self._node_of(labels)
@@ -196,14 +201,15 @@ class PodTable:
         pod.objects.add(place)
         container = _container(labels, init=init)
         pod.units.setdefault(container, None)
-        pod.by_instance.setdefault(instance(labels), {}).setdefault(container, None)
+        pod.by_instance.setdefault(who, {}).setdefault(container, None)
         return pod
 
     def _take_request(self, seen: _Closely, one: Series) -> None:
         if not self._node_of(one.labels):
             return
         init = one.labels.get("__name__") == INIT_REQUESTS
-        pod, who = self._request(one.labels, init=init), instance(one.labels)
+        who = instance(one.labels)
+        pod = self._request(one.labels, who, init=init)
         container, value = _container(one.labels, init=init), number(one.samples[-1][1])
         pod.units[container] = seen.units.setdefault(who, {})[container] = value
         seen.requested.setdefault(who, set()).update(at for at, _ in one.samples)

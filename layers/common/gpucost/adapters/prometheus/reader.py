@@ -40,7 +40,7 @@ class Passing(NamedTuple):
     whole_nodes: set[str]
     """Nodes of which one of them may hold all GPUs."""
     holders: set[tuple[str, str]]
-    """All pods that request GPUs, the others too."""
+    """All pods that request GPUs, the others too; where there are such nodes."""
 
 
 class PrometheusReader:
@@ -136,10 +136,11 @@ class PrometheusReader:
         pods.add_owners(rows["owners"])
         pods.labels.add(rows.get("labels", {}))
         passing = self._look_at_pods(pods, allocation)
+        whole = pods.on_whole_nodes(passing, nodes.advertised)
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
-            Passing(pods.names(passing), pods.on_whole_nodes(passing, nodes.advertised), pods.names(pods.jobs())),
+            Passing(pods.names(passing), whole, pods.names(pods.uids()) if whole else set()),
             hour,
             dict(exporters.of(hour)),
         )

@@ -74,6 +74,7 @@ class ScrapeTimes:
                 scrapes |= heartbeats.merge(
                     (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
                 )
+            self._client.check_scrapes(sum(len(run.times) for run in scrapes.values()))
         by_kind: dict[str, list[Instance]] = {}
         for who in found:
             if who not in scrapes:
@@ -86,6 +87,7 @@ class ScrapeTimes:
                         for one in answer
                         if tables.instance(one.labels) in some
                     )
+                self._client.check_scrapes(sum(len(run.times) for run in scrapes.values()))
         return {who: run for who, run in scrapes.items() if who in found}
 
     def _pod_or_node(self, found: Densest) -> str:

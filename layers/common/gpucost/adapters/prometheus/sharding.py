@@ -88,6 +88,14 @@ class ShardedClient:
         with self._budget.returned():
             yield self._raw_samples(selector, start, end)
 
+    def check_scrapes(self, count: int) -> None:
+        """Refuse scrape times that there is no memory for.
+
+        Raises:
+            HoursTooLargeError: they are too many.
+        """
+        self._budget.check_scrapes(count)
+
     def _raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
         try:
             return self._client.raw_samples(selector, start, end)

@@ -48,6 +48,7 @@ def number(text: str) -> Decimal:
     return value
 
 
+@lru_cache(maxsize=1024)
 def sample_count(value: Decimal) -> int:
     """A number of samples.
 
@@ -97,7 +98,6 @@ class Seen:
 
     counts: dict[Instance, int] = field(default_factory=dict)
 
-    def add(self, labels: Labels, value: Decimal) -> None:
-        """Take one series into account."""
-        who = instance(labels)
+    def add(self, who: Instance, value: Decimal) -> None:
+        """Take one series of an instance into account."""
         self.counts[who] = max(self.counts.get(who, 0), sample_count(value))

@@ -36,8 +36,8 @@ from gpucost.services.advice.node_prices import (
 from gpucost.services.advice.reading import LOOK_BACK, read_look_back
 from gpucost.settings import ClusterSettings, Settings
 
-METRICS_SECONDS = 120.0
-"""For the queries of one source of one cluster, which share the run's time with all others."""
+METRICS_SECONDS = 240.0
+"""For all queries of one cluster, which shares the run's time with the others."""
 LEAST_METRICS_SECONDS = 10.0
 SPARE_SECONDS = 240.0
 """No further cluster is begun with less time left: 30 days of 10,000 pods take about four minutes."""
@@ -148,8 +148,14 @@ class AdviceService:
         now = self._clock().replace(microsecond=0)
         if self._ledger.latest(cluster.name) is None:
             return
-        memory = self._memory.days(cluster, end - LOOK_BACK, end, _deadline(seconds_left))
-        waits = self._waiting.days(cluster, end - LOOK_BACK, end, _deadline(seconds_left))
+        deadline = _deadline(seconds_left)
+        try:
+            disruption = self._disruption(cluster, deadline).week(end)
+        except SourceError as error:
+            logger.warning("metrics do not tell", what="Karpenter", cluster=cluster.name, reason=str(error))
+            disruption = None
+        waits = self._waiting.days(cluster, end - LOOK_BACK, end, deadline)
+        memory = self._memory.days(cluster, end - LOOK_BACK, end, deadline)  # last, because it is the slowest
         look = read_look_back(
             self._ledger, cluster.name, end, list_prices=prices.listed, spot_prices=prices.spot,
             memory=memory, waits=waits,
@@ -159,10 +165,8 @@ class AdviceService:
         if look.currencies == {"USD"}:
             look.reserved_prices.update(reserved_prices(settings, look, end))
         look.zone = _zone(settings.alerts.time_zone)
-        try:
-            look.disruption = self._disruption(cluster, _deadline(seconds_left)).week(end)
-        except SourceError as error:
-            logger.warning("metrics do not tell", what="Karpenter", cluster=cluster.name, reason=str(error))
+        if disruption is not None:
+            look.disruption = disruption
         known = self._store.recommendations(cluster.name)
         since = {
             one.id: (one.applied_at - look.start) // HOUR
@@ -277,7 +281,7 @@ class _Subjects:
 
 
 def _deadline(seconds_left: Callable[[], float]) -> Deadline:
-    """For the queries of one source: a slow one must not take the time of the review, nor of other clusters."""
+    """For a cluster's queries: slow ones must not take the time of the review, nor of other clusters."""
     return Deadline(max(LEAST_METRICS_SECONDS, min(METRICS_SECONDS, seconds_left() - SPARE_SECONDS)))
 
 
