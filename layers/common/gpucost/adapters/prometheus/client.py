@@ -242,7 +242,8 @@ class PrometheusClient:
             tally.add("Queries", 1)
             tally.add("SamplesProcessed", _samples_processed(data))
             try:
-                result = Result(data["resultType"], _taken(data["result"]))
+                # The answers of Prometheus carry `stats`, as they are asked to; those of VictoriaMetrics do not.
+                result = Result(data["resultType"], _taken(data["result"], with_markers="stats" not in data))
             except _UNUSABLE as error:
                 raise MetricsAnswerError("answered in a form that is not Prometheus' own") from error
             budget.charge_series(result.series, answer.body)
@@ -263,6 +264,8 @@ def _checked(document: Any, answer: Answer) -> Any:
         first = warnings[0] if isinstance(warnings, list) else warnings
         told = first[:_SHOWN] if isinstance(first, str) else type(first).__name__
         raise MetricsAnswerError(f"answered with a warning: {told}")
+    if document.get("isPartial"):  # VictoriaMetrics' cluster version, while some of its storage nodes are away
+        raise MetricsAnswerError("answered with a part of the data only (isPartial)")
     return document["data"]
 
 
@@ -274,25 +277,24 @@ def _samples_processed(data: Any) -> float:
         return 0.0
 
 
-def _taken(rows: list[Any]) -> list[Series]:
-    """The series of parsed rows, which are freed one after the other, so that an answer is not there twice."""
+def _taken(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
+    """The series of parsed rows, which are freed one after the other, so that an answer is not there twice.
+
+    Args:
+        rows: emptied.
+        with_markers: raw samples may hold staleness markers, which VictoriaMetrics answers as NaN (it stores no other
+            NaN). Prometheus leaves them out by itself.
+    """
     rows.reverse()
     series = []
     while rows:
-        series.append(_series(rows.pop()))
+        row = rows.pop()
+        if with_markers and "values" in row:
+            row["values"] = [sample for sample in row["values"] if sample[1] != "NaN"]
+            if not row["values"]:
+                continue
+        series.append(_series(row))
     return series
-
-
-def _without_stale_markers(rows: list[Any]) -> list[Any]:
-    """Leave out staleness markers, which VictoriaMetrics answers as NaN where raw samples are asked for.
-
-    It stores no other NaN. Prometheus leaves the markers out by itself, and its answers carry `stats`.
-    """
-    if not any("values" in row for row in rows):
-        return rows
-    for row in rows:
-        row["values"] = [sample for sample in row["values"] if sample[1] != "NaN"]
-    return [row for row in rows if row["values"]]
 
 
 def _series(row: Any) -> Series:
