@@ -104,7 +104,7 @@ FAULTS = (
         "odd = row.peaked or not is_amount(row.total) or row.total < 0",
         "odd = not is_amount(row.total) or row.total < 0",
     ),
-    Fault("each sharer is credited with all of the device", f"{DOMAIN}/utilization.py", "* held[place] / there", "* 1"),
+    Fault("each sharer is credited with all of the device", f"{DOMAIN}/utilization.py", "used_ms * sharing.replicas[place] / shared.replicas", "used_ms"),
     Fault("a sharer may use more than it holds", f"{DOMAIN}/utilization.py", "credited += min(part, most)", "credited += part"),
     Fault("nobody shares a GPU with the one that is labelled", f"{DOMAIN}/claims.py", "if not is_shared_resource(one) or one.node.devices != 1:", "if True:"),
     Fault(
