@@ -33,6 +33,7 @@ check: setup ## everything static
 	$(BIN)/ruff format --check -q $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python lint/language.py
 	$(BIN)/python -m local.openapi --check
 	$(BIN)/python -m local.grafana --check
 	npm --prefix web run --silent check
