@@ -1,0 +1,82 @@
+"""Recording a scenario, and checking what the product answers against it."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.golden import adapter, fixtures, scenarios
+from tests.golden.compare import Difference, differences, split
+from tests.golden.metrics import Metrics
+from tests.golden.player import Played, Player
+
+Tell = Callable[[str], None]
+
+
+def check(
+    name: str, dynamodb: str, *, root: Path = adapter.REPOSITORY, texts: bool = False, tell: Tell = lambda _: None
+) -> list[Difference]:
+    """What a scenario's answers differ in from those recorded."""
+    metrics = Metrics(fixtures.read(f"{name}.prometheus", exact=False))
+    played = Player(_inputs(name), metrics, dynamodb, root).play(tell)
+    found = [Difference("Prometheus", "a recorded query", key) for key in dict.fromkeys(metrics.missing)]
+    return found + _compared(name, played, texts=texts)
+
+
+def record(name: str, dynamodb: str, *, inputs_only: bool = False, tell: Tell = lambda _: None) -> list[Difference]:
+    """Record a scenario through a real Prometheus; what it differs in when it is played again, which should be nothing.
+
+    Raises:
+        RuntimeError: inputs are recorded for answers that stay, and the fleets' metrics are no longer the same.
+    """
+    made = scenarios.module(name)
+    with tempfile.TemporaryDirectory(prefix="gpucost-golden-") as folder:
+        openmetrics = Path(folder) / "metrics.om"
+        made.write_metrics(openmetrics)
+        digest = hashlib.sha256(openmetrics.read_bytes()).hexdigest()
+        inputs = _inputs(name) if inputs_only else {**made.inputs(), "metrics": digest}
+        if inputs["metrics"] != digest:
+            raise RuntimeError(f"{name}: the simulated fleets' metrics are not those that were recorded; record it whole")
+        with adapter.running_prometheus(openmetrics) as upstream:
+            metrics = Metrics(upstream=upstream)
+            played = Player(inputs, metrics, dynamodb).play(tell)
+    fixtures.write(f"{name}.prometheus", metrics.recorded())
+    if inputs_only:
+        return _compared(name, played, texts=False)
+    answers, texts = _parts(played)
+    fixtures.write(f"{name}.inputs", inputs)
+    fixtures.write(f"{name}.answers", answers)
+    fixtures.write(f"{name}.texts", texts)
+    return check(name, dynamodb, texts=True, tell=tell)
+
+
+def report(found: Sequence[Difference], most: int) -> str:
+    """The first differences, each with its path, what was expected and what came."""
+    shown = "".join(f"  {one}\n" for one in found[:most])
+    return shown + (f"  … and {len(found) - most} more\n" if len(found) > most else "")
+
+
+def _inputs(name: str) -> Any:
+    inputs = fixtures.read(f"{name}.inputs", exact=False)
+    if not inputs:
+        raise RuntimeError(f"{name} is not recorded; run: python -m tests.golden record {name}")
+    return inputs
+
+
+def _compared(name: str, played: Played, *, texts: bool) -> list[Difference]:
+    answers, own_texts = _parts(played)
+    found = list(differences(fixtures.read(f"{name}.answers"), answers))
+    if texts:
+        found += differences(fixtures.read(f"{name}.texts"), own_texts, "texts")
+    return found
+
+
+def _parts(played: Played) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Answers and texts of each step, as they are written and read again."""
+    answers, texts = {}, dict(played.texts)
+    for step, answer in played.answers.items():
+        answers[step], own = split(answer)
+        if own:
+            texts[step] = {**texts.get(step, {}), **own}
+    return fixtures.loads(fixtures.dumps(answers)), fixtures.loads(fixtures.dumps(texts))

@@ -1,0 +1,16 @@
+"""What is recorded. Each module makes a scenario's inputs; they are needed for recording alone.
+
+A module has `inputs()`, the scenario as `player.Player` takes it, and `write_metrics(path)`, the OpenMetrics that a real
+Prometheus answers its queries from. Both are the same each time. Names in them are those of the day of the recording:
+`renamed.yaml` translates them.
+"""
+
+import importlib
+from typing import Any
+
+NAMES = ("fleet", "demo", "prices", "months")
+
+
+def module(name: str) -> Any:
+    """The module of a scenario."""
+    return importlib.import_module(f"tests.golden.scenarios.{name}")
