@@ -55,22 +55,45 @@ def client(service: str, endpoint: str) -> Any:
 
 
 @contextmanager
-def running_prometheus(openmetrics: Path) -> Iterator[str]:
-    """A real Prometheus over the samples of an OpenMetrics file; yields its address."""
+def running_prometheus(folder: Path) -> Iterator[str]:
+    """A real Prometheus over the samples of a folder's OpenMetrics files; yields its address."""
     from local.prometheus import running_prometheus as running
 
-    with running(openmetrics) as url:
+    with running(sorted(folder.glob("*.om"))) as url:
         yield url
 
 
-def write_metrics(fleets: Sequence[Any], base: datetime, path: Path, more: str = "") -> None:
-    """What Prometheus would have scraped of simulated fleets, in an OpenMetrics file; `more` are lines of its own."""
-    from local.fleet import openmetrics
+def write_metrics(fleets: Mapping[datetime, Sequence[Any]], folder: Path, days: int = 400) -> None:
+    """What Prometheus would have scraped of simulated fleets, by the hour that their minutes count from.
 
-    openmetrics.write(fleets, base, path)
-    if more:
-        text = path.read_text()
-        path.write_text(text.replace("# EOF\n", f"{more}# EOF\n"))
+    Args:
+        fleets: clusters by their base.
+        folder: where OpenMetrics files are written, in the order in which they are to be loaded.
+        days: how many a file holds: promtool reads a file once for each day in it.
+    """
+    from local.fleet import openmetrics
+    from local.fleet.series import Series, during
+
+    base = min(fleets)
+    found = []
+    for own, scenarios in fleets.items():
+        shift = round((own - base).total_seconds() * 1000)
+        for scenario in scenarios:
+            for one in openmetrics.series(scenario):
+                samples = one.samples if not shift else [(at + shift, value) for at, value in one.samples]
+                found.append((scenario.name, Series(one.metric, one.labels, samples)))
+    first = min(one.samples[0][0] for _, one in found if one.samples)
+    last = max(one.samples[-1][0] for _, one in found if one.samples)
+    length = days * 86_400_000
+    for number, begin in enumerate(range(first - first % length, last + 1, length)):
+        part = []
+        for cluster, one in found:
+            times = [at for at, _ in one.samples]
+            kept = during(times, begin / 60_000, (begin + length) / 60_000)
+            if kept:
+                at = times.index(kept[0])
+                part.append((cluster, Series(one.metric, one.labels, one.samples[at : at + len(kept)])))
+        openmetrics.write_series(part, base, folder / f"{number:03}.om")
 
 
 def _json(document: object) -> str:

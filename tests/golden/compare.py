@@ -5,6 +5,7 @@ from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -41,6 +42,8 @@ def split(document: Any) -> tuple[Any, Any]:
 def _without_texts(document: Any, path: PathOf, place: str, texts: dict[str, Any]) -> Any:
     if any(ends(path, name) for name in normalized()["run"]):
         return document if document is None else OF_THE_RUN
+    if isinstance(document, str) and any(ends(path, name) for name in normalized()["addresses"]):
+        return urlsplit(document).path.partition("/")[2].partition("/")[2]
     if path and any(ends(path, name) for name in normalized()["texts"]):
         if document not in (None, "", []):
             texts[place] = document

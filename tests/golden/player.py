@@ -19,7 +19,7 @@ import duckdb
 
 from tests.golden import adapter
 from tests.golden.compare import normalized
-from tests.golden.fixtures import loads
+from tests.golden.fixtures import dumps, loads
 from tests.golden.metrics import Metrics
 from tests.golden.outside import body_of, event, running_outside
 from tests.golden.processes import Answer, Worker
@@ -73,8 +73,8 @@ class Player:
             self._folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-golden-")))
             self._outside = running.enter_context(running_outside(self._metrics))
             self._environment = {
-                "AWS_ACCESS_KEY_ID": "golden",
-                "AWS_SECRET_ACCESS_KEY": "golden",
+                "AWS_ACCESS_KEY_ID": "local",
+                "AWS_SECRET_ACCESS_KEY": "local",
                 "AWS_DEFAULT_REGION": adapter.REGION,
                 "AWS_REGION": adapter.REGION,
                 "USER": "golden",
@@ -139,6 +139,7 @@ class Player:
             "settings": self._settings, "command": self._command, "invoke": self._invoke, "deliver": self._deliver,
             "publish": self._publish, "send": self._send, "request": self._request, "pages": self._pages,
             "export": self._export, "prices": self._prices, "down": self._down,
+            "dead letters": self._dead_letters,
         }  # fmt: skip
         return kinds[step["do"]](step)
 
@@ -153,7 +154,7 @@ class Player:
         return self._run(step["name"], ["settings", "push", str(path), "--stack", adapter.STACK])
 
     def _document(self, document: Any) -> str:
-        return self._filled(json.dumps(self._renames.sent(document, "settings", "setting_values")))
+        return self._filled(dumps(self._renames.sent(document, "settings", "setting_values")))
 
     def _command(self, step: Step) -> dict[str, Any]:
         arguments = [self._filled(self._referred(word)) for word in step["arguments"]]
@@ -226,9 +227,6 @@ class Player:
         """What functions did beside answering: metrics, posts, emails, dead letters."""
         found: dict[str, Any] = {"metrics": list(self._metrics_printed())}
         texts: dict[str, list[Any]] = {}
-        dead = [self._message(message["Body"]) for message in self._take("dead")]
-        if dead:
-            found["dead_letters"] = dead
         posts, self._outside.posts = self._outside.posts, []
         for post in posts:
             body = loads(self._neutral(json.dumps(post["body"])))
@@ -247,6 +245,10 @@ class Player:
         if texts:
             self._texts.setdefault(name, {}).update(texts)
         return found
+
+    def _dead_letters(self, _: Step) -> list[Any]:
+        """Take what nobody could handle."""
+        return [self._message(message["Body"]) for message in self._take("dead")]
 
     def _metrics_printed(self) -> Iterator[dict[str, Any]]:
         """Embedded metrics of each invocation."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +32,45 @@ def record(name: str, dynamodb: str, *, inputs_only: bool = False, tell: Tell = 
     """
     made = scenarios.module(name)
     with tempfile.TemporaryDirectory(prefix="gpucost-golden-") as folder:
-        openmetrics = Path(folder) / "metrics.om"
-        made.write_metrics(openmetrics)
-        digest = hashlib.sha256(openmetrics.read_bytes()).hexdigest()
+        made.write_metrics(Path(folder))
+        digest = _digest(Path(folder))
         inputs = _inputs(name) if inputs_only else {**made.inputs(), "metrics": digest}
         if inputs["metrics"] != digest:
             raise RuntimeError(f"{name}: the simulated fleets' metrics are not those that were recorded; record it whole")
-        with adapter.running_prometheus(openmetrics) as upstream:
+        with adapter.running_prometheus(Path(folder)) as upstream:
             metrics = Metrics(upstream=upstream)
             played = Player(inputs, metrics, dynamodb).play(tell)
     fixtures.write(f"{name}.prometheus", metrics.recorded())
     if inputs_only:
         return _compared(name, played, texts=False)
     answers, texts = _parts(played)
+    if surprises := list(_surprises(inputs["steps"], answers, texts)):
+        raise RuntimeError("\n  ".join([f"{name} is not recorded; steps ended otherwise than they should:", *surprises]))
     fixtures.write(f"{name}.inputs", inputs)
     fixtures.write(f"{name}.answers", answers)
     fixtures.write(f"{name}.texts", texts)
     return check(name, dynamodb, texts=True, tell=tell)
+
+
+def _digest(folder: Path) -> str:
+    found = hashlib.sha256()
+    for path in sorted(folder.glob("*.om")):
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
+
+
+def _surprises(steps: Sequence[Mapping[str, Any]], answers: Mapping[str, Any], texts: Mapping[str, Any]) -> Iterator[str]:
+    """Steps that fail and should not, or the other way round; those that say neither may end as they do."""
+    for step in steps:
+        expected = step.get("fails", False)
+        answer = answers.get(step["name"])
+        first = answer[0] if isinstance(answer, list) else answer
+        if first is None or expected is None:
+            continue
+        status = int(first.get("status", 0))
+        if ("raised" in first or 0 < status < 200 or status >= 400 or status < 0) is not expected:
+            yield f"{step['name']}: {fixtures.dumps(first)[:300]} {fixtures.dumps(texts.get(step['name'], {}))[:600]}"
 
 
 def report(found: Sequence[Difference], most: int) -> str:

@@ -1,7 +1,7 @@
 """What is recorded. Each module makes a scenario's inputs; they are needed for recording alone.
 
-A module has `inputs()`, the scenario as `player.Player` takes it, and `write_metrics(path)`, the OpenMetrics that a real
-Prometheus answers its queries from. Both are the same each time. Names in them are those of the day of the recording:
+A module has `inputs()`, the scenario as `player.Player` takes it, and `write_metrics(folder)`, the OpenMetrics files
+that a real Prometheus answers its queries from. Both are the same each time. Names in them are those of the day of the recording:
 `renamed.yaml` translates them.
 """
 

@@ -50,14 +50,16 @@ class Script:
         """Push a document."""
         self.add("settings", "settings", document=document)
 
-    def command(self, *arguments: str, form: str = "text", name: str = "", **files: Any) -> None:
+    def command(
+        self, *arguments: str, form: str = "text", name: str = "", fails: bool = False, files: Any = None
+    ) -> None:
         """Give a command, to the deployment."""
         words = list(arguments)
         if "--stack" not in words and "--api" not in words:
             words += ["--stack", "golden"]
         if form != "text":
             words += ["--format", form]
-        self.add(name or f"gpucost {' '.join(arguments)}"[:120], "command", arguments=words, format=form, files=files)
+        self.add(name or f"gpucost {' '.join(arguments)}"[:120], "command", arguments=words, format=form, files=files or {}, fails=fails)
 
     def invoke(self, function: str, **event: Any) -> None:
         """Invoke a function as its schedule does."""
@@ -73,11 +75,14 @@ class Script:
         self.invoke("dispatch", scheduled_time=text(self.now))
         self.deliver()
 
-    def ask(self, path: str, query: Mapping[str, str] | str | None = None, *, by: str = "admin", pages: bool = False) -> None:
-        """A request."""
+    def ask(
+        self, path: str, query: Mapping[str, str] | str | None = None, *, by: str = "admin", pages: bool = False,
+        fails: bool | None = False,
+    ) -> None:  # fmt: skip
+        """A request; `fails` where it is refused, None where that is not the scenario's matter."""
         shown = query if isinstance(query, str) else "&".join(f"{name}={value}" for name, value in (query or {}).items())
         name = f"{by}: {path}" + (f"?{shown}" if shown else "")
-        self.add(name, "pages" if pages else "request", path=path, query=query or {}, **{"as": by})
+        self.add(name, "pages" if pages else "request", path=path, query=query or {}, fails=fails, **{"as": by})
 
 
 def requests(start: datetime, end: datetime, units: Sequence[str]) -> Iterator[tuple[str, dict[str, str], bool]]:
@@ -132,7 +137,8 @@ def requests(start: datetime, end: datetime, units: Sequence[str]) -> Iterator[t
     yield "/v1/quotas", lately, False
     yield "/v1/restatements", whole, False
     yield "/v1/prices", whole, False
-    yield "/v1/exports", whole, False
+    days = {"start": text(_midnight(start) + timedelta(days=1)), "end": text(_midnight(end))}
+    yield "/v1/exports", days, False
     yield "/v1/alerts", whole, False
     yield "/v1/silences", {}, False
     for state in ("open", "all"):
@@ -144,7 +150,8 @@ def requests(start: datetime, end: datetime, units: Sequence[str]) -> Iterator[t
 def opencost(start: datetime, end: datetime) -> Iterator[tuple[str, dict[str, str], bool]]:
     """What OpenCost's tools ask."""
     path = "/allocation/compute"
-    whole, lately = f"{text(start)},{text(end)}", f"{text(end - 6 * HOUR)},{text(end)}"
+    first = _midnight(start) if _midnight(start) == start else _midnight(start) + timedelta(days=1)
+    whole, lately = f"{text(first)},{text(_midnight(end))}", f"{text(end - 6 * HOUR)},{text(end)}"
     for aggregate in (
         "all", "cluster", "namespace", "controllerKind", "controller", "deployment", "statefulset", "job",
         "label:team", "team", "namespace,controller", "cluster,namespace,label:team",
@@ -162,6 +169,10 @@ def opencost(start: datetime, end: datetime) -> Iterator[tuple[str, dict[str, st
         yield path, {"window": lately, "aggregate": "namespace", **more}, False
     for window in ("today", "yesterday", "12h", "2d", "week"):
         yield path, {"window": window, "aggregate": "cluster", "includeIdle": "true"}, False
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0)
 
 
 REFUSED: tuple[tuple[str, dict[str, str] | str], ...] = (
@@ -220,7 +231,7 @@ def everybody(script: Script, start: datetime, end: datetime) -> None:
             ("/v1/recommendations", {"state": "all"}),
             ("/v1/restatements", whole),
             ("/v1/prices", lately),
-            ("/v1/exports", whole),
+            ("/v1/exports", {"start": text(_midnight(start)), "end": text(_midnight(end))}),
             ("/v1/silences", {}),
             ("/v1/quotas", lately),
             ("/v1/nodepools", lately),
@@ -228,4 +239,4 @@ def everybody(script: Script, start: datetime, end: datetime) -> None:
             ("/allocation/compute", {"window": "6h", "aggregate": "namespace", "includeIdle": "true"}),
             ("/health", {}),
         ):
-            script.ask(path, query, by=by)
+            script.ask(path, query, by=by, fails=None)

@@ -14,9 +14,9 @@ SCHEDULED = 18
 """Hours that are attributed tick by tick; those before are a backfill."""
 
 
-def write_metrics(path: Path) -> None:
+def write_metrics(folder: Path) -> None:
     """What Prometheus scraped."""
-    write([fleet.scenario(END)], fleet.base(END), path)
+    write({fleet.base(END): [fleet.scenario(END)]}, folder)
 
 
 def document(**sections: Any) -> dict[str, Any]:
@@ -80,11 +80,11 @@ def inputs() -> dict[str, Any]:
     for path, query, pages in requests(START, END, ("research", "assistant", "bu-a")):
         script.ask(path, query, pages=pages)
     for path, refused in REFUSED:
-        script.ask(path, refused)
+        script.ask(path, refused, fails=True)
     script.invoke("export", scheduled_time=text(END + timedelta(hours=20)))
     script.add("exported files of a day", "export", prefix="focus/billing_period=2026-11/cluster=demo/date=2026-11-19/")
     script.add("exported table of a day", "export", prefix="csv/billing_period=2026-11/cluster=demo/date=2026-11-17/")
-    script.ask("/v1/exports", {"start": text(START), "end": text(END)})
+    script.ask("/v1/exports", {"start": "2026-11-01", "end": "2026-12-01"})
     script.settings(document(alerts=alerts, access=GRANTS))
     script.now += timedelta(minutes=2)
     everybody(script, START, END)

@@ -33,9 +33,9 @@ def scenarios() -> list[Scenario]:
     return [*all_scenarios(), *(one.scenario for one in shared_units())]
 
 
-def write_metrics(path: Path) -> None:
+def write_metrics(folder: Path) -> None:
     """What Prometheus scraped of all of them."""
-    write(scenarios(), BASE, path)
+    write({BASE: scenarios()}, folder)
 
 
 def inputs() -> dict[str, Any]:
