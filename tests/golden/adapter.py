@@ -4,6 +4,8 @@ Checking needs the template's table, queues and topics in the embedded AWS, and 
 Prometheus and the simulated fleets, too. When these move, their new places are named here and nowhere else.
 """
 
+import json
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -45,8 +47,10 @@ def deploy(aws: str, dynamodb: str, api_url: str, parameters: Mapping[str, str])
     }
     outputs = {name: {"Value": value} for name, value in stack.outputs.items()}
     document = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}, "Outputs": outputs}
-    client("cloudformation", aws).create_stack(StackName=STACK, TemplateBody=_json(document))
-    return Deployed(dict(stack.outputs), {folders[name]: dict(own) for name, own in stack.environments.items()})
+    client("cloudformation", aws).create_stack(StackName=STACK, TemplateBody=json.dumps(document))
+    return Deployed(
+        dict(stack.outputs), {folders[name]: dict(variables) for name, variables in stack.environments.items()}
+    )
 
 
 def client(service: str, endpoint: str) -> Any:
@@ -72,31 +76,24 @@ def write_metrics(fleets: Mapping[datetime, Sequence[Any]], folder: Path, days: 
         days: how many a file holds: promtool reads a file once for each day in it.
     """
     from local.fleet import openmetrics
-    from local.fleet.series import Series, during
+    from local.fleet.series import Series
 
     base = min(fleets)
-    found = []
-    for own, scenarios in fleets.items():
-        shift = round((own - base).total_seconds() * 1000)
+    all_series: list[tuple[str, Series]] = []
+    for start, scenarios in fleets.items():
+        shift = round((start - base).total_seconds() * 1000)
         for scenario in scenarios:
-            for one in openmetrics.series(scenario):
-                samples = one.samples if not shift else [(at + shift, value) for at, value in one.samples]
-                found.append((scenario.name, Series(one.metric, one.labels, samples)))
-    first = min(one.samples[0][0] for _, one in found if one.samples)
-    last = max(one.samples[-1][0] for _, one in found if one.samples)
+            for series in openmetrics.series(scenario):
+                samples = series.samples if not shift else [(at + shift, value) for at, value in series.samples]
+                all_series.append((scenario.name, Series(series.metric, series.labels, samples)))
+    first = min(series.samples[0][0] for _, series in all_series if series.samples)
+    last = max(series.samples[-1][0] for _, series in all_series if series.samples)
     length = days * 86_400_000
     for number, begin in enumerate(range(first - first % length, last + 1, length)):
         part = []
-        for cluster, one in found:
-            times = [at for at, _ in one.samples]
-            kept = during(times, begin / 60_000, (begin + length) / 60_000)
-            if kept:
-                at = times.index(kept[0])
-                part.append((cluster, Series(one.metric, one.labels, one.samples[at : at + len(kept)])))
+        for cluster, series in all_series:
+            times = [at for at, _ in series.samples]
+            samples = series.samples[bisect_left(times, begin) : bisect_left(times, begin + length)]
+            if samples:
+                part.append((cluster, Series(series.metric, series.labels, samples)))
         openmetrics.write_series(part, base, folder / f"{number:03}.om")
-
-
-def _json(document: object) -> str:
-    import json
-
-    return json.dumps(document)

@@ -56,7 +56,11 @@ class AwsPrices:
                 return {"availabilityZoneInfo": [{"zoneName": name, "zoneId": id_} for name, id_ in zones]}
             case "DescribeInstanceTypes":
                 shapes = self.tables.get("shapes", {}).items()
-                return {"instanceTypeSet": [_shape(name, one) for name, one in shapes if name in filters["instance-type"]]}
+                return {
+                    "instanceTypeSet": [
+                        _shape(name, shape) for name, shape in shapes if name in filters["instance-type"]
+                    ]
+                }
             case other:
                 raise NotImplementedError(other)
 
@@ -74,8 +78,8 @@ class AwsPrices:
         return [dict(zip(names, row, strict=True)) for row in reversed([*before.values(), *after])]
 
     def _products(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        wanted = {one["Field"]: one["Value"].split(",") for one in request["Filters"]}
-        found = []
+        wanted = {rule["Field"]: rule["Value"].split(",") for rule in request["Filters"]}
+        products = []
         for number, offer in enumerate(self.tables.get("offers", [])):
             attributes = {
                 "instanceType": offer["instance_type"], "regionCode": offer["region"],
@@ -86,8 +90,8 @@ class AwsPrices:
                 rate = {"unit": "Hrs", "pricePerUnit": {"USD": offer["amount"]}}
                 term = {"priceDimensions": {f"R{number}": rate}, "effectiveDate": offer["since"], "sku": f"S{number}"}
                 product = {"attributes": attributes, "sku": f"S{number}"}
-                found.append(json.dumps({"product": product, "terms": {"OnDemand": {f"T{number}": term}}}))
-        return {"FormatVersion": "aws_v1", "PriceList": found}
+                products.append(json.dumps({"product": product, "terms": {"OnDemand": {f"T{number}": term}}}))
+        return {"FormatVersion": "aws_v1", "PriceList": products}
 
     def _start_query(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Run a statement on DuckDB over the export's Parquet files."""

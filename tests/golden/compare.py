@@ -39,24 +39,26 @@ def split(document: Any) -> tuple[Any, Any]:
     return _without_texts(document, (), "", texts), texts
 
 
-def _without_texts(document: Any, path: PathOf, place: str, texts: dict[str, Any]) -> Any:
+def _without_texts(document: Any, path: PathOf, position: str, texts: dict[str, Any]) -> Any:
     if any(ends(path, name) for name in normalized()["run"]):
         return document if document is None else OF_THE_RUN
     if isinstance(document, str) and any(ends(path, name) for name in normalized()["addresses"]):
         return urlsplit(document).path.partition("/")[2].partition("/")[2]
     if path and any(ends(path, name) for name in normalized()["texts"]):
         if document not in (None, "", []):
-            texts[place] = document
+            texts[position] = document
         return "(text)" if document not in (None, "", []) else document
     if isinstance(document, dict):
-        return {name: _without_texts(part, (*path, name), f"{place}.{name}", texts) for name, part in document.items()}
+        return {
+            name: _without_texts(part, (*path, name), f"{position}.{name}", texts) for name, part in document.items()
+        }
     if isinstance(document, list):
-        return [_without_texts(part, path, f"{place}[{number}]", texts) for number, part in enumerate(document)]
+        return [_without_texts(part, path, f"{position}[{number}]", texts) for number, part in enumerate(document)]
     return document
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> Iterator[Difference]:
-    """Every place at which two documents differ; numbers are equal by value, whatever their digits."""
+    """Every position at which two documents differ; numbers are equal by value, whatever their digits."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted(expected.keys() | actual.keys()):
             yield from differences(expected.get(name, NOTHING), actual.get(name, NOTHING), f"{path}.{name}")

@@ -33,7 +33,7 @@ def write(name: str, document: Mapping[str, Any], folder: Path = FOLDER) -> list
     raw = sum(map(len, texts))
     most = raw  # characters of a file
     while True:
-        packed = [gzip.compress(f"{{{','.join(some)}}}".encode(), 9, mtime=0) for some in _chunks(texts, most)]
+        packed = [gzip.compress(f"{{{','.join(chunk)}}}".encode(), 9, mtime=0) for chunk in _chunks(texts, most)]
         largest = max(map(len, packed))
         if largest <= LARGEST:
             break
@@ -50,20 +50,20 @@ def read(name: str, folder: Path = FOLDER, *, exact: bool = True) -> dict[str, A
     Args:
         name: of the recording.
         folder: where it is.
-        exact: numbers as decimals; otherwise as Python's own, which takes a tenth of the time.
+        exact: numbers as decimals; otherwise as Python's int and float, which takes a tenth of the time.
     """
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for path in sorted(folder.glob(f"{name}.*.json.gz")):
         text = gzip.decompress(path.read_bytes())
-        found |= loads(text) if exact else json.loads(text)
-    return found
+        document |= loads(text) if exact else json.loads(text)
+    return document
 
 
 def _chunks(texts: Sequence[str], most: int) -> Iterator[Sequence[str]]:
     begin = size = 0
-    for place, text in enumerate(texts):
-        if size + len(text) > most and place > begin:
-            yield texts[begin:place]
-            begin, size = place, 0
+    for position, text in enumerate(texts):
+        if size + len(text) > most and position > begin:
+            yield texts[begin:position]
+            begin, size = position, 0
         size += len(text)
     yield texts[begin:]

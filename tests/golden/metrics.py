@@ -23,8 +23,8 @@ class Metrics:
 
     def __init__(self, recorded: Recorded | None = None, upstream: str = "") -> None:
         recorded = recorded or {}
-        self._labels = {key: one for key, one in recorded.items() if key.startswith(_LABELS)}
-        self._answers = {key: one for key, one in recorded.items() if not key.startswith(_LABELS)}
+        self._labels = {key: labels for key, labels in recorded.items() if key.startswith(_LABELS)}
+        self._answers = {key: answer for key, answer in recorded.items() if not key.startswith(_LABELS)}
         self._upstream = upstream
         self._session = requests.Session()
         self._session.trust_env = False
@@ -45,11 +45,13 @@ class Metrics:
 
     def recorded(self) -> Recorded:
         """Everything that was asked and answered; equal label sets are kept once, in a settled order."""
-        texts = sorted({json.dumps(row[0], sort_keys=True) for one in self._answers.values() for row in one["rows"]})
+        texts = sorted(
+            {json.dumps(row[0], sort_keys=True) for answer in self._answers.values() for row in answer["rows"]}
+        )
         numbers = {text: f"{_LABELS}{number:05}" for number, text in enumerate(texts)}
         answers = {
-            key: {**one, "rows": [[numbers[json.dumps(row[0], sort_keys=True)], row[1]] for row in one["rows"]]}
-            for key, one in self._answers.items()
+            key: {**answer, "rows": [[numbers[json.dumps(row[0], sort_keys=True)], row[1]] for row in answer["rows"]]}
+            for key, answer in self._answers.items()
         }
         return {**answers, **{number: json.loads(text) for text, number in numbers.items()}}
 
@@ -67,17 +69,17 @@ class Metrics:
         samples = data.get("stats", {}).get("samples", {}).get("totalQueryableSamples", 0)
         return {"type": data["resultType"], "samples": samples, "rows": rows}
 
-    def _whole(self, one: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        values = "value" if one["type"] == "vector" else "values"
+    def _whole(self, answer: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        values = "value" if answer["type"] == "vector" else "values"
         result = [
             {
                 "metric": row[0] if isinstance(row[0], dict) else self._labels[row[0]],
                 values: row[1][0] if values == "value" else row[1],
             }
-            for row in one["rows"]
+            for row in answer["rows"]
         ]
-        stats = {"samples": {"totalQueryableSamples": one["samples"]}}
-        return 200, {"status": "success", "data": {"resultType": one["type"], "result": result, "stats": stats}}
+        stats = {"samples": {"totalQueryableSamples": answer["samples"]}}
+        return 200, {"status": "success", "data": {"resultType": answer["type"], "result": result, "stats": stats}}
 
 
 def _settled(query: str) -> str:

@@ -1,6 +1,5 @@
 """Plays a scenario's steps against the product's handlers and command line, and returns what they answered."""
 
-import base64
 import csv
 import gzip
 import io
@@ -8,9 +7,8 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -66,7 +64,7 @@ class Player:
         self._workers: dict[str, Worker] = {}
         self._printed: list[tuple[str, str]] = []
 
-    def play(self, tell: Callable[[str], None] = lambda _: None) -> Played:
+    def play(self, log: Callable[[str], None] = lambda _: None) -> Played:
         """Play every step."""
         with ExitStack() as running:
             self._running = running
@@ -83,8 +81,10 @@ class Player:
             if "parameters" in self._scenario:
                 self._deploy()
             for step in self._steps:
-                tell(step["name"])
+                log(step["name"])
                 self._now = datetime.fromisoformat(step["at"])
+                if "aws" in self._workers:
+                    self._workers["aws"].ask(self._now)
                 answer = self._do(step)
                 if answer is not None:
                     self._answers[step["name"]] = answer
@@ -120,14 +120,12 @@ class Player:
     def _worker(self, *kind: str) -> Worker:
         name = " ".join(kind)
         if name not in self._workers:
-            own = self._deployed.environments[kind[1]] if kind[0] == "function" else {}
-            made = Worker(*kind, root=self._root, now=self._now, environment={**own, **self._environment})
-            self._workers[name] = self._running.enter_context(made)
+            variables = self._deployed.environments[kind[1]] if kind[0] == "function" else {}
+            worker = Worker(*kind, root=self._root, now=self._now, environment={**variables, **self._environment})
+            self._workers[name] = self._running.enter_context(worker)
         return self._workers[name]
 
     def _function(self, folder: str, sent: Mapping[str, Any]) -> Answer:
-        if "aws" in self._workers:
-            self._workers["aws"].ask(self._now)
         answer = self._worker("function", self._renames.names("functions").new((), folder)).ask(self._now, event=sent)
         self._printed.append((folder, answer.log))
         return answer
@@ -180,8 +178,8 @@ class Player:
         answer = self._function(step["function"], sent)
         if answer.error:
             self._texts.setdefault(step["name"], {})["error"] = f"{answer.error}: {self._neutral(answer.message)}"
-        found = {"raised": True} if answer.error else {"result": self._renames.answered(answer.result)}
-        return found | self._seen(step["name"])
+        result = {"raised": True} if answer.error else {"result": self._renames.answered(answer.result)}
+        return result | self._effects(step["name"])
 
     def _publish(self, step: Step) -> None:
         message = json.dumps(self._renames.sent(step["message"], "events", "event_values"))
@@ -205,8 +203,10 @@ class Player:
                     answer = self._function(folder, {"Records": [record]})
                     body = record["body"] if queue != "events" else record["Sns"]["Message"]
                     failed = bool(answer.error or (answer.result or {}).get("batchItemFailures"))
-                    handled.append({"to": folder, "message": self._message(body), **({"failed": True} if failed else {})})
-        return {"handled": handled} | self._seen(step["name"])
+                    handled.append(
+                        {"to": folder, "message": self._message(body), **({"failed": True} if failed else {})}
+                    )
+        return {"handled": handled} | self._effects(step["name"])
 
     def _message(self, body: str) -> Any:
         try:
@@ -223,9 +223,9 @@ class Player:
             self._sqs.delete_message(QueueUrl=url, ReceiptHandle=messages[0]["ReceiptHandle"])
             yield messages[0]
 
-    def _seen(self, name: str) -> dict[str, Any]:
+    def _effects(self, name: str) -> dict[str, Any]:
         """What functions did beside answering: metrics, posts, emails, dead letters."""
-        found: dict[str, Any] = {"metrics": list(self._metrics_printed())}
+        effects: dict[str, Any] = {"metrics": list(self._metrics_printed())}
         texts: dict[str, list[Any]] = {}
         posts, self._outside.posts = self._outside.posts, []
         for post in posts:
@@ -234,20 +234,20 @@ class Player:
                 for alert in body:
                     texts.setdefault(post["to"], []).append(alert.pop("annotations", None))
                     alert.pop("generatorURL", None)
-                found.setdefault("posts", []).append({"to": post["to"], "alerts": self._renames.answered(body)})
+                effects.setdefault("posts", []).append({"to": post["to"], "alerts": self._renames.answered(body)})
             else:
                 texts.setdefault(post["to"], []).append(body)
-                found.setdefault("posts", []).append({"to": post["to"]})
+                effects.setdefault("posts", []).append({"to": post["to"]})
         for message in self._take("email"):
             envelope = json.loads(message["Body"])
             texts.setdefault("email", []).append([envelope.get("Subject"), self._neutral(envelope["Message"])])
-            found["emails"] = found.get("emails", 0) + 1
+            effects["emails"] = effects.get("emails", 0) + 1
         if texts:
             self._texts.setdefault(name, {}).update(texts)
-        return found
+        return effects
 
     def _dead_letters(self, _: Step) -> list[Any]:
-        """Take what nobody could handle."""
+        """Take the dead letters."""
         return [self._message(message["Body"]) for message in self._take("dead")]
 
     def _metrics_printed(self) -> Iterator[dict[str, Any]]:
@@ -258,13 +258,13 @@ class Player:
                 if '"_aws"' not in line:
                     continue
                 document = loads(line)
-                told = {
+                printed = {
                     metric["Name"] for part in document["_aws"]["CloudWatchMetrics"] for metric in part["Metrics"]
                 }
-                found = {names.old((), name): document[name] for name in told}
-                for name in found.keys() & set(normalized()["metrics"]):
-                    found[name] = VARIES
-                yield {"of": folder, **found}
+                values = {names.old((), name): document[name] for name in printed}
+                for name in values.keys() & set(normalized()["metrics"]):
+                    values[name] = VARIES
+                yield {"of": folder, **values}
         self._printed.clear()
 
     def _request(self, step: Step) -> dict[str, Any]:
@@ -272,12 +272,12 @@ class Player:
 
     def _pages(self, step: Step) -> list[dict[str, Any]]:
         """Follow the cursor to the end."""
-        found, query = [], dict(step["query"])
+        pages, query = [], dict(step["query"])
         while True:
             answer, cursor = self._ask(step, query)
-            found.append(answer)
+            pages.append(answer)
             if not cursor:
-                return found
+                return pages
             query["cursor"] = cursor
 
     def _ask(self, step: Step, query: Mapping[str, str] | str) -> tuple[dict[str, Any], str | None]:
@@ -287,7 +287,9 @@ class Player:
             raw = query
         else:
             raw = urlencode({name: self._referred(value) for name, value in self._renames.query(query).items()})
-        sent = event(step.get("method", "GET"), path, raw, caller.get("authorizer", {}), caller.get("authorization", ""))
+        sent = event(
+            step.get("method", "GET"), path, raw, caller.get("authorizer", {}), caller.get("authorization", "")
+        )
         answer = self._function("api", sent)
         self._printed.clear()
         if answer.error:
@@ -302,16 +304,16 @@ class Player:
 
     def _export(self, step: Step) -> dict[str, Any]:
         """Every file of the bucket below a prefix, decoded."""
-        found: dict[str, Any] = {}
+        files: dict[str, Any] = {}
         bucket = self._deployed.outputs["ExportBucketName"]
         for entry in self._s3.list_objects_v2(Bucket=bucket, Prefix=step.get("prefix", "")).get("Contents", []):
             data = self._s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read()
             if entry["Key"].endswith(".parquet"):
-                found[entry["Key"]] = self._parquet(data)
+                files[entry["Key"]] = self._parquet(data)
             else:
                 header, *rows = csv.reader(io.StringIO(gzip.decompress(data).decode()))
-                found[entry["Key"]] = self._table(header, rows)
-        return found
+                files[entry["Key"]] = self._table(header, rows)
+        return files
 
     def _parquet(self, data: bytes) -> dict[str, Any]:
         path = self._folder / "rows.parquet"
@@ -327,8 +329,8 @@ class Player:
         """Columns by their recorded names; rows in a settled order, for a file promises none."""
         columns = [self._renames.names("fields").old((), name) for name in header]
         named = [self._renames.answered(dict(zip(header, row, strict=True))) for row in rows]
-        found = [[row[name] for name in columns] for row in named]
-        return {"columns": columns, "rows": sorted(found, key=lambda row: json.dumps(row, default=str))}
+        recorded = [[row[name] for name in columns] for row in named]
+        return {"columns": columns, "rows": sorted(recorded, key=lambda row: json.dumps(row, default=str))}
 
     # Texts
 
@@ -355,14 +357,14 @@ class Player:
 
     def _referred(self, text: str) -> str:
         """`${step|rows.[kind=idle].id}` stands for what an earlier step answered."""
-        return re.sub(r"\$\{([^|}]+)\|([^}]+)\}", lambda found: str(self._answer_at(found[1], found[2])), text)
+        return re.sub(r"\$\{([^|}]+)\|([^}]+)\}", lambda match: str(self._answer_at(match[1], match[2])), text)
 
     def _answer_at(self, step: str, path: str) -> Any:
         value = self._answers[step]["body"]
         for part in path.split("."):
             if part.startswith("["):
                 wanted = [condition.split("=") for condition in part[1:-1].split("&")]
-                value = next(one for one in value if all(str(_inside(one, name)) == text for name, text in wanted))
+                value = next(row for row in value if all(str(_inside(row, name)) == text for name, text in wanted))
             else:
                 value = value[int(part) if part.isdigit() else part]
         return value

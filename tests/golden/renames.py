@@ -21,12 +21,14 @@ class Names:
         for old, new in (table or {}).items():
             *before, name = old.split(".")
             self._by_name.setdefault(name, []).append((tuple(before), new))
-        for several in self._by_name.values():
-            several.sort(key=lambda one: -len(one[0]))
+        for candidates in self._by_name.values():
+            candidates.sort(key=lambda candidate: -len(candidate[0]))
 
     def new(self, path: PathOf, old: str) -> str:
         """Today's name of something at a path of old names."""
-        return next((new for before, new in self._by_name.get(old, ()) if path[len(path) - len(before) :] == before), old)
+        return next(
+            (new for before, new in self._by_name.get(old, ()) if path[len(path) - len(before) :] == before), old
+        )
 
     def old(self, path: PathOf, new: str) -> str:
         """The recorded name of something at a path of old names."""
@@ -50,7 +52,8 @@ class Renames:
     def _values(self) -> dict[str, dict[str, Names]]:
         sections = ("values", "setting_values", "parameter_values", "event_values")
         return {
-            section: {where: Names(table) for where, table in (self._table.get(section) or {}).items()} for section in sections
+            section: {where: Names(table) for where, table in (self._table.get(section) or {}).items()}
+            for section in sections
         }
 
     def values(self, section: str, path: PathOf) -> Names:
@@ -71,11 +74,11 @@ class Renames:
     def answered(self, document: Any, path: PathOf = ()) -> Any:
         """An answer of today in old names."""
         if isinstance(document, dict):
-            found = {}
+            renamed = {}
             for name, part in document.items():
                 old = self.names("fields").old(path, name)
-                found[old] = self.answered(part, (*path, old))
-            return found
+                renamed[old] = self.answered(part, (*path, old))
+            return renamed
         if isinstance(document, list):
             return [self.answered(part, path) for part in document]
         return self.values("values", path).old((), document) if isinstance(document, str) else document
@@ -89,11 +92,11 @@ class Renames:
 
     def query(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """Parameters of old names as they are sent today."""
-        found = {}
+        renamed = {}
         for name, value in parameters.items():
             names = self.values("parameter_values", (name,))
-            found[self.names("parameters").new((), name)] = ",".join(names.new((), part) for part in value.split(","))
-        return found
+            renamed[self.names("parameters").new((), name)] = ",".join(names.new((), part) for part in value.split(","))
+        return renamed
 
     def command(self, arguments: list[str]) -> list[str]:
         """A command line of old names as it is given today."""

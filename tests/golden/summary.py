@@ -17,24 +17,24 @@ def summary(name: str) -> dict[str, Counter[str]]:
     """Counts by field."""
     inputs = fixtures.read(f"{name}.inputs", exact=False)
     answers = fixtures.read(f"{name}.answers")
-    found: dict[str, Counter[str]] = {"steps": Counter(), "routes": Counter(), "not zero": Counter()}
+    counted: dict[str, Counter[str]] = {"steps": Counter(), "routes": Counter(), "not zero": Counter()}
     for step in inputs["steps"]:
-        found["steps"][step["do"]] += 1
+        counted["steps"][step["do"]] += 1
         if step["do"] in {"request", "pages"}:
             answer = answers[step["name"]]
             first = answer[0] if isinstance(answer, list) else answer
-            found["routes"][f"{first.get('status', 'raised')} {_route(step['path'])}"] += 1
+            counted["routes"][f"{first.get('status', 'raised')} {_route(step['path'])}"] += 1
         if step["do"] == "command":
-            found.setdefault("commands", Counter())[" ".join(step["arguments"][:2])] += 1
+            counted.setdefault("commands", Counter())[" ".join(step["arguments"][:2])] += 1
     for answer in answers.values():
         for field, value in _values(answer):
             if field in TELLING and isinstance(value, str):
-                found.setdefault(field, Counter())[value] += 1
+                counted.setdefault(field, Counter())[value] += 1
             elif isinstance(value, Decimal) and value and field.endswith(("_usd", "_gpu_hours")):
-                found["not zero"][field] += 1
+                counted["not zero"][field] += 1
             elif field == "metric":
-                found.setdefault("metrics", Counter())[str(value)] += 1
-    return found
+                counted.setdefault("metrics", Counter())[str(value)] += 1
+    return counted
 
 
 def text(name: str) -> str:

@@ -7,6 +7,8 @@
 Every request names the time at which it happens. The clock of the process stands still there, for `datetime.now`,
 `time.time` and their C callers alike, so the product needs no clock of its own that tests could replace. Monotonic
 clocks keep running. What the product prints comes back with the answer.
+
+moto's own clock ticks, or its queues would never end a long poll, and is only moved forward, or they would hide messages.
 """
 
 import importlib
@@ -19,7 +21,7 @@ import tomllib
 import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,9 @@ def load_function(root: Path, folder: str) -> Callable[[Request], Any]:
 def load_command(root: Path) -> Callable[[Request], Any]:
     """The command line, by the entry point that pyproject.toml declares."""
     sys.path[:0] = [str(root), str(root / "layers" / "common")]
-    module, _, name = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]["gpucost"].partition(":")
+    module, _, name = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]["gpucost"].partition(
+        ":"
+    )
     main = getattr(importlib.import_module(module), name)
 
     def run(arguments: list[str]) -> dict[str, Any]:
@@ -88,8 +92,8 @@ def in_child(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     with os.fdopen(reader) as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
-    found: dict[str, Any] = json.loads(text)
-    return found
+    result: dict[str, Any] = json.loads(text)
+    return result
 
 
 def load_aws() -> Callable[[Request], Any]:
@@ -109,17 +113,20 @@ def main() -> None:
     """Serve until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    kind, root, first, *rest = sys.argv[1:]
-    with time_machine.travel(datetime.fromisoformat(first), tick=False) as clock:
+    kind, root, first, *folder = sys.argv[1:]
+    ticks = kind == "aws"
+    with time_machine.travel(datetime.fromisoformat(first), tick=ticks) as clock:
         loaders: dict[str, Callable[[], Callable[[Request], Any]]] = {
-            "function": lambda: load_function(Path(root), rest[0]),
+            "function": lambda: load_function(Path(root), folder[0]),
             "command": lambda: load_command(Path(root)),
             "aws": load_aws,
         }
         answer_to = loaders[kind]()
         for line in sys.stdin:
             request = json.loads(line)
-            clock.move_to(datetime.fromisoformat(request["now"]))
+            now = datetime.fromisoformat(request["now"])
+            if not ticks or now > datetime.now(UTC):
+                clock.move_to(now)
             begin = os.fstat(2).st_size
             try:
                 answer = {"result": answer_to(request)}

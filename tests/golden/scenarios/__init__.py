@@ -8,7 +8,8 @@ that a real Prometheus answers its queries from. Both are the same each time. Na
 import importlib
 from typing import Any
 
-NAMES = ("fleet", "demo", "prices", "months")
+NAMES = ("months", "fleet", "prices", "demo")
+"""The longest first."""
 
 
 def module(name: str) -> Any:

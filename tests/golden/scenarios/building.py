@@ -43,7 +43,7 @@ class Script:
     def add(self, name: str, do: str, **more: Any) -> None:
         """One step; names are told apart by a number."""
         names = {step["name"] for step in self.steps}
-        unique = next(one for one in (name, *(f"{name} ({n})" for n in range(2, 10_000))) if one not in names)
+        unique = next(text for text in (name, *(f"{name} ({n})" for n in range(2, 10_000))) if text not in names)
         self.steps.append({"name": unique, "at": self.now.isoformat(), "do": do, **more})
 
     def settings(self, document: Mapping[str, Any]) -> None:
@@ -59,7 +59,14 @@ class Script:
             words += ["--stack", "golden"]
         if form != "text":
             words += ["--format", form]
-        self.add(name or f"gpucost {' '.join(arguments)}"[:120], "command", arguments=words, format=form, files=files or {}, fails=fails)
+        self.add(
+            name or f"gpucost {' '.join(arguments)}"[:120],
+            "command",
+            arguments=words,
+            format=form,
+            files=files or {},
+            fails=fails,
+        )
 
     def invoke(self, function: str, **event: Any) -> None:
         """Invoke a function as its schedule does."""
@@ -80,7 +87,9 @@ class Script:
         fails: bool | None = False,
     ) -> None:  # fmt: skip
         """A request; `fails` where it is refused, None where that is not the scenario's matter."""
-        shown = query if isinstance(query, str) else "&".join(f"{name}={value}" for name, value in (query or {}).items())
+        shown = (
+            query if isinstance(query, str) else "&".join(f"{name}={value}" for name, value in (query or {}).items())
+        )
         name = f"{by}: {path}" + (f"?{shown}" if shown else "")
         self.add(name, "pages" if pages else "request", path=path, query=query or {}, fails=fails, **{"as": by})
 
@@ -107,9 +116,17 @@ def requests(start: datetime, end: datetime, units: Sequence[str]) -> Iterator[t
     ):  # fmt: skip
         yield "/v1/costs", {"window": "2d", "granularity": "total", "group_by": dimension, "sort": "-waste_usd"}, False
     yield "/v1/costs", {**lately, "granularity": "hour", "group_by": "pod,node", "limit": "25"}, True
-    yield "/v1/costs", {**whole, "granularity": "day", "group_by": "workload,zone", "limit": "7", "sort": "-allocated_usd,workload"}, True
+    yield (
+        "/v1/costs",
+        {**whole, "granularity": "day", "group_by": "workload,zone", "limit": "7", "sort": "-allocated_usd,workload"},
+        True,
+    )
     for form in ("csv", "jsonl"):
-        yield "/v1/costs", {**lately, "granularity": "total", "group_by": "business_unit,workload", "format": form}, False
+        yield (
+            "/v1/costs",
+            {**lately, "granularity": "total", "group_by": "business_unit,workload", "format": form},
+            False,
+        )
     for name, value in (
         ("namespace", "bu-a,bu-b"), ("namespace", "!bu-*"), ("workload_kind", "Deployment"), ("capacity_type", "spot"),
         ("gpu_model", "NVIDIA A10G"), ("business_unit", units[0]), ("label", "team:*"), ("node_pool", "!*"),
@@ -192,12 +209,12 @@ REFUSED: tuple[tuple[str, dict[str, str] | str], ...] = (
     ("/v1/costs", "window=24h&window=7d"),
     ("/v1/costs", "window="),
     ("/v1/lines", {"window": "7d"}),
-    ("/v1/business-units/nobody", {"window": "24h"}),
-    ("/v1/business-units/nobody/workloads", {"window": "24h"}),
+    ("/v1/business-units/unheard-of", {"window": "24h"}),
+    ("/v1/business-units/unheard-of/workloads", {"window": "24h"}),
     ("/v1/recommendations", {"kind": "magic"}),
     ("/v1/recommendations", {"state": "done"}),
     ("/v1/forecasts", {}),
-    ("/v1/forecasts", {"business_unit": "nobody"}),
+    ("/v1/forecasts", {"business_unit": "unheard-of"}),
     ("/v1/prices", {}),
     ("/v1/prices", {"start": "2026-11-19", "end": "2026-11-20", "source": "guess"}),
     ("/allocation/compute", {}),

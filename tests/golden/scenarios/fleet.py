@@ -30,7 +30,7 @@ DARK = ("gaps-three-short", "gaps-at-both-edges", "ksm-three-times", "all-export
 
 def scenarios() -> list[Scenario]:
     """Every cluster."""
-    return [*all_scenarios(), *(one.scenario for one in shared_units())]
+    return [*all_scenarios(), *(shared.scenario for shared in shared_units())]
 
 
 def write_metrics(folder: Path) -> None:
@@ -44,14 +44,14 @@ def inputs() -> dict[str, Any]:
 
 
 def _steps() -> Iterator[dict[str, Any]]:
-    fleets = {one.name: one for one in scenarios()}
+    fleets = {scenario.name: scenario for scenario in scenarios()}
     groups: dict[tuple[str, tuple[int, ...]], list[Scenario]] = {}
-    for one in fleets.values():
-        groups.setdefault((one.settings, tuple(one.hours)), []).append(one)
-    for number, ((_, hours), some) in enumerate(groups.items()):
-        for at in range(0, len(some), 40):
-            name = f"clusters {number}.{at // 40}: {some[at].name} …"
-            yield _attribute(name, some[at : at + 40], hours)
+    for scenario in fleets.values():
+        groups.setdefault((scenario.settings, tuple(scenario.hours)), []).append(scenario)
+    for number, ((_, hours), members) in enumerate(groups.items()):
+        for at in range(0, len(members), 40):
+            name = f"clusters {number}.{at // 40}: {members[at].name} …"
+            yield _attribute(name, members[at : at + 40], hours)
     priced = [fleets[name] for name in PRICED if name in fleets]
     for split in SPLITS:
         label = split if isinstance(split, str) else "own weights"
@@ -68,11 +68,11 @@ def _steps() -> Iterator[dict[str, Any]]:
         coverage = {"allocation": allocation, "utilization": utilization}
         yield _attribute(f"coverage at least {allocation} and {utilization}", dark, (0, 1), coverage=coverage)
     everything = {"signal": "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ladder": ["pod", "shared", "node", "cluster"]}
-    unmapped = [one for one in fleets.values() if one.dcgm is not None and not one.dcgm.mapping]
+    unmapped = [fleet for fleet in fleets.values() if fleet.dcgm is not None and not fleet.dcgm.mapping]
     yield _attribute("all utilization sources", unmapped, (0,), utilization=everything)
     yield _attribute("own source only", [fleets["lives"]], (0,), utilization={**everything, "ladder": ["pod"]})
     yield _attribute("percentages", [fleets["lives"]], (0,), utilization={"scale": 100})
-    bare = [one for one in fleets.values() if any(not ksm.node_labels for ksm in one.ksm)]
+    bare = [fleet for fleet in fleets.values() if any(not ksm.node_labels for ksm in fleet.ksm)]
     yield _attribute("slices per GPU", bare, (0,), cluster={"slices_per_gpu": 7})
     yield _attribute(
         "labels and units", [fleets["owners"], fleets["business-units"]], (0,), cost_labels=["team"],
@@ -105,13 +105,13 @@ def _attribute(
 
 
 def _document(fleets: Sequence[Scenario], *, cluster: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
-    own = yaml.safe_load(fleets[0].settings.replace("{base}", f"{BASE:%Y-%m-%dT%H:00:00Z}")) or {}
+    sections_of_scenario = yaml.safe_load(fleets[0].settings.replace("{base}", f"{BASE:%Y-%m-%dT%H:00:00Z}")) or {}
     clusters = [
-        {"name": one.name, "prometheus": {"url": f"{{outside}}/prometheus/{one.name}"},
-         "selector": {"cluster": one.name}, **(cluster or {})}
-        for one in fleets
+        {"name": fleet.name, "prometheus": {"url": f"{{outside}}/prometheus/{fleet.name}"},
+         "selector": {"cluster": fleet.name}, **(cluster or {})}
+        for fleet in fleets
     ]  # fmt: skip
-    document = {"clusters": clusters, "pricing": CONSTANT, **own, **sections}
+    document = {"clusters": clusters, "pricing": CONSTANT, **sections_of_scenario, **sections}
     for unit in document.get("business_units", ()):  # YAML reads times, JSON has none
         if isinstance(unit.get("from"), datetime):
             unit["from"] = unit["from"].strftime("%Y-%m-%dT%H:00:00Z")

@@ -44,11 +44,11 @@ def _use(level: str) -> Use:
 
 def _by_hour(busy: str, calm: str, hours: range, *, weekdays: int = 7) -> Use:
     """Busy in some hours of the day, on the first days of the week."""
-    found = []
+    curve = []
     for hour in range(-24, 24 * (DAYS + 2)):
         is_busy = hour % 24 in hours and hour // 24 % 7 < weekdays
-        found.append((60 * hour, busy if is_busy else calm))
-    return found
+        curve.append((60 * hour, busy if is_busy else calm))
+    return curve
 
 
 class _Fleet:
@@ -74,7 +74,15 @@ class _Fleet:
             self.on(on, [0], f"{workload}-{number}", kind, workload, namespace, use, deleted=end, **more)
 
     def on(
-        self, where: Node, devices: list[int], name: str, kind: str, workload: str, namespace: str, use: Use, **more: Any
+        self,
+        where: Node,
+        devices: list[int],
+        name: str,
+        kind: str,
+        workload: str,
+        namespace: str,
+        use: Use,
+        **more: Any,
     ) -> None:
         """A pod on a node."""
         owners = [(kind, workload)] if kind != "Deployment" else [("ReplicaSet", f"{workload}-6f7d"), (kind, workload)]
@@ -88,7 +96,7 @@ def production() -> Scenario:
     """The cluster."""
     fleet = _Fleet()
     fleet.alone("chat", "Deployment", "research-chat", _by_hour("0.15", "0.05", range(8, 20)), count=6,
-                gone={number: CHANGED for number in range(2, 6)})  # fmt: skip
+                gone=dict.fromkeys(range(2, 6), CHANGED))  # fmt: skip
     fleet.alone("notebook", "StatefulSet", "research-lab", _use("0.003"), gone={0: CHANGED})
     fleet.alone("demo", "StatefulSet", "vision-lab", _use("0"))
     fleet.alone("serve", "Deployment", "vision-serve", _use("0.97"), count=2)
@@ -104,19 +112,28 @@ def production() -> Scenario:
         large = node(f"large-{number}", "a10g", whole("a10g"), labels=_labels("large"),
                      provider_id=f"aws:///eu-central-1a/i-large{number}")  # fmt: skip
         fleet.nodes.append(large)
-        for place in range(2):
-            name = f"embed-{2 * number + place}"
-            fleet.on(large, [place], name, "StatefulSet", "embed", "vision-embed", _use("0.5"))
-        fleet.on(large, [2, 3], f"train-{number}", "Job", "train", "research-train", _use("0.9"), start=late + 60 * number)
+        for gpu in range(2):
+            name = f"embed-{2 * number + gpu}"
+            fleet.on(large, [gpu], name, "StatefulSet", "embed", "vision-embed", _use("0.5"))
+        fleet.on(
+            large, [2, 3], f"train-{number}", "Job", "train", "research-train", _use("0.9"), start=late + 60 * number
+        )
     for day in (3, 9, 16):
         begin = 1440 * day + 60 * 9
         fleet.pods.append(
-            Pod(f"late-{day}", None, namespace="speech", start=begin, deleted=begin + 130, owners=[("Job", f"late-{day}")])
+            Pod(
+                f"late-{day}",
+                None,
+                namespace="speech",
+                start=begin,
+                deleted=begin + 130,
+                owners=[("Job", f"late-{day}")],
+            )
         )
     every = {"seconds": 600, "phase": 540}
     exporter = Exporter(
         Scraping("dcgm-exporter", "", **every),  # type: ignore[arg-type]
-        signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_FB_USED": 20480},
+        signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_FB_USED": 15000},
     )
     ksm = KubeStateMetrics(Scraping("kube-state-metrics", "10.0.0.10:8080", **every))  # type: ignore[arg-type]
     return Scenario("prod", fleet.nodes, fleet.pods, ksm=[ksm], dcgm=exporter, start=-120, end=LENGTH + 60)
@@ -124,9 +141,9 @@ def production() -> Scenario:
 
 def odd() -> Iterator[Scenario]:
     """Clusters in which something is wrong."""
-    for one in all_scenarios():
-        if one.name in ODD_CLUSTERS:
-            yield replace(one, settings="")
+    for scenario in all_scenarios():
+        if scenario.name in ODD_CLUSTERS:
+            yield replace(scenario, settings="")
 
 
 def write_metrics(folder: Path) -> None:
@@ -159,7 +176,7 @@ ALERTS: dict[str, Any] = {
         {"rule": "unallocated", "usd_per_hour": 2, "for_hours": 2},
         {"rule": "budget", "monthly_usd": 9000, "percents": [10, 50, 90],
          "overrides": [{"business_unit": "speech", "monthly_usd": 12000, "quarterly_usd": 40000}]},
-        {"rule": "spend-change", "percent": 10, "usd": 5, "weeks": 2},
+        {"rule": "spend-change", "percent": 3, "usd": 2, "weeks": 2},
         {"rule": "data", "overdue_hours": 1, "coverage": 0.9, "price_age_hours": 30},
         {"rule": "digest", "name": "weekly", "every": "week", "at": "08:00"},
         {"rule": "digest", "name": "monthly", "every": "month", "at": "07:30", "time_zone": "UTC"},
@@ -185,7 +202,10 @@ def document(*more_clusters: str, **more: Any) -> dict[str, Any]:
             {"name": name, "prometheus": {"url": f"{{outside}}/prometheus/{name}"}, "selector": {"cluster": name}}
             for name in ("prod", *more_clusters)
         ],
-        "pricing": {"sources": ["spot", "on-demand", "rates"], "rates": RATES},
+        "pricing": {
+            "sources": ["spot", "on-demand", "rates"],
+            "rates": [*RATES, *({"cluster": name, "gpu_hourly_usd": 10} for name in more_clusters)],
+        },
         "business_units": [
             {"name": "research", "namespaces": ["research-*"]},
             {"name": "vision", "namespaces": ["vision-*"]},
@@ -210,9 +230,12 @@ def inputs() -> dict[str, Any]:
     script.settings(document())
     script.tick(MONDAY + HOUR)
     script.invoke("prices")
-    script.now = reviewed + timedelta(minutes=20)
-    script.command("backfill", "--from", text(MONDAY), "--to", text(reviewed), "--no-wait")
-    script.deliver()
+    remembered = MONDAY + 15 * DAY  # a tick two weeks before the day that its sums are compared with
+    for begin, finish in ((MONDAY, remembered), (remembered, reviewed)):
+        script.now = finish + timedelta(minutes=4)
+        script.command("backfill", "--from", text(begin), "--to", text(finish), "--no-wait")
+        script.deliver()
+        script.tick(finish)
     script.tick(reviewed + HOUR)
     script.now += timedelta(hours=3)
     script.invoke("advise", scheduled_time=text(script.now))
@@ -240,7 +263,7 @@ def inputs() -> dict[str, Any]:
     script.settings(document(*ODD_CLUSTERS, access=GRANTS))
     script.command("backfill", "--from", text(ODD - HOUR), "--to", text(ODD + 2 * HOUR), "--no-wait")
     script.deliver()
-    script.add("a message that nobody can read", "send", queue="hours", message={"version": 1, "kind": "nonsense"})
+    script.add("a malformed message", "send", queue="hours", message={"version": 1, "kind": "nonsense"})
     script.add("an alert of AMP", "publish", message={"kind": "amp-alerts", "alerts": [
         {"status": "firing", "startsAt": text(end), "annotations": {"summary": "at 93% of its limit"},
          "labels": {"alertname": "GPUNodePoolNearLimit", "cluster": "prod", "nodepool": "solo", "severity": "warning"}},
@@ -262,7 +285,10 @@ def inputs() -> dict[str, Any]:
     last = end + 4 * HOUR
     script.now = last + timedelta(minutes=30)
     script.invoke("advise", scheduled_time=text(script.now))
-    for path, query, pages in requests(MONDAY, last, ("research", "vision", "speech")):
+    for granularity in ("day", "week", "month", "total"):
+        period = {"start": text(MONDAY), "end": text(last), "granularity": granularity}
+        script.ask("/v1/costs", {**period, "group_by": "business_unit,cluster"})
+    for path, query, pages in requests(last - 12 * DAY, last, ("research", "vision", "speech")):
         if path not in ("/allocation/compute",) and query.get("idle") != "shared-evenly":
             script.ask(path, query, pages=pages)
     for path, query, pages in list(opencost(MONDAY + 14 * DAY, end))[:8]:

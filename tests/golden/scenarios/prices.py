@@ -55,9 +55,7 @@ def fleets() -> list[Scenario]:
         life=(joins, 1e6),
     )  # fmt: skip
     reserved = {"karpenter_k8s_aws_capacity_reservation_id": BLOCK}
-    blocks = [
-        _node(f"block-{i}", "h100", whole("h100"), _labels("block", "reserved", **reserved)) for i in (1, 2)
-    ]
+    blocks = [_node(f"block-{i}", "h100", whole("h100"), _labels("block", "reserved", **reserved)) for i in (1, 2)]
     slices = _node("slices-1", "h100-one", mig_mixed("h100-one", [["2g.20gb"] * 3]), _labels("slices", "on-demand"))
     shared = _node("shared-1", "t4", time_sliced("t4", 4), _labels("shared", "on-demand"))
     team = {"label_team": "vision", "label_app": "detect"}
@@ -81,7 +79,14 @@ def fleets() -> list[Scenario]:
         ksm=[KubeStateMetrics(times=True)],
     )  # fmt: skip
     labels = {**_labels("lab", "on-demand")}
-    bench = node("bench-1", "t4", whole("t4"), labels=labels, instance_type="g6.xlarge", provider_id="aws:///eu-central-1a/i-0lab")
+    bench = node(
+        "bench-1",
+        "t4",
+        whole("t4"),
+        labels=labels,
+        instance_type="g6.xlarge",
+        provider_id="aws:///eu-central-1a/i-0lab",
+    )
     probe = [Pod("probe", bench, [0], ((-1e6, "0.44"),), namespace="lab"), Pod("waits", None, namespace="lab")]
     return [west, Scenario("lab", [bench], probe, start=-80, end=60 * HOURS + 30)]
 
@@ -101,7 +106,10 @@ def tables() -> dict[str, Any]:
         for name, amount in (("g5.12xlarge", "7.0910000000"), ("p5.4xlarge", "8.6007"), ("g4dn.xlarge", "0.6580000000"),
                              ("p5.48xlarge", "69.31"), ("g5.xlarge", "1.2580"))
     ]  # fmt: skip
-    shapes = {"g6.xlarge": {"gpus": 1, "vcpus": 4, "mib": 16384}, "g5.12xlarge": {"gpus": 4, "vcpus": 48, "mib": 196608}}
+    shapes = {
+        "g6.xlarge": {"gpus": 1, "vcpus": 4, "mib": 16384},
+        "g5.12xlarge": {"gpus": 4, "vcpus": 48, "mib": 196608},
+    }
     return {"zones": ZONES, "spot": spot, "offers": offers, "shapes": shapes}
 
 
@@ -184,11 +192,11 @@ def inputs() -> dict[str, Any]:
         script.invoke("prices", new_only=True)
         script.tick(hour)
 
-    def look(what: str) -> None:
+    def look(cluster: str) -> None:
         script.ask("/v1/costs", {**whole, "granularity": "hour", "group_by": "business_unit"})
         script.ask("/v1/fleet", {**whole, "granularity": "hour"})
         script.ask("/v1/nodes", whole)
-        script.ask("/v1/restatements", {**whole, "cluster": what} if what else whole)
+        script.ask("/v1/restatements", {**whole, "cluster": cluster} if cluster else whole)
 
     for number in range(1, 5):
         hourly(BASE + number * HOUR)
@@ -266,5 +274,3 @@ def inputs() -> dict[str, Any]:
         "callers": CALLERS,
         "steps": script.steps,
     }  # fmt: skip
-
-
