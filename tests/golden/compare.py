@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from tests.golden.fixtures import dumps
 from tests.golden.renames import PathOf, ends
 
 OF_THE_RUN = "(of the run)"
@@ -53,7 +54,9 @@ def _without_texts(document: Any, path: PathOf, position: str, texts: dict[str, 
             name: _without_texts(part, (*path, name), f"{position}.{name}", texts) for name, part in document.items()
         }
     if isinstance(document, list):
-        return [_without_texts(part, path, f"{position}[{number}]", texts) for number, part in enumerate(document)]
+        parts = [_without_texts(part, path, f"{position}[{number}]", texts) for number, part in enumerate(document)]
+        is_unordered = any(ends(path, name) for name in normalized()["unordered"])
+        return sorted(parts, key=dumps) if is_unordered else parts
     return document
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.golden import adapter, recording
+from tests.golden.compare import Difference
 
 
 class Fault(NamedTuple):
@@ -83,7 +84,7 @@ def main() -> int:
     return int(missed > 0)
 
 
-def noticed(fault: Fault, dynamodb: str) -> list[recording.Difference]:
+def noticed(fault: Fault, dynamodb: str) -> list[Difference]:
     """What differs with a fault."""
     with tempfile.TemporaryDirectory(prefix="gpucost-golden-fault-") as folder:
         root = Path(folder)

@@ -25,6 +25,8 @@ from tests.golden.renames import Renames
 
 Step = dict[str, Any]
 VARIES = "(varies)"
+MISSING = "missing"
+"""What a reference to an earlier answer stands for where that answer has no such value."""
 
 
 class Played(NamedTuple):
@@ -326,11 +328,16 @@ class Player:
         return self._table(header, rows) | {"kinds": kinds}
 
     def _table(self, header: list[str], rows: list[list[Any]]) -> dict[str, Any]:
-        """Columns by their recorded names; rows in a settled order, for a file promises none."""
+        """Columns by their recorded names, and rows in a settled order, for a file promises none."""
+        table = self._rows(header, rows)
+        return {**table, "rows": sorted(table["rows"], key=lambda row: json.dumps(row, default=str, sort_keys=True))}
+
+    def _rows(self, header: list[str], rows: list[list[Any]]) -> dict[str, Any]:
         columns = [self._renames.names("fields").old((), name) for name in header]
-        named = [self._renames.answered(dict(zip(header, row, strict=True))) for row in rows]
-        recorded = [[row[name] for name in columns] for row in named]
-        return {"columns": columns, "rows": sorted(recorded, key=lambda row: json.dumps(row, default=str))}
+        return {
+            "columns": columns,
+            "rows": [self._renames.answered(dict(zip(header, row, strict=True))) for row in rows],
+        }
 
     # Texts
 
@@ -341,7 +348,7 @@ class Player:
             return [self._renames.answered(loads(line)) for line in text.splitlines()]
         if form == "csv":
             header, *rows = csv.reader(io.StringIO(text))
-            return {"columns": [self._renames.names("fields").old((), name) for name in header], "rows": rows}
+            return self._rows(header, rows)
         return text
 
     def _file(self, name: str, text: str) -> Path:
@@ -360,13 +367,16 @@ class Player:
         return re.sub(r"\$\{([^|}]+)\|([^}]+)\}", lambda match: str(self._answer_at(match[1], match[2])), text)
 
     def _answer_at(self, step: str, path: str) -> Any:
-        value = self._answers[step]["body"]
+        value = self._answers[step].get("body", {})
         for part in path.split("."):
             if part.startswith("["):
                 wanted = [condition.split("=") for condition in part[1:-1].split("&")]
-                value = next(row for row in value if all(str(_inside(row, name)) == text for name, text in wanted))
+                matching = (row for row in value if all(str(_inside(row, name)) == text for name, text in wanted))
+                value = next(matching, {})
+            elif isinstance(value, list):
+                value = value[int(part)] if int(part) < len(value) else {}
             else:
-                value = value[int(part) if part.isdigit() else part]
+                value = value.get(part, MISSING)
         return value
 
 

@@ -68,9 +68,14 @@ def test_numbers_are_compared_exactly(expected: object, actual: object, count: i
 
 
 def test_texts_are_kept_apart_and_what_is_of_the_run_is_left_out() -> None:
-    answer, texts = split({"status": 400, "detail": "window: required", "cursor": "abc", "errors": [{"detail": "no"}]})
-    assert answer == {"status": 400, "detail": "(text)", "cursor": OF_THE_RUN, "errors": [{"detail": "(text)"}]}
-    assert texts == {".detail": "window: required", ".errors[0].detail": "no"}
+    problem = {"status": 400, "detail": "window: required", "cursor": "abc", "errors": [{"detail": "no"}]}
+    answer, texts = split({"body": problem, "about": {"detail": "2026-11 spent 50%"}, "active": [{"b": 2}, {"a": 1}]})
+    assert answer == {
+        "body": {"status": 400, "detail": "(text)", "cursor": OF_THE_RUN, "errors": [{"detail": "(text)"}]},
+        "about": {"detail": "2026-11 spent 50%"},
+        "active": [{"a": 1}, {"b": 2}],
+    }
+    assert texts == {".body.detail": "window: required", ".body.errors[0].detail": "no"}
 
 
 def test_a_query_is_found_whatever_its_spaces_and_the_order_of_its_alternatives() -> None:
