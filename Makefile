@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions local benchmarks tests
 
-.PHONY: help setup web screenshots demo test heavy check faults chaos contract mutate build deploy lock openapi dashboards bench clean
+.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy lock openapi dashboards bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,9 +24,9 @@ screenshots: ## pictures of every view of the page, in screenshots/
 	@scripts/setup.sh test
 	$(BIN)/python -m tests.browser.screenshots
 
-demo: ## the whole system on this machine, on three days of a simulated cluster
+demo: ## the whole system on this machine, on three days of a simulated cluster (PORT=8081)
 	@scripts/setup.sh demo
-	@$(BIN)/gpucost demo
+	@$(BIN)/gpucost demo $(if $(PORT),--port $(PORT))
 
 check: setup ## everything static
 	$(BIN)/ruff check $(CODE)
@@ -41,6 +41,10 @@ check: setup ## everything static
 test: check ## everything that CI runs
 	npm --prefix web run --silent test
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+compat: ## the system scenarios on Prometheus 2 and 3 and VictoriaMetrics, half an hour (ONLY=victoria for one)
+	@scripts/setup.sh test
+	@$(BIN)/python scripts/compat.py $(ONLY)
 
 heavy: ## the tests that take too long for CI
 	@scripts/setup.sh test
@@ -89,5 +93,6 @@ dashboards: ## write dashboards/: Grafana's, and the quick start's recording rul
 
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  local/dynamodb/node_modules web/node_modules functions/api/page *.egg-info
+	  local/dynamodb/node_modules local/bytecode/node_modules local/iam/node_modules web/node_modules \
+	  functions/api/page *.egg-info
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -72,15 +72,15 @@ def show(advice_id: str, stack: str, *, only_patch: bool) -> None:
 def run(stack: str, cluster: str | None) -> None:
     """Review clusters now, by the deployment's own function; it runs every night anyway."""
     from local import deployment
-    from local.aws import STACK
+    from local.demo_records import is_demo
     from local.invoking import invoke, run_here
 
     found = deployment.find(stack)
     if not found.advise_function:
         raise InvalidInputError(f"stack {stack!r} gives no advice yet; deploy this version first")
     event = {"version": 1, "scheduled_time": format_instant(datetime.now(UTC)), "cluster": cluster}
-    if stack == STACK:
-        answer = run_here("AdviseFunction", "advise", {"GPUCOST_TABLE": found.table}, event)
+    if is_demo(stack):
+        answer = run_here(stack, "AdviseFunction", "advise", {"GPUCOST_TABLE": found.table}, event)
     else:
         answer = invoke(found.advise_function, event, seconds=INVOCATION_SECONDS)
     for one in answer["reviewed"]:

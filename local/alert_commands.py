@@ -58,8 +58,8 @@ def try_(stack: str, receiver: str) -> None:
 
 @alerts.command("replay")
 @stack_option
-@click.option("--from", "start", required=True, type=HourType(), help="first hour, as 2026-11-19T10:00:00Z")
-@click.option("--to", "end", required=True, type=HourType(), help="end of the period")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="first hour, as 2026-11-19T10:00:00Z")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="end of the period")
 @click.option(
     "--settings", "path", type=click.Path(path_type=Path), help="rules to try; the deployment's where not given"
 )

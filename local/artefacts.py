@@ -12,7 +12,6 @@ from samtranslator.yaml_helper import yaml_parse
 from gpucost.errors import GpuCostError
 from local.template import REPOSITORY
 
-LAMBDA_PYTHON = "3.13"
 LAYERS = ("DependenciesLayer", "CommonLayer")
 """Of every function."""
 
@@ -24,11 +23,6 @@ def build(folder: Path) -> Path:
         GpuCostError: SAM is not installed, or refuses; says why.
     """
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    source = REPOSITORY / "template.yaml"
-    if here != LAMBDA_PYTHON:
-        copy = folder / "template.yaml"
-        copy.write_text(source.read_text().replace(f"python{LAMBDA_PYTHON}", f"python{here}"))
-        source = copy
     sam = REPOSITORY / ".tools" / "sam" / "bin" / "sam"
     if not sam.exists():
         raise GpuCostError("SAM is missing; install it with: make setup")
@@ -39,7 +33,7 @@ def build(folder: Path) -> Path:
         "SAM_CLI_TELEMETRY": "0",
     }
     done = subprocess.run(
-        [sam, "build", "--no-cached", "--template", source, "--base-dir", REPOSITORY, "--build-dir", folder / "build"],
+        [sam, "build", "--no-cached", "--build-dir", folder / "build"],
         cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:

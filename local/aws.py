@@ -4,21 +4,26 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from local.template import REGION, transform
+from local.iam.authorizer import ADMINISTRATOR
+from local.iam.intrinsics import Resolver
+from local.template import REGION, TEMPLATE, transform
 
 STACK = "local"
+ACCOUNT = "123456789012"
+"""moto's own."""
 KEPT_TYPES = {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::SNS::Topic"}
 """What moto makes of the template; functions, schedules and routes are run by this package."""
 
 
-def credentials(endpoint: str, dynamodb: str = "") -> dict[str, str]:
+def credentials(endpoint: str, dynamodb: str = "", access_key: str = ADMINISTRATOR) -> dict[str, str]:
     """Environment variables that lead AWS clients to the embedded AWS, and to an engine of its own for tables."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ENDPOINT_URL_DYNAMODB": dynamodb or endpoint,
-        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_ACCESS_KEY_ID": access_key,
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": REGION,
         "AWS_REGION": REGION,
@@ -45,20 +50,22 @@ def running_aws() -> Iterator[str]:
         server.stop()
 
 
-def local_client(service: str, endpoint: str) -> Any:
+def local_client(service: str, endpoint: str, access_key: str = ADMINISTRATOR) -> Any:
     """A boto3 client of the embedded AWS."""
     import boto3
 
-    names = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": REGION}
+    names = {"aws_access_key_id": access_key, "aws_secret_access_key": "local", "region_name": REGION}
     return boto3.client(service, endpoint_url=endpoint, **names)  # type: ignore[call-overload]  # any service
 
 
-def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> "Deployed":
+def create_stack(
+    endpoint: str, api_url: str, parameters: Mapping[str, str], template_file: Path = TEMPLATE
+) -> "Deployed":
     """Create the template's table, queues and topics, and resolve its outputs and every function's environment.
 
     moto's CloudFormation does the resolving, with the template's own parameters and conditions.
     """
-    template = transform()
+    template = transform(template_file)
     kept = {name: body for name, body in template["Resources"].items() if body["Type"] in KEPT_TYPES}
     functions = {
         name: body["Properties"]
@@ -99,7 +106,8 @@ def create_stack(endpoint: str, api_url: str, parameters: Mapping[str, str]) -> 
     resources = client.describe_stack_resources(StackName=STACK)["StackResources"]
     # What a condition leaves out, moto lists without a name.
     physical = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in resources if "LogicalResourceId" in one}
-    return Deployed(template, resolved, environments, physical, conditions)
+    resolver = Resolver(template, parameters, physical, stack=STACK, account=ACCOUNT, region=REGION)
+    return Deployed(template, resolved, environments, physical, conditions, resolver)
 
 
 class Deployed:
@@ -111,6 +119,7 @@ class Deployed:
         environments: variables by function.
         physical: queue URLs, topic ARNs and table names by logical name.
         conditions: whether each holds.
+        resolver: of the template's intrinsic functions.
     """
 
     def __init__(
@@ -120,15 +129,21 @@ class Deployed:
         environments: dict[str, dict[str, str]],
         physical: dict[str, str],
         conditions: dict[str, bool],
+        resolver: Resolver,
     ) -> None:
         self.template = template
         self.outputs = outputs
         self.environments = environments
         self.physical = physical
         self.conditions = conditions
+        self.resolver = resolver
 
     def resources(self, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Logical names and properties of the resources of one type that the parameters call for."""
         for name, body in self.template["Resources"].items():
             if body["Type"] == kind and self.conditions.get(body.get("Condition", ""), True):
                 yield name, body["Properties"]
+
+    def role_of(self, function: str) -> str:
+        """The ARN of a function's role."""
+        return str(self.resolver.resolve(self.template["Resources"][function]["Properties"]["Role"]))

@@ -22,8 +22,8 @@ SETTLING = timedelta(minutes=5)
 
 @click.command()
 @stack_option
-@click.option("--from", "start", required=True, type=HourType(), help="first hour")
-@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="first hour")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, itself not in it")
 @click.option("--cluster", help="only this cluster; all where not given")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="follow until every hour is done")
 def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *, wait: bool) -> None:
@@ -96,6 +96,11 @@ def _follow(work: "Backfill") -> None:
                 "then, a second time where it still waits"
             ) from None
     click.echo(f"{last.done - last.incomplete} hours have figures, {last.incomplete} are incomplete")
+    if last.incomplete == last.done:
+        raise GpuCostError(
+            "no hour of the period has figures; /v1/hours says why; to see what is missing, save the settings with "
+            "gpucost settings show, and run: gpucost doctor --settings FILE"
+        )
 
 
 def _clock_face(remaining: timedelta | None) -> str:

@@ -8,17 +8,20 @@ from pathlib import Path
 
 import click
 
-from gpucost.domain.hours import HOUR, format_instant
-from gpucost.errors import GpuCostError, InvalidInputError, SettingsError
+from gpucost.domain.hours import format_instant
+from gpucost.errors import GpuCostError, InvalidInputError
 from local.advice_commands import advise
 from local.alert_commands import ack, alerts, silence
+from local.attribute_command import attribute
+from local.aws_session import aws_options
 from local.backfilling import backfill
 from local.dashboard import dashboard
 from local.exporting import export
 from local.freezing import adjustments, freeze, unfreeze
 from local.kit.command import kit
 from local.migrating import migrate
-from local.options import HourType, author, settings_store, stack_option
+from local.options import author, read_settings_file, settings_store, stack_option
+from local.placeholders import refuse_placeholders
 from local.price_commands import prices
 from local.redriving import redrive
 from local.report_command import report
@@ -36,45 +39,15 @@ def cli() -> None:
 
 @cli.command()
 @click.option("--settings", "path", required=True, type=click.Path(path_type=Path), help="settings file, YAML or JSON")
-@click.option("--hour", required=True, type=HourType(), help="first hour, as 2026-11-19T10:00:00Z")
-@click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24 * 31), help="how many, from there on")
-@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
-def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
-    """Attribute hours from any Prometheus; nothing else is needed, and nothing is stored."""
-    from gpucost.adapters.prometheus import metrics_reader
-    from gpucost.services.attribute import attribute_hours, check_hour, check_retention
-    from gpucost.settings import parse_settings
-    from local import render
-
-    settings = parse_settings(_read(path))
-    now = datetime.now(UTC)
-    check_hour(hour, now)
-    wanted = [hour + HOUR * i for i in range(hours)]
-    check_hour(wanted[-1], now)
-    records = []
-    for cluster in settings.clusters:
-        reader = metrics_reader(cluster, settings)
-        check_retention(wanted[0], cluster, reader, now)
-        for at in range(0, len(wanted), 24):
-            records += attribute_hours(reader, cluster, settings, wanted[at : at + 24], now=now)
-    records.sort(key=lambda record: (record.hour, record.cluster))
-    if form == "table":
-        for table in render.hours_tables(records):
-            render.put(table)
-    else:
-        sys.stdout.write(render.hours_json(records) + "\n" if form == "json" else render.hours_csv(records))
-
-
-@cli.command()
-@click.option("--settings", "path", required=True, type=click.Path(path_type=Path), help="settings file, YAML or JSON")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json"]))
+@aws_options
 def doctor(path: Path, form: str) -> None:
     """Which metrics and labels each cluster's Prometheus has, which are missing, and what to change."""
     from gpucost.settings import parse_settings
-    from local.doctor import examine, render
+    from local.doctor import examine_all, render
 
-    settings = parse_settings(_read(path))
-    reports = [examine(cluster, settings, datetime.now(UTC)) for cluster in settings.clusters]
+    settings = parse_settings(read_settings_file(path))
+    reports = examine_all(settings, datetime.now(UTC))
     if form == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:
@@ -83,7 +56,7 @@ def doctor(path: Path, form: str) -> None:
         console = Console()
         for part in render.as_tables(reports):
             console.print(part, soft_wrap=isinstance(part, str))  # a line to change is copied in one piece
-    if sentence := render.obstacles(reports):
+    if sentence := render.obstacles(reports, with_reasons=form == "json"):
         raise GpuCostError(sentence)
 
 
@@ -102,8 +75,8 @@ def push(path: Path, stack: str) -> None:
     """Validate a document and put it in force."""
     from gpucost.settings import parse_settings
 
-    text = _read(path)
-    parse_settings(text)
+    text = read_settings_file(path)
+    refuse_placeholders(parse_settings(text), "settings")
     stored = settings_store(stack).push(text, author=author(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
 
@@ -136,18 +109,25 @@ def rollback(stack: str, version: int) -> None:
 
 
 @cli.command()
-@click.option("--once", is_flag=True, help="end after printing, without serving the API")
+@click.option("--once", is_flag=True, help="end after printing, without serving the API; needs no port")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="of the API; 0 for any")
-def demo(*, once: bool, port: int) -> None:
+@click.option(
+    "--template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="another template than template.yaml, to try a change of policies",
+)
+def demo(*, once: bool, port: int, template: Path | None) -> None:
     """The whole system on this machine, on three days of a simulated cluster."""
     from local import demo as demonstration
+    from local.template import TEMPLATE
 
-    demonstration.run(once=once, port=port)
+    demonstration.run(once=once, port=port, template=template or TEMPLATE)
 
 
 cli.add_command(advise)
 cli.add_command(ack)
 cli.add_command(alerts)
+cli.add_command(attribute)
 cli.add_command(silence)
 cli.add_command(backfill)
 cli.add_command(export)
@@ -192,12 +172,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _fail(sentence: str, status: int) -> None:
     click.echo("gpucost: " + " ".join(sentence.split()), err=True)
     sys.exit(status)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"settings file {str(path)!r} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"settings file {str(path)!r} is not UTF-8 text") from error

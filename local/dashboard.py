@@ -4,9 +4,9 @@ import threading
 
 import click
 
-from gpucost.errors import GpuCostError
 from local import deployment
-from local.aws import STACK
+from local.aws_session import aws_credentials, aws_session
+from local.demo_records import is_demo
 from local.options import stack_option
 from local.signing_proxy import Sign, proxying, region_of, signer
 
@@ -22,7 +22,7 @@ def dashboard(stack: str, port: int) -> None:
     For browsers and for OpenCost's tools, which sign nothing. It passes on what reads, and listens on 127.0.0.1 alone.
     """
     url = deployment.find(stack).api_url
-    with proxying(url, None if stack == STACK else own_signer(url), port) as address:
+    with proxying(url, None if is_demo(stack) else own_signer(url), port) as address:
         click.echo(f"{address} is {url}, to be opened in a browser; Ctrl-C ends it", err=True)
         threading.Event().wait()
 
@@ -33,10 +33,5 @@ def own_signer(url: str) -> Sign:
     Raises:
         GpuCostError: there are none, or the region is not known.
     """
-    import boto3
-
-    session = boto3.Session()
-    own = session.get_credentials()
-    if own is None:
-        raise GpuCostError("no AWS credentials were found to sign requests with")
-    return signer(own, region_of(url, session.region_name))
+    session = aws_session()
+    return signer(aws_credentials(session), region_of(url, session.region_name))

@@ -20,13 +20,16 @@ from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import HOUR, floor_hour, format_instant, hours_between
 from gpucost.services.dispatch import messages
 from local import report
-from local.aws import local_client
-from local.deployment import announced
+from local.aws import STACK, local_client
+from local.aws_session import drop_own_configuration
+from local.demo_records import announced, running_demos
 from local.fleet import demo as fleet
 from local.fleet import openmetrics
+from local.loopback import listen
 from local.prometheus import running_prometheus
 from local.slack import Slack, running_slack
 from local.stack import LocalStack, running_stack
+from local.template import TEMPLATE
 
 SCHEDULED_HOURS = 24
 """The last hours go through the schedule, one by one, and may alert; the older ones are a backfill."""
@@ -35,16 +38,20 @@ MONTHLY_BUDGET_USD = 100_000
 SLACK_SECRET = "gpucost/slack-webhook"
 
 
-def run(*, once: bool, port: int) -> None:
+def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
     """Run the demo.
 
     Raises:
-        GpuCostError: a part is missing or does not start; says which and how to get it.
+        AccessDeniedError: a function did what the template's policies do not allow.
+        GpuCostError: the port is taken, or a part is missing or does not start; says which and how to get it.
     """
     signal.signal(signal.SIGTERM, _interrupt)
+    drop_own_configuration()
     console = Console()
     end = floor_hour(datetime.now(UTC))
     with ExitStack() as running:
+        # Before half a minute of work; what is only printed is asked at any port.
+        listener = running.enter_context(listen(0 if once else port))
         steps = running.enter_context(_progress())
         start, scenario = fleet.base(end), fleet.scenario(end)
         path = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-"))) / "metrics.om"
@@ -56,18 +63,24 @@ def run(*, once: bool, port: int) -> None:
         steps.update(task, completed=1.0)
         task = steps.add_task("starting AWS and the functions", total=1.0)
         slack = running.enter_context(running_slack())
-        stack = running.enter_context(running_stack(port=port))
-        running.enter_context(announced(stack.endpoint, stack.dynamodb))
+        stack = running.enter_context(running_stack(listener=listener, template=template))
+        if not once:
+            port = listener.getsockname()[1]
+            running.enter_context(
+                announced(port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb, access_keys=stack.access_keys)
+            )
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)
         _work(stack, start, end, steps)
         steps.stop()
         _print(console, stack, slack, start, end)
+        stack.authorizer.raise_denied()
         if not once:
             console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C, for instance:")
             ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit"
             console.print(f"  curl '{ask}'", soft_wrap=True)  # to be copied in one piece
-            console.print("  .venv/bin/gpucost report --stack local")
+            name = STACK if len(running_demos()) == 1 else f"{STACK}:{port}"
+            console.print(f"  .venv/bin/gpucost report --stack {name}")
             console.print(f"or open {stack.outputs['ApiUrl']} in a browser")
             try:
                 _serve(stack)

@@ -1,21 +1,17 @@
 """A deployment by its stack's name: its outputs, and clients that reach it; `local` is the running demo."""
 
-import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucost.errors import GpuCostError, InvalidInputError
 from local.aws import STACK, credentials
+from local.aws_session import aws_credentials, aws_session, drop_own_configuration
+from local.demo_records import find_demo, is_demo
+from local.iam.authorizer import ADMINISTRATOR
 
 if TYPE_CHECKING:
     from gpucost.adapters.messaging import AwsBus
-
-STATE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gpucost" / "local.json"
-"""Where a running demo leaves the address of its embedded AWS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +48,26 @@ def find(stack: str) -> Deployment:
     """Look a stack up; afterwards this process's AWS clients reach it.
 
     Raises:
-        InvalidInputError: there is no such stack, or it is not this product's.
-        GpuCostError: AWS could not be asked.
+        InvalidInputError: there is no such stack, it is not this product's, or no region is set.
+        GpuCostError: AWS could not be asked, or there are no credentials.
     """
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    if stack == STACK:
-        os.environ.update(local_credentials())
+    if is_demo(stack):
+        drop_own_configuration()
+        os.environ.update(local_credentials(stack))
+    session = aws_session()
+    aws_credentials(session)
     try:
-        (found,) = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        name = STACK if is_demo(stack) else stack
+        (found,) = session.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
     except ClientError as error:
         raise InvalidInputError(f"stack {stack!r} was not found: {error.response['Error']['Message']}") from error
     except BotoCoreError as error:
-        if stack == STACK:
-            raise GpuCostError("no demo is running on this machine; start one with: gpucost demo") from error
+        if is_demo(stack):
+            raise GpuCostError(
+                f"the demo of stack {stack!r} does not answer; start it again with: gpucost demo"
+            ) from error
         raise GpuCostError(f"AWS could not be asked about stack {stack!r}: {error}") from error
     outputs: dict[str, str] = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
     names = {
@@ -92,25 +93,11 @@ def find(stack: str) -> Deployment:
     )
 
 
-@contextmanager
-def announced(endpoint: str, dynamodb: str) -> Iterator[None]:
-    """Let other commands find a running demo: the embedded AWS, and the engine that holds its table."""
-    STATE.parent.mkdir(parents=True, exist_ok=True)
-    STATE.write_text(json.dumps({"endpoint": endpoint, "dynamodb": dynamodb}))
-    try:
-        yield
-    finally:
-        STATE.unlink(missing_ok=True)
-
-
-def local_credentials() -> dict[str, str]:
-    """Environment variables that lead AWS clients to the running demo.
+def local_credentials(stack: str, function: str = "") -> dict[str, str]:
+    """Environment variables that lead AWS clients to a running demo, with a function's permissions where one is named.
 
     Raises:
-        GpuCostError: none is running.
+        As `find_demo`.
     """
-    try:
-        state: dict[str, Any] = json.loads(STATE.read_text())
-        return credentials(str(state["endpoint"]), str(state["dynamodb"]))
-    except (OSError, ValueError, KeyError) as error:
-        raise GpuCostError("no demo is running on this machine; start one with: gpucost demo") from error
+    demo = find_demo(stack)
+    return credentials(demo.endpoint, demo.dynamodb, demo.access_keys.get(function, ADMINISTRATOR))

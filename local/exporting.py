@@ -18,8 +18,8 @@ LOCAL_ACCOUNT = "123456789012"
 
 @click.command()
 @stack_option
-@click.option("--from", "start", required=True, type=HourType(), help="first UTC day, as 2026-10-01T00:00:00Z")
-@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="first UTC day, as 2026-10-01")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, itself not in it")
 @click.option("--cluster", help="only this cluster; all where not given")
 def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
     """Export days as FOCUS rows to the deployment's bucket, whether they are due or not.
@@ -69,14 +69,14 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
 
 
 def _run(stack: str, found: Any, event: dict[str, Any]) -> list[dict[str, Any]]:
-    from local.aws import STACK
+    from local.demo_records import is_demo
     from local.invoking import invoke, run_here
 
-    if stack == STACK:
+    if is_demo(stack):
         variables = {
             "GPUCOST_TABLE": found.table,
             "GPUCOST_EXPORT_BUCKET": found.export_bucket,
             "GPUCOST_BILLING_ACCOUNT": LOCAL_ACCOUNT,
         }
-        return list(run_here("ExportFunction", "export", variables, event)["exported"])
+        return list(run_here(stack, "ExportFunction", "export", variables, event)["exported"])
     return list(invoke(found.export_function, event, seconds=INVOCATION_SECONDS)["exported"])

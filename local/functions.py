@@ -45,18 +45,27 @@ class LocalFunction:
     ) -> None:
         self.name = name
         self._lock = Lock()
-        self._log = tempfile.TemporaryFile(mode="w+", prefix=f"gpucost-{name}-")  # noqa: SIM115 - lives as long as the process
         flags = ["-I", "-S"] if isolated else ["-I"]
+        self._command = [interpreter, *flags, str(WORKER), handler, *map(str, folders)]
+        self._environment = {"PYTHONDONTWRITEBYTECODE": "1", "AWS_LAMBDA_FUNCTION_NAME": name, **environment}
+        self._start()
+
+    def _start(self) -> None:
+        self._log = tempfile.TemporaryFile(mode="w+", prefix=f"gpucost-{self.name}-")  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
-            [interpreter, *flags, str(WORKER), handler, *map(str, folders)],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={key: os.environ[key] for key in _KEPT if key in os.environ}
-            | {"PYTHONDONTWRITEBYTECODE": "1", "AWS_LAMBDA_FUNCTION_NAME": name, **environment},
+            env={key: os.environ[key] for key in _KEPT if key in os.environ} | self._environment,
         )
         self._ready = False
+
+    def restart(self) -> None:
+        """Start a new process, as Lambda starts a new execution environment: nothing is cached in it."""
+        self.stop()
+        self._start()
 
     def invoke(self, event: Mapping[str, Any]) -> Any:
         """Send an event and wait for the answer.

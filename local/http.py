@@ -2,25 +2,25 @@
 
 import base64
 import re
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpucost.errors import GpuCostError
 from local.identity import authorizer_of
+from local.loopback import LoopbackServer, serving_requests
 
 Invoke = Callable[[Mapping[str, Any]], Any]
 Identify = Callable[[str, Mapping[str, str]], dict[str, Any]]
 """What an authorizer tells of a request, by its target and its headers (names in lower case)."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(LoopbackServer):
     invoke: Invoke
     routes: Sequence[re.Pattern[str]]
     identify: Identify
@@ -36,15 +36,22 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_GET  # noqa: N815 - names that the base class looks up
 
     def _answer(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length)
+        length = self.headers.get("Content-Length") or "0"
+        if not (length.isascii() and length.isdigit()):  # as API Gateway
+            self.close_connection = True
+            self._send(400, {"content-type": "application/json"}, b'{"message":"Bad Request"}')
+            return
+        body = self.rfile.read(int(length))
         address = urlsplit(self.path)
         if not any(
             route.fullmatch(f"{self.command} {address.path}") for route in self.server.routes
         ):  # API Gateway answers this itself, without calling the function
             self._send(404, {"content-type": "application/json"}, b'{"message":"Not Found"}')
             return
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        headers: dict[str, str] = {}
+        for name, value in self.headers.items():  # API Gateway joins repeated headers with commas
+            lower = name.lower()
+            headers[lower] = f"{headers[lower]},{value}" if lower in headers else value
         event = _event(self.command, self.path, headers, body, self.server.identify(self.path, headers))
         try:
             answer = self.server.invoke(event)
@@ -69,31 +76,24 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(invoke: Invoke, routes: Sequence[str], port: int, *, identify: Identify = authorizer_of) -> Iterator[None]:
+def serving(
+    invoke: Invoke, routes: Sequence[str], listener: socket.socket | int, *, identify: Identify = authorizer_of
+) -> Iterator[None]:
     """Answer HTTP on the loopback address.
 
     Args:
         invoke: calls the function with an event.
         routes: route keys, `GET /v1/costs` or `GET /v1/business-units/{name}`; anything else is not found.
-        port: where to listen.
+        listener: where to listen: a port, or a socket of `local.loopback.listen`.
         identify: says who sends a request; without, `local.identity`.
 
     Raises:
-        GpuCostError: somebody else listens there.
+        GpuCostError: the port is taken.
     """
-    try:
-        server = _Server(("127.0.0.1", port), _Handler)
-    except OSError as error:
-        raise GpuCostError(f"port {port} is taken; choose another with --port") from error
+    server = _Server(listener, _Handler)
     server.invoke, server.routes, server.identify = invoke, [_pattern(route) for route in routes], identify
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving_requests(server):
         yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _pattern(route: str) -> re.Pattern[str]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpucost.errors import GpuCostError, InvalidInputError
+from local.aws_session import aws_session
 
 
 def invoke(function: str, event: Mapping[str, Any], *, seconds: int) -> dict[str, Any]:
@@ -19,13 +20,13 @@ def invoke(function: str, event: Mapping[str, Any], *, seconds: int) -> dict[str
         InvalidInputError: the function says that the input is wrong.
         GpuCostError: it failed, or could not be run.
     """
-    import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
     config = Config(read_timeout=seconds, retries={"total_max_attempts": 1})
+    client = aws_session().client("lambda", config=config)
     try:
-        answer = boto3.client("lambda", config=config).invoke(FunctionName=function, Payload=json.dumps(event))
+        answer = client.invoke(FunctionName=function, Payload=json.dumps(event))
         payload = json.loads(answer["Payload"].read())
     except (BotoCoreError, ClientError, ValueError) as error:
         raise GpuCostError(f"function {function} could not be run: {error}") from error
@@ -35,11 +36,14 @@ def invoke(function: str, event: Mapping[str, Any], *, seconds: int) -> dict[str
     return dict(payload)
 
 
-def run_here(name: str, folder: str, variables: Mapping[str, str], event: Mapping[str, Any]) -> dict[str, Any]:
+def run_here(
+    stack: str, name: str, folder: str, variables: Mapping[str, str], event: Mapping[str, Any]
+) -> dict[str, Any]:
     """Run a function's code in a process of this machine: the demo's own belong to the demo's process.
 
     Args:
-        name: of the function.
+        stack: the demo, as `--stack` names it.
+        name: of the function, whose permissions it has.
         folder: in `functions/`.
         variables: of its environment, beside those that lead to the running demo.
         event: what it is sent.
@@ -52,7 +56,7 @@ def run_here(name: str, folder: str, variables: Mapping[str, str], event: Mappin
     from local.stack import LAYER
     from local.template import REPOSITORY
 
-    environment = {"POWERTOOLS_SERVICE_NAME": folder, **variables, **deployment.local_credentials()}
+    environment = {"POWERTOOLS_SERVICE_NAME": folder, **variables, **deployment.local_credentials(stack, name)}
     function = LocalFunction(name, "app.handler", [REPOSITORY / "functions" / folder, LAYER], environment)
     try:
         return dict(function.invoke(event))

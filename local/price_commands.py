@@ -8,12 +8,11 @@ from typing import Any, get_args
 
 import click
 
-from gpucost.domain.hours import HOUR, floor_hour, format_instant, parse_instant
+from gpucost.domain.hours import HOUR, floor_hour, format_instant
 from gpucost.domain.prices import FACTS, PRICE_SOURCES, Price, PriceUnit
 from gpucost.encoding import csv_text, decimal_text, dumps
 from gpucost.errors import InvalidInputError
-from gpucost.settings.section import as_instant
-from local.options import author, stack_option
+from local.options import TimeType, author, stack_option
 
 INVOCATION_SECONDS = 310
 """A little longer than the function may take."""
@@ -21,23 +20,6 @@ LARGEST = Decimal(10) ** 9
 LONGEST_TEXT = 500
 COLUMNS = ("id", "source", "applies_to", "unit", "amount", "currency", "from", "to", "fetched_at", "author", "reason")
 EVENTS = ("at", "event", "id", "source", "applies_to", "price", "from", "to", "author", "why", "settled_at")
-
-
-class MomentType(click.ParamType[datetime]):
-    """A UTC instant or day."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read it, or say what is allowed."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return parse_instant(str(as_instant(value)))
-        except ValueError:
-            self.fail(
-                f"{value!r} is neither a UTC time like 2026-11-19T10:00:00Z nor a day like 2026-11-19", param, ctx
-            )
 
 
 @click.group()
@@ -52,8 +34,8 @@ _format = click.option(
 
 @prices.command("list")
 @stack_option
-@click.option("--from", "start", type=MomentType(), help="start of the period; this hour where not given")
-@click.option("--to", "end", type=MomentType(), help="end of the period; an hour later where not given")
+@click.option("--from", "--start", "start", type=TimeType(), help="start of the period; this hour where not given")
+@click.option("--to", "--end", "end", type=TimeType(), help="end of the period; an hour later where not given")
 @click.option("--source", type=click.Choice(PRICE_SOURCES), help="only this one")
 @click.option("--instance-type", help="only prices that can apply to it")
 @_format
@@ -76,8 +58,8 @@ def list_(
 @click.option("--amount", required=True, help="money per hour, or the factor")
 @click.option("--unit", required=True, type=click.Choice(get_args(PriceUnit)), help="what the amount is for")
 @click.option("--currency", default="USD", show_default=True)
-@click.option("--from", "start", type=MomentType(), help="from when on; this hour where not given")
-@click.option("--to", "end", type=MomentType(), help="until when; until further notice where not given")
+@click.option("--from", "--start", "start", type=TimeType(), help="from when on; this hour where not given")
+@click.option("--to", "--end", "end", type=TimeType(), help="until when; until further notice where not given")
 @click.option("--reason", required=True, help="why, kept in the history")
 def set_(
     stack: str, matches: Sequence[str], amount: str, unit: Any, currency: str, start: datetime | None,
@@ -108,7 +90,7 @@ def set_(
 @prices.command()
 @click.argument("override_id", metavar="ID")
 @stack_option
-@click.option("--at", type=MomentType(), help="when its validity ends; now where not given")
+@click.option("--at", type=TimeType(), help="when its validity ends; now where not given")
 @click.option("--reason", required=True, help="why, kept in the history")
 def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None:
     """End the validity of a price set by hand; at or before its beginning it was never in force."""
@@ -137,16 +119,16 @@ def _say_when(start: datetime | None, now: datetime) -> None:
 def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
     """Fetch prices from AWS now, by the deployment's own function."""
     from local import deployment
-    from local.aws import STACK
+    from local.demo_records import is_demo
     from local.invoking import invoke, run_here
 
     found = deployment.find(stack)
     if months and source not in (None, "cur"):
         raise InvalidInputError("--month goes with --source cur")
     event = {"version": 1, "source": "cur" if months else source, "months": list(months)}
-    if stack == STACK:
+    if is_demo(stack):
         variables = {"GPUCOST_TABLE": found.table, "GPUCOST_PRICE_SOURCES": ",".join(found.price_sources)}
-        refreshed = run_here("PricesFunction", "prices", variables, event)["refreshed"]
+        refreshed = run_here(stack, "PricesFunction", "prices", variables, event)["refreshed"]
     elif found.prices_function:
         refreshed = invoke(found.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
     else:
@@ -162,8 +144,8 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
 
 @prices.command()
 @stack_option
-@click.option("--from", "start", type=MomentType(), help="changes made since; 30 days where not given")
-@click.option("--to", "end", type=MomentType(), help="changes made before; now where not given")
+@click.option("--from", "--start", "start", type=TimeType(), help="changes made since; 30 days where not given")
+@click.option("--to", "--end", "end", type=TimeType(), help="changes made before; now where not given")
 @_format
 def history(stack: str, start: datetime | None, end: datetime | None, form: str) -> None:
     """Every price set or dropped by hand, and every change of past hours, newest first."""

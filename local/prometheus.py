@@ -1,5 +1,9 @@
-"""The real Prometheus on this machine: loads OpenMetrics into its own storage and serves it."""
+"""The real Prometheus on this machine: loads OpenMetrics into its own storage and serves it.
 
+`make compat` puts another version of it on the PATH, or names VictoriaMetrics in its place.
+"""
+
+import os
 import shutil
 import socket
 import subprocess
@@ -17,6 +21,8 @@ RETENTION = "400d"
 BLOCK = "24h"
 """promtool reads the whole file once per block, and makes two-hour blocks unless it is told otherwise."""
 START_SECONDS = 30.0
+VICTORIA_METRICS = "GPUCOST_VICTORIA_METRICS"
+"""Environment variable: the executable of VictoriaMetrics, which then takes Prometheus' place."""
 _INSTALL = "install Debian's package with: apt-get install prometheus"
 
 
@@ -43,12 +49,19 @@ def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags:
     Raises:
         GpuCostError: not installed, refuses the file, or does not start.
     """
+    files = [openmetrics] if isinstance(openmetrics, Path) else openmetrics or ()
+    if other := os.environ.get(VICTORIA_METRICS):
+        from local.victoria_metrics import running_victoria_metrics
+
+        with running_victoria_metrics(other, files) as url:
+            yield url
+        return
     with tempfile.TemporaryDirectory(prefix="gpucost-prometheus-") as folder:
         home = Path(folder)
         data = home / "data"
         data.mkdir()
-        for one in [openmetrics] if isinstance(openmetrics, Path) else openmetrics or ():
-            load(one, data)
+        for file in files:
+            load(file, data)
         config = home / "prometheus.yml"
         config.write_text("global: {}\n")
         port = free_port()
@@ -67,7 +80,7 @@ def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags:
                 stderr=subprocess.STDOUT,
             )
             try:
-                _wait_until_ready(url, process, home / "prometheus.log")
+                wait_until_ready(f"{url}/-/ready", "Prometheus", process, home / "prometheus.log")
                 yield url
             finally:
                 process.terminate()
@@ -107,15 +120,20 @@ def free_port() -> int:
         return port
 
 
-def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def wait_until_ready(url: str, server: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait until an address answers.
+
+    Raises:
+        GpuCostError: the server's process ended, or took too long; says what it logged.
+    """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break
         try:
-            if requests.get(f"{url}/-/ready", timeout=1).ok:
+            if requests.get(url, timeout=1).ok:
                 return
         except requests.RequestException:
             pass
         time.sleep(0.05)
-    raise GpuCostError(f"Prometheus did not start: {log.read_text(errors='replace').strip()[-300:]}")
+    raise GpuCostError(f"{server} did not start: {log.read_text(errors='replace').strip()[-300:]}")

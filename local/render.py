@@ -1,6 +1,6 @@
 """Results for people and for scripts: tables, and the JSON and CSV of design §6."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from gpucost.domain.hours import format_instant
-from gpucost.domain.model import Capacity, Costs, HourRecord, Line
+from gpucost.domain.hours import HOUR, format_instant
+from gpucost.domain.model import Capacity, Costs, HourRecord, Line, Totals
 from gpucost.encoding import csv_text, dumps
 
 _UNKNOWN = "—"
@@ -51,18 +51,65 @@ def hours_csv(records: Iterable[HourRecord]) -> str:
     return csv_text(["cluster", "hour", "status", *Line._fields], rows)
 
 
-def hours_tables(records: Iterable[HourRecord]) -> Iterable[Table | str]:
-    """A table per hour, or a sentence for one without figures."""
+def hours_tables(records: Sequence[HourRecord]) -> Iterator[Table | str]:
+    """Tables of every hour, or a sentence for one without figures; then each cluster's sum over several hours."""
     for record in records:
         title = f"{record.cluster}  {format_instant(record.hour)}  {record.status}"
         if record.totals is None:
             yield escape(f"{title}: {'; '.join(record.notes)}")
             continue
-        units = {unit: costs.figures() for unit, costs in record.by_business_unit().items()}
-        capacity = None if record.totals.capacity is None else record.totals.capacity.figures()
-        yield costs_table(title, units, record.totals.costs.figures() | (capacity or {}), record.currency)
+        yield from _totals_tables(title, record.by_business_unit(), record.totals, record.currency)
         for note in record.notes:
             yield escape(f"note: {note}")
+    for cluster in sorted({record.cluster for record in records}):
+        cluster_records = [record for record in records if record.cluster == cluster]
+        if len(cluster_records) > 1:
+            yield from _sum_tables(cluster, cluster_records)
+
+
+def _sum_tables(cluster: str, records: Sequence[HourRecord]) -> Iterator[Table | str]:
+    """The sum over a cluster's hours that have figures."""
+    known = [(record, record.totals) for record in records if record.totals is not None]
+    if not known:
+        return
+    units: dict[str, list[Costs]] = {}
+    for record, _ in known:
+        for unit, costs in record.by_business_unit().items():
+            units.setdefault(unit, []).append(costs)
+    capacities = [totals.capacity for _, totals in known if totals.capacity is not None]
+    totals = Totals(
+        Costs.total(totals.costs for _, totals in known),
+        Capacity.total(capacities) if len(capacities) == len(known) else None,
+    )
+    period = f"{format_instant(records[0].hour)} to {format_instant(records[-1].hour + HOUR)}"
+    title = f"{cluster}  {period}  sum of {len(known)} of {len(records)} hours"
+    by_unit = {unit: Costs.total(parts) for unit, parts in units.items()}
+    yield from _totals_tables(title, by_unit, totals, known[0][0].currency)
+
+
+def _totals_tables(title: str, units: Mapping[str, Costs], totals: Totals, currency: str) -> Iterator[Table | str]:
+    """What business units cost, and where the nodes' cost went."""
+    capacity = None if totals.capacity is None else totals.capacity.figures()
+    figures = totals.costs.figures() | (capacity or {})
+    yield costs_table(title, {unit: costs.figures() for unit, costs in units.items()}, figures, currency)
+    if (note := unpriced_note(figures)) is not None:
+        yield note
+    if figures.get("node_cost_usd") is not None:
+        yield identity_table(figures, currency)
+    else:
+        yield "note: the nodes' cost is unknown, and with it what is unallocated, stranded or host cost"
+
+
+def unpriced_note(totals: Mapping[str, Any]) -> str | None:
+    """A sentence about GPU-hours that no amount contains because they have no price."""
+    allocated = totals.get("unpriced_gpu_hours") or 0
+    capacity = totals.get("unpriced_capacity_gpu_hours") or 0
+    if not allocated + capacity:
+        return None
+    return (
+        f"note: {allocated:,.3f} of these GPU-hours, and {capacity:,.3f} of the nodes', have no price and are in no "
+        "amount"
+    )
 
 
 def costs_table(
@@ -97,7 +144,7 @@ def identity_table(totals: Mapping[str, Any], currency: str = "USD") -> Table:
     total = Decimal(0)
     for part in ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual"):
         amount = totals[f"{part}_usd"]
-        total += amount
+        total += amount or 0  # unknown only where nothing of it has a price: it is in no sum
         table.add_row(part, money(amount, currency), percent(amount, cost))
     table.add_section()
     verdict = "exact" if total == cost else f"off by {total - cost}"

@@ -15,7 +15,9 @@ from gpucost.api.pages import NEXT_CURSOR
 from gpucost.encoding import dumps
 from gpucost.errors import GpuCostError, InvalidInputError
 from local import deployment, render
-from local.aws import STACK
+from local.aws_session import aws_credentials, aws_session
+from local.demo_records import is_demo
+from local.signing_proxy import region_of
 
 
 def show_units(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
@@ -64,7 +66,7 @@ def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str
 
 def _address(stack: str | None, api: str | None) -> tuple[str, bool]:
     """Where to ask, and whether to sign."""
-    return api or deployment.find(str(stack)).api_url, api is None and stack != STACK
+    return api or deployment.find(str(stack)).api_url, api is None and not is_demo(str(stack))
 
 
 def ask(url: str, path: str, question: Mapping[str, str], *, signed: bool) -> requests.Response:
@@ -76,7 +78,7 @@ def ask(url: str, path: str, question: Mapping[str, str], *, signed: bool) -> re
     """
     try:
         answer = requests.get(
-            f"{url.rstrip('/')}{path}", params=question, timeout=60, auth=_signer() if signed else None
+            f"{url.rstrip('/')}{path}", params=question, timeout=60, auth=_signer(url) if signed else None
         )
     except requests.RequestException as error:
         raise GpuCostError(f"the API at {url} could not be reached ({type(error).__name__})") from error
@@ -102,18 +104,14 @@ def tables(document: dict[str, Any]) -> list[Any]:
     rows, totals, coverage = document["rows"], document["totals"], document["coverage"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     if totals.get("allocated_gpu_hours") is None:
-        return [f"no figures from {document['start']} to {document['end']}: {hours}"]
+        return [*_default_window(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
     units = {row["business_unit"]: row for row in rows}
-    unpriced = (totals.get("unpriced_gpu_hours") or 0) + (totals.get("unpriced_capacity_gpu_hours") or 0)
     parts: list[Any] = [
-        render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"])
+        *_default_window(document),
+        render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"]),
     ]
-    if unpriced:
-        parts.append(
-            f"note: {totals['unpriced_gpu_hours']:,.3f} of these GPU-hours, and "
-            f"{totals['unpriced_capacity_gpu_hours'] or 0:,.3f} of the nodes', have no price and are in no amount; "
-            "GET /v1/hours names the nodes"
-        )
+    if (note := render.unpriced_note(totals)) is not None:
+        parts.append(f"{note}; GET /v1/hours names the nodes")
     if totals.get("node_cost_usd") is not None:
         parts.append(render.identity_table(totals, document["currency"]))
     return parts
@@ -124,7 +122,7 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
     coverage, totals, currency = document["coverage"], document["totals"], document["currency"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     if totals.get("allocated_gpu_hours") is None:
-        return [f"no figures from {document['start']} to {document['end']}: {hours}"]
+        return [*_default_window(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
     has_times, has_idle = document["granularity"] != "total", document["idle"] != "hidden"
     title = f"{document['start']} to {document['end']}, {hours}"
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
@@ -149,7 +147,14 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
         idle["idle_usd"] = totals["node_cost_usd"] - totals["allocated_usd"]
     every = _shown({**totals, **idle}, currency, has_idle=has_idle)
     table.add_row(*["all"] * lead, *blank, *every, style="bold")
-    return [table]
+    return [*_default_window(document), table]
+
+
+def _default_window(document: Mapping[str, Any]) -> list[str]:
+    """A sentence where no period was asked for; APIs of earlier versions know no default."""
+    if document.get("default_window") is None:
+        return []
+    return ["the last 24 hours, as no period was given; others with --start and --end, --window or --days"]
 
 
 def _shown(row: Mapping[str, Any], currency: str, *, has_idle: bool) -> list[str]:
@@ -157,12 +162,9 @@ def _shown(row: Mapping[str, Any], currency: str, *, has_idle: bool) -> list[str
     return [*render.figures(row, currency), *more]
 
 
-def _signer() -> Any:
-    import boto3
+def _signer(url: str) -> Any:
     from requests_aws4auth import AWS4Auth
 
-    session = boto3.Session()
-    own = session.get_credentials()
-    if own is None:
-        raise GpuCostError("no AWS credentials were found to sign the request with")
-    return AWS4Auth(region=session.region_name or "us-east-1", service="execute-api", refreshable_credentials=own)
+    session = aws_session()
+    region = region_of(url, session.region_name)
+    return AWS4Auth(region=region, service="execute-api", refreshable_credentials=aws_credentials(session))

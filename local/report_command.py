@@ -4,20 +4,25 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from gpucost.domain.hours import format_instant
+from gpucost.domain.hours import floor_hour, format_instant
 from gpucost.domain.reporting.dimensions import DIMENSIONS
 from gpucost.errors import InvalidInputError
-from local.options import HourType
+from local.aws_session import aws_options
+from local.options import STACK_HELP, HourType
 
 FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
 
 
 @click.command()
-@click.option("--stack", help="CloudFormation stack; local is the running demo")
+@click.option("--stack", help=STACK_HELP)
+@aws_options
 @click.option("--api", help="address of an API that asks for no signature, as the demo's")
-@click.option("--start", type=HourType(), help="start of the period; a day before its end where not given")
-@click.option("--end", type=HourType(), help="end of the period; the last full hour where not given")
-@click.option("--window", help="instead of both: 24h, 7d, today, yesterday, week, lastweek, month, lastmonth")
+@click.option("--start", "--from", "start", type=HourType(), help="first hour or day; a day before the end by default")
+@click.option("--end", "--to", "end", type=HourType(), help="end, itself not in it; the last full hour by default")
+@click.option(
+    "--window",
+    help="instead of both: 24h (the default), 7d, today, yesterday, week, lastweek, month, lastmonth",
+)
 @click.option("--days", type=click.IntRange(1, 371), help="as --window: the last UTC days, today included")
 @click.option("--group-by", help="dimensions with commas: business_unit,workload,label:team …")
 @click.option("--granularity", type=click.Choice(["hour", "day", "week", "month", "total"]), help="length of a row")
@@ -67,7 +72,9 @@ def _period(start: datetime | None, end: datetime | None, window: str | None, da
         return {"window": f"{days}d"}
     if window is not None:
         return {"window": window}
-    last = end or datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    if start is None and end is None:
+        return {}  # the API's default, which its answer names
+    last = end or floor_hour(datetime.now(UTC))
     return {"start": format_instant(start or last - timedelta(days=1)), "end": format_instant(last)}
 
 

@@ -28,8 +28,8 @@ def _period(start: datetime, end: datetime) -> None:
 
 @click.command()
 @stack_option
-@click.option("--from", "start", required=True, type=HourType(), help="first hour")
-@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="first hour")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, itself not in it")
 @click.option("--cluster", help="only this cluster; all where not given")
 @click.option(
     "--settings",
@@ -65,8 +65,8 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, whi
 
 @click.command(name="compare-splits")
 @stack_option
-@click.option("--from", "start", required=True, type=HourType(), help="first hour")
-@click.option("--to", "end", required=True, type=HourType(), help="end, itself not in it")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="first hour")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, itself not in it")
 @click.option("--cluster", help="only this cluster; all where not given")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
 def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | None, form: str) -> None:

@@ -7,8 +7,7 @@ refused.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from gpucost.encoding import dumps
 from gpucost.errors import GpuCostError
+from local.loopback import LoopbackServer, serving_requests
 
 Sign = Callable[[str], Mapping[str, str]]
 """Headers that make a GET of an address a signed one."""
@@ -66,8 +66,7 @@ def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(LoopbackServer):
     upstream: str
     sign: Sign | None
     session: requests.Session
@@ -166,20 +165,10 @@ def proxying(upstream: str, sign: Sign | None, port: int) -> Iterator[str]:
         port: where to listen; 0 for any.
 
     Raises:
-        GpuCostError: somebody else listens there.
+        GpuCostError: the port is taken.
     """
-    try:
-        server = _Server(("127.0.0.1", port), _Handler)
-    except OSError as error:
-        raise GpuCostError(f"port {port} is taken; choose another with --port") from error
+    server = _Server(port, _Handler)
     server.upstream, server.sign, server.session = upstream.rstrip("/"), sign, requests.Session()
     server.session.auth = _unchanged
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        server.session.close()
+    with server.session, serving_requests(server):
+        yield server.url

@@ -3,21 +3,21 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from local.loopback import LoopbackServer, serving_requests
 
-class Slack(ThreadingHTTPServer):
+
+class Slack(LoopbackServer):
     """The endpoint; `posts` holds the payloads, oldest first."""
 
-    daemon_threads = True
     posts: list[dict[str, Any]]
 
     @property
     def url(self) -> str:
         """Where to post."""
-        return f"http://127.0.0.1:{self.server_port}/services/local"
+        return f"{super().url}/services/local"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -38,13 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def running_slack() -> Iterator[Slack]:
     """Serve on a free port of the loopback address."""
-    server = Slack(("127.0.0.1", 0), _Handler)
+    server = Slack(0, _Handler)
     server.posts = []
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving_requests(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

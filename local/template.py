@@ -12,23 +12,26 @@ REGION = "eu-central-1"
 """Stands for any: the transform asks for one to tell partitions apart."""
 
 
-def transform(path: Path = TEMPLATE, *, uploaded: Mapping[str, str] | None = None, **parameters: str) -> dict[str, Any]:
+def transform(
+    path: Path = TEMPLATE, *, uploaded: Mapping[str, str] | None = None, region: str = REGION, **parameters: str
+) -> dict[str, Any]:
     """Transform a SAM template; once in a process, for it takes a second.
 
     Args:
         path: where it is.
         uploaded: keys in S3 of functions and layers, by logical name, where it matters that they differ.
+        region: its partition is that of the ARNs that the transform writes.
         parameters: those that the transform itself looks at, where they are not as by default.
 
     Raises:
         samtranslator.model.exceptions.InvalidDocumentException: the transform refuses it; says why.
     """
-    return deepcopy(_transformed(path, tuple((uploaded or {}).items()), tuple(parameters.items())))
+    return deepcopy(_transformed(path, tuple((uploaded or {}).items()), region, tuple(parameters.items())))
 
 
 @cache
 def _transformed(
-    path: Path, uploaded: tuple[tuple[str, str], ...], parameters: tuple[tuple[str, str], ...]
+    path: Path, uploaded: tuple[tuple[str, str], ...], region: str, parameters: tuple[tuple[str, str], ...]
 ) -> dict[str, Any]:
     import boto3
     from samtranslator.parser.parser import Parser
@@ -41,7 +44,7 @@ def _transformed(
         for name in ("CodeUri", "ContentUri"):
             if name in resource.get("Properties", {}):
                 resource["Properties"][name] = f"s3://bucket/{keys.get(logical, 'key')}"
-    translator = Translator(_ManagedPolicies(), Parser(), boto_session=boto3.Session(region_name=REGION))
+    translator = Translator(_ManagedPolicies(), Parser(), boto_session=boto3.Session(region_name=region))
     document: dict[str, Any] = translator.translate(source, parameter_values=dict(parameters))
     return document
 

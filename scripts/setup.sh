@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs and is missing; does nothing, fast, when all is there.
-#   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the dashboard page
+#   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the IAM simulator, the dashboard page
 #   setup.sh test    the above, Alertmanager, SAM, checkov, Chromium
 #   setup.sh page    the dashboard page
 #   setup.sh build   Python packages, SAM and the dashboard page
@@ -9,25 +9,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-demo}
-updated=
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
-
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then "$@"
-  elif command -v sudo >/dev/null; then sudo "$@"
-  else fail "needs root to run: $*"
-  fi
-}
-
-packages() { # install Debian packages
-  command -v apt-get >/dev/null || fail "please install $* (there is no apt-get here)"
-  [ -n "$updated" ] || { as_root apt-get update -qq >&2 || say "apt-get update had trouble; trying all the same"; updated=1; }
-  say "installing $*"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
-    fail "could not install $*; try: sudo apt-get install $*"
-}
 
 pick_python() {
   for candidate in python3.13 python3 python3.14 python3.12 python3.11; do
@@ -37,6 +21,56 @@ pick_python() {
     fi
   done
   return 1
+}
+
+has_python() { # one that can make an environment
+  local python
+  python=$(pick_python) && "$python" -c 'import ensurepip, venv' 2>/dev/null
+}
+
+has_any() { # has_any COMMAND...: whether one of them is installed
+  local command
+  for command in "$@"; do if command -v "$command" >/dev/null; then return 0; fi; done
+  return 1
+}
+
+missing() { # the Debian packages that this target needs and that are missing
+  command -v sha256sum >/dev/null || echo coreutils
+  case $what in
+    page) ;;
+    *) [ -x .venv/bin/pip ] || has_python || echo python3 python3-venv ;;
+  esac
+  case $what in demo | test | mutate)
+    command -v prometheus >/dev/null && command -v promtool >/dev/null || echo prometheus
+  esac
+  case $what in demo | test)
+    java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || echo openjdk-17-jre-headless
+  esac
+  case $what in demo | test | build | page)
+    command -v npm >/dev/null || echo nodejs npm
+  esac
+  if [ "$what" = test ]; then
+    has_any prometheus-alertmanager alertmanager || echo prometheus-alertmanager
+    has_any chromium chromium-browser google-chrome || echo chromium fonts-dejavu-core
+  fi
+}
+
+system_packages() { # installs them all, or says all of them at once, before anything else is done
+  local packages as_root=() install="apt-get install -y --no-install-recommends"
+  mapfile -t packages < <(missing | tr ' ' '\n')
+  if [ ${#packages[@]} -eq 0 ]; then return; fi
+  command -v apt-get >/dev/null ||
+    fail "these Debian packages, or what your system has in their place, are missing: ${packages[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "these Debian packages are missing, and installing them needs root: ${packages[*]}
+setup: have them installed, as root: $install ${packages[*]}
+setup: nothing was changed; run this again afterwards."
+    as_root=(sudo)
+  fi
+  say "installing ${packages[*]}"
+  "${as_root[@]}" apt-get update -qq >&2 || say "apt-get update had trouble; trying all the same"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install -qq "${packages[@]}" >/dev/null ||
+    fail "could not install ${packages[*]}; try as root: $install ${packages[*]}"
 }
 
 sum_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
@@ -54,15 +88,17 @@ venv() {
   if [ -x "$folder/bin/python" ] && is_made_from "$stamp" "$lock" pyproject.toml .python-version; then return; fi
   rm -f "$stamp"
   if [ ! -x "$folder/bin/pip" ]; then
-    python=$(pick_python) || { packages python3 python3-venv; python=$(pick_python) || fail "Python 3.11 or newer is needed"; }
-    "$python" -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
+    python=$(pick_python) || fail "Python 3.11 or newer is needed; there is only $(python3 --version 2>&1)"
     say "$folder takes $("$python" --version) (Lambda runs 3.13)"
     "$python" -m venv "$folder" || fail "$python could not make $folder"
   fi
   uv=.venv/bin/uv
   if [ ! -x "$uv" ]; then
     uv=$folder/bin/uv
-    "$folder/bin/pip" install -q uv || fail "could not install uv into $folder; is the Python package index reachable?"
+    # pip takes the one version that the lock has, by its hashes.
+    sed -n '/^uv==/,/[^\\]$/p' requirements/dev.txt > "$folder/uv.txt"
+    "$folder/bin/pip" install -q --require-hashes --no-deps -r "$folder/uv.txt" ||
+      fail "could not install uv into $folder; is the Python package index reachable?"
   fi
   say "installing the packages of $lock"
   "$uv" pip sync -q --require-hashes --python "$folder/bin/python" "$lock" || fail "could not install the packages of $lock"
@@ -74,7 +110,6 @@ modules() { # modules FOLDER WHAT: the packages of a folder's package-lock.json,
   local folder=$1 what=$2
   local stamp=$folder/node_modules/.made-from
   if is_made_from "$stamp" "$folder/package-lock.json"; then return; fi
-  command -v npm >/dev/null || packages nodejs npm
   node -e 'const [a, b] = process.versions.node.split("."); process.exit(+a > 18 || (+a === 18 && +b >= 18) ? 0 : 1)' ||
     fail "Node $(node --version) is too old for $what: install 18.18 or newer (Debian 12 has 18.20)"
   say "installing $what"
@@ -93,30 +128,18 @@ page() { # the dashboard page, from web/ into functions/api/page
   sum_of "${sources[@]}" > "$stamp"
 }
 
-command -v sha256sum >/dev/null || packages coreutils
+system_packages
 if [ "$what" = page ]; then page; exit; fi
 venv .venv requirements/dev.txt pip install -q --no-deps --no-build-isolation --python .venv/bin/python -e .
 
-case $what in demo | test | mutate)
-  command -v prometheus >/dev/null && command -v promtool >/dev/null || packages prometheus
-esac
 case $what in build | test)
   venv .tools/sam requirements/sam.txt
+  modules local/bytecode "what compiles the layers' bytecode"
 esac
-if [ "$what" = mutate ]; then
-  venv .tools/mutate requirements/mutate.txt
-fi
-if [ "$what" = forecast ]; then
-  venv .tools/forecast requirements/forecast.txt
-fi
-if [ "$what" = test ]; then
-  command -v prometheus-alertmanager >/dev/null || command -v alertmanager >/dev/null || packages prometheus-alertmanager
-  command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
-    packages chromium fonts-dejavu-core
-  venv .tools/checkov requirements/checkov.txt
-fi
+case $what in mutate | forecast) venv ".tools/$what" "requirements/$what.txt" ;; esac
+case $what in test) venv .tools/checkov requirements/checkov.txt ;; esac
 case $what in demo | test)
-  java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || packages openjdk-17-jre-headless
   modules local/dynamodb "Amazon's DynamoDB Local"
+  modules local/iam "what evaluates IAM policies"
 esac
 case $what in demo | build | test) page ;; esac

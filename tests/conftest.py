@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from local.aws import local_client
 from local.dynamodb_local import create_table, running_dynamodb
 from local.prometheus import running_prometheus
+from tests.enforced import EnforcedAws, enforcing
 
 # A busy machine makes no property wrong: neither a deadline nor slow generation may fail one.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,6 +31,13 @@ def dynamodb_url() -> Iterator[str]:
     """Amazon's DynamoDB Local, once for all tests."""
     with running_dynamodb() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def enforced(dynamodb_url: str) -> Iterator[EnforcedAws]:
+    """DynamoDB Local behind the template's policies, with which every table is the ledger's."""
+    with enforcing(dynamodb_url) as aws:
+        yield aws
 
 
 @pytest.fixture

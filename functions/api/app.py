@@ -6,7 +6,8 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from gpucost.api.app import build_app, with_encoded_path
+from gpucost.api.app import build_app
+from gpucost.api.events import answer
 from gpucost.bootstrap import api_services
 from gpucost.observability import logger
 
@@ -18,4 +19,4 @@ if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one HTTP request."""
-    return app.resolve(with_encoded_path(event), context)
+    return answer(app, event, context)

@@ -9,6 +9,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost import bootstrap
+from gpucost.deadline import Deadline
 from gpucost.domain.hours import HOUR
 from gpucost.errors import InvalidInputError, NotFoundError
 from gpucost.messages import HoursDue, Origin, read_work
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 LAST_TRIES = 3
 """The third of four deliveries: an invocation that ends without a word (time, memory) has happened twice."""
 
+QUERIES_SHARE = 0.75
+"""Of the function's time: what is left is for metering, and for writing the hours (docs/decisions/0062)."""
+
 processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 
 
-def handle_record(record: SQSRecord) -> None:
+def handle_record(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """One message. What can never be handled goes to the dead letters with its reason; the rest is tried again."""
     try:
         message = read_work(record.body)
@@ -33,7 +37,8 @@ def handle_record(record: SQSRecord) -> None:
             bootstrap.bus().send_due(message.singles())
             return
         if isinstance(message, HoursDue):
-            results = bootstrap.attribute_service().attribute(message)
+            seconds = lambda_context.get_remaining_time_in_millis() / 1000
+            results = bootstrap.attribute_service().attribute(message, Deadline(QUERIES_SHARE * seconds))
         else:
             results = bootstrap.restate_service().restate(message)
     except (InvalidInputError, NotFoundError) as error:

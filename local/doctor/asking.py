@@ -8,8 +8,11 @@ from statistics import median_low
 
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
 from gpucost.adapters.prometheus.queries import STAT
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.errors import MetricsAnswerError
 from local.doctor import reading, signals
+from local.doctor.checks.jobs import JOB_METRICS
 from local.doctor.checks.metrics import KUBE_METRICS
 from local.doctor.facts import REQUESTS, Device, Facts, Source
 from local.doctor.labels import Needs
@@ -19,6 +22,8 @@ STEP = timedelta(minutes=10)
 """Distance of the times that are looked at; what lived shorter may go unseen."""
 PROCESSES = 20
 """Exporters whose scrape interval is read."""
+LONGEST_QUERY = 110_000
+"""Characters: 400 uids, named in each selector of the query about phases, are as many."""
 SERIES = 3
 """Of those without `up`, exporters of which a series of their own is read."""
 
@@ -31,6 +36,7 @@ class Asking:
         selector: the cluster's matchers.
         need: labels of namespaces and pods that the settings ask for.
         ranks: signals that attribution would read, best first.
+        sources: label matchers of the series that each source is trusted for.
     """
 
     def __init__(
@@ -39,9 +45,10 @@ class Asking:
         selector: Mapping[str, str],
         need: Needs,
         ranks: Sequence[Sequence[signals.Signal]],
+        sources: Sources | None = None,
     ) -> None:
         self._client = client
-        self._queries = Queries(selector)
+        self._queries = Queries(selector, sources or Sources())
         self._selector = selector
         self._need = need
         self._ranks = ranks
@@ -86,7 +93,17 @@ class Asking:
             intervals={source: interval for source, run in runs.items() if (interval := _interval(run)) is not None},
             with_up=self._with_up,
             elsewhere=self._elsewhere(series, names, moment),
+            takes_long_queries=self._takes_long_queries(now),
+            jobs=reading.jobs(self._client.query(self._queries.jobs(JOB_METRICS), moment)),
         )
+
+    def _takes_long_queries(self, now: datetime) -> bool:
+        """Whether a query is answered that is as long as those about hundreds of pods that come and go."""
+        try:
+            self._client.query("vector(1)".ljust(LONGEST_QUERY), now)
+        except MetricsAnswerError:
+            return False
+        return True
 
     def _scrapes(
         self,
@@ -125,7 +142,7 @@ class Asking:
         """Labels of what the selector leaves out, where it leaves nothing of a kind."""
         wanted = [] if series.get(REQUESTS) else [REQUESTS]
         wanted += [] if any(series.get(name) for name in names) else names
-        if not self._selector or not wanted:
+        if not self._selector or not wanted:  # what sources leave out is told by their jobs
             return {}
         found: dict[str, list[Mapping[str, str]]] = {}
         for one in self._client.query(elsewhere(wanted, self._selector), moment):

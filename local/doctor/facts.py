@@ -7,7 +7,8 @@ from decimal import Decimal
 from functools import cached_property
 
 from gpucost.domain.devices import GPUS_OF_INSTANCE
-from local.doctor.labels import INSTANCE_TYPE, NodeLabel, exported
+from gpucost.domain.kubernetes_labels import INSTANCE_TYPE, NodeLabel
+from gpucost.domain.shares import SHARED_SUFFIX
 from local.doctor.signals import NEURON
 
 REQUESTS = "kube_pod_container_resource_requests"
@@ -91,13 +92,19 @@ class Node:
 
     def label(self, wanted: NodeLabel) -> str:
         """The value of the first of a fact's labels that the node has, else blank."""
-        return next((value for key in wanted.keys if (value := self.labels.get(exported(key)))), "")
+        return wanted.value(self.labels)
 
     @property
     def has_gpus(self) -> bool:
         """Whether it is known to have NVIDIA GPUs."""
         known = self.label(INSTANCE_TYPE) in GPUS_OF_INSTANCE
         return known or any(name.startswith("nvidia_com_") for name in self.capacity)
+
+
+def shared_mig_profiles(node: Node) -> set[str]:
+    """Return the profiles (`1g.5gb`) of MIG slices that a node advertises as shared by several pods."""
+    names = (name.removeprefix(MIG) for name in node.capacity if name.startswith(MIG) and name.endswith(SHARED_SUFFIX))
+    return {name.removesuffix(SHARED_SUFFIX).replace("_", ".") for name in names}
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,9 @@ class Facts:
     """Jobs whose `up` is kept."""
     elsewhere: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     """Where the selector matches nothing of a metric: what its labels are on series that it leaves out."""
+    takes_long_queries: bool = True
+    jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Series by source and job, whatever the settings say of sources."""
 
     def has(self, *metrics: str) -> bool:
         """Whether any of some metrics has series."""

@@ -1,11 +1,17 @@
 """The PromQL that `doctor` sends: counts and single samples at some times, never an hour of every series."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpucost.adapters.prometheus.queries import one_of, quote, union
+from gpucost.adapters.prometheus.sources import Sources, source_of
+from gpucost.domain.kubernetes_labels import (
+    NAMESPACE_LABELS_METRIC,
+    NODE_LABELS_METRIC,
+    all_node_labels,
+    exported_name,
+)
 from local.doctor.facts import REQUESTS, Source
-from local.doctor.labels import NODE_LABELS, exported
 
 GPU_RESOURCES = "nvidia_com_.+|aws_amazon_com_neuron.*"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
@@ -33,19 +39,30 @@ class Queries:
     """The queries of one cluster; `selector` is added to each matcher set."""
 
     selector: Mapping[str, str]
+    sources: Sources = field(default_factory=Sources)
+    """Label matchers of the series that each source is trusted for."""
 
     def select(self, metric: str, *matchers: str) -> str:
-        """A selector with the cluster's own matchers."""
+        """A selector with the matchers of the cluster and of the metric's source."""
         own = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
-        return f"{metric}{{{','.join((*matchers, *own))}}}"
+        return f"{metric}{{{','.join((*matchers, *own, *self.sources.matchers(source_of(metric))))}}}"
+
+    def any_of(self, metrics: Iterable[str]) -> str:
+        """The series of several metrics."""
+        groups = self.sources.groups(metrics) or [([], [])]
+        return " or ".join(self.select("", _named(names), *trusted) for names, trusted in groups)
+
+    def jobs(self, metrics: Iterable[str]) -> str:
+        """Series by metric and job, whatever the settings say of sources."""
+        return f"count by (__name__,job) ({Queries(self.selector).any_of(metrics)})"
 
     def counts(self, metrics: Iterable[str]) -> str:
         """Series by metric and scraped process."""
-        return f"count by (__name__,{','.join(SCRAPE_LABELS)}) ({self.select('', _named(metrics))})"
+        return f"count by (__name__,{','.join(SCRAPE_LABELS)}) ({self.any_of(metrics)})"
 
     def counts_of_devices(self, metrics: Iterable[str]) -> str:
         """Series by metric; exporters are many, so they are not told apart."""
-        return f"count by (__name__) ({self.select('', _named(metrics))})"
+        return f"count by (__name__) ({self.any_of(metrics)})"
 
     def resources(self) -> str:
         """Requests of pods on nodes, by GPU resource."""
@@ -53,7 +70,7 @@ class Queries:
 
     def highest(self, signals: Iterable[str]) -> str:
         """The highest value of each signal."""
-        return f"max by (__name__) ({self.select('', _named(signals))})"
+        return f"max by (__name__) ({self.any_of(signals)})"
 
     def holders(self) -> str:
         """Requests of pods that run; neither those that pull their images nor those that finished."""
@@ -69,11 +86,11 @@ class Queries:
     def nodes(self) -> str:
         """Nodes, the labels of theirs that are read, and the GPUs that they advertise."""
         gpus = f"resource=~{quote(GPU_RESOURCES)}"
-        labels = ",".join(exported(key) for label in NODE_LABELS for key in label.keys)
+        labels = ",".join(name for label in all_node_labels() for name in label.exported)
         return union(
             {
                 "info": f"max by (node,exported_node,provider_id,{','.join(SCRAPE_LABELS)}) ({self.select(NODE_INFO)})",
-                "labels": f"max by (node,exported_node,{labels}) ({self.select('kube_node_labels')})",
+                "labels": f"max by (node,exported_node,{labels}) ({self.select(NODE_LABELS_METRIC)})",
                 "capacity": f"max by (node,exported_node,resource) ({self.select(CAPACITY, gpus)})",
                 "allocatable": f"max by (node,exported_node,resource) ({self.select(ALLOCATABLE, gpus)})",
             }
@@ -81,12 +98,12 @@ class Queries:
 
     def devices(self, ranks: Iterable[Iterable[str]]) -> str:
         """Device series, each device by the best rank of signals that tells of it."""
-        asked = [f"max by ({','.join(_DEVICE)}) ({self.select('', _named(signals))})" for signals in ranks]
+        asked = [f"max by ({','.join(_DEVICE)}) ({self.any_of(signals)})" for signals in ranks]
         return f" or on ({','.join(_GPU)}) ".join(asked)
 
     def cluster_labels(self) -> str:
         """Labels that may name clusters."""
-        some = self.select("", _named([NODE_INFO, "kube_namespace_labels"]))
+        some = self.any_of([NODE_INFO, NAMESPACE_LABELS_METRIC])
         return f"count by ({','.join(CLUSTER_LABELS)}) ({some} or {self._requests(REQUESTS)})"
 
     def tallies(self, needed: Mapping[str, Iterable[str]]) -> str:
@@ -95,7 +112,7 @@ class Queries:
         parts = {"finished": f"count({finished} == 1)"}
         for metric, keys in needed.items():
             for key in keys:
-                carrying = self.select(metric, f'{exported(key)}!=""')
+                carrying = self.select(metric, f'{exported_name(key)}!=""')
                 parts[f"{metric} {key}"] = f"count({carrying})"
         return union(parts)
 

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.queries import STAT
+from gpucost.adapters.prometheus.sources import source_of
 from gpucost.adapters.prometheus.tables import number, own_labels, told
 from local.doctor.facts import Device, Holder, Node, Source
 from local.doctor.signals import NEURON
@@ -94,6 +95,16 @@ def values_by_label(series: Iterable[Series]) -> dict[str, list[str]]:
         for name, value in one.labels.items():
             found.setdefault(name, set()).add(value)
     return {name: sorted(values) for name, values in found.items()}
+
+
+def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
+    """Series by source and job."""
+    found: dict[str, dict[str, int]] = {}
+    for one in series:
+        by_job = found.setdefault(source_of(one.labels["__name__"]) or "", {})
+        job = one.labels.get("job", "")
+        by_job[job] = by_job.get(job, 0) + int(number(one.samples[-1][1]))
+    return found
 
 
 def labelled(series: Sequence[Series]) -> dict[tuple[str, str], int]:

@@ -1,6 +1,6 @@
 """The reports as tables and as JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpucost.encoding import decimal_text, dumps
-from local.doctor import Report
+from local.doctor import Report, Verdict
 from local.doctor.checks import Check
 from local.render import printable
 
@@ -17,13 +17,21 @@ _SEVERITIES = ("required", "recommended", "optional")
 _STYLES = {"missing": "red", "faulty": "red", "found": "green", "not needed": "dim"}
 
 
+_VERDICTS: Mapping[Verdict, str] = {
+    "possible": "attribution is possible",
+    "wrong": "attribution would give wrong figures",
+    "impossible": "attribution is impossible",
+}
+
+
 def document(reports: Iterable[Report]) -> dict[str, Any]:
-    """`{"clusters": [{cluster, possible, checks, utilization}]}`."""
+    """`{"clusters": [{cluster, possible, verdict, checks, utilization}]}`."""
     return {
         "clusters": [
             {
                 "cluster": report.cluster,
                 "possible": report.possible,
+                "verdict": report.verdict,
                 "checks": list(report.checks),
                 "utilization": list(report.utilization),
             }
@@ -38,8 +46,21 @@ def as_json(reports: Iterable[Report]) -> str:
 
 
 def as_tables(reports: Iterable[Report]) -> Iterable[Table | str]:
-    """Per cluster: every check, which rung would be used for how many GPUs, then findings with the line to change."""
+    """Per cluster: every check, which rung would be used for how many GPUs, then findings with the line to change.
+
+    Clusters of one Prometheus that does not answer are named together, without tables.
+    """
+    unanswered: dict[tuple[str | None, str | None], list[Report]] = {}
     for report in reports:
+        if report.is_unanswered:
+            (check,) = report.checks
+            unanswered.setdefault((check.finding, check.change), []).append(report)
+    for same in unanswered.values():
+        yield printable(f"{', '.join(report.cluster for report in same)}: {_VERDICTS['impossible']}")
+        yield from _findings(same[0])
+    for report in reports:
+        if report.is_unanswered:
+            continue
         yield _checks(report)
         if report.utilization:
             yield _rungs(report)
@@ -47,8 +68,9 @@ def as_tables(reports: Iterable[Report]) -> Iterable[Table | str]:
 
 
 def _checks(report: Report) -> Table:
-    verdict = "attribution is possible" if report.possible else "attribution is impossible"
-    table = Table(title=escape(f"{report.cluster}: {verdict}"), box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=escape(f"{report.cluster}: {_VERDICTS[report.verdict]}"), box=box.SIMPLE_HEAD, title_justify="left"
+    )
     table.add_column("check", overflow="fold")
     table.add_column("status", no_wrap=True)
     table.add_column("severity", no_wrap=True)
@@ -110,7 +132,22 @@ def _seconds(interval: Decimal | None) -> str:
     return "" if interval is None else f"{decimal_text(interval)} s"
 
 
-def obstacles(reports: Sequence[Report]) -> str:
-    """One sentence for those whose attribution is impossible; blank where there are none."""
-    told = [f"cluster {one.cluster}: {one.obstacle}" for one in reports if not one.possible]
-    return f"attribution is impossible: {'; '.join(told)}" if told else ""
+def obstacles(reports: Sequence[Report], *, with_reasons: bool) -> str:
+    """One sentence about the clusters that cannot be attributed rightly; blank where there are none.
+
+    Args:
+        reports: of all clusters.
+        with_reasons: whether to give the reason of each; tables give it already.
+    """
+    parts = []
+    for verdict in ("impossible", "wrong"):
+        affected = [report for report in reports if report.verdict == verdict]
+        if affected and with_reasons:
+            reasons: dict[str, list[str]] = {}
+            for report in affected:
+                reasons.setdefault(report.obstacle, []).append(report.cluster)
+            named = "; ".join(f"cluster {', '.join(clusters)}: {reason}" for reason, clusters in reasons.items())
+            parts.append(f"{_VERDICTS[verdict]}: {named}")
+        elif affected:
+            parts.append(f"{_VERDICTS[verdict]} for cluster {', '.join(report.cluster for report in affected)}")
+    return "; ".join(parts)

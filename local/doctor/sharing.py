@@ -4,29 +4,27 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.domain.kubernetes_labels import GPU_PRODUCT, GPU_REPLICAS, GPU_SHARING
 from gpucost.domain.nodes import describe
 from gpucost.domain.observations import DeviceSeries, NodeObservation
-from gpucost.domain.shares import GpuNode
+from gpucost.domain.shares import SHARED_SUFFIX, GpuNode
 from local.doctor.facts import GPU, MIG, Device, Facts, Holder, Node
-from local.doctor.labels import PRODUCT, REPLICAS, SHARING
-
-_SHARED = "_shared"
 
 
 def is_sliced(facts: Facts, node: Node) -> bool:
     """Whether its GPUs are divided by MIG."""
     by_name = any(name.startswith(MIG) for name in node.capacity)
-    return by_name or "-MIG-" in node.label(PRODUCT) or any(device.mig_id for device in _devices(facts, node))
+    return by_name or "-MIG-" in node.label(GPU_PRODUCT) or any(device.mig_id for device in _devices(facts, node))
 
 
 def is_shared(facts: Facts, node: Node) -> bool:
     """Whether several pods take turns on a device: time-slicing or MPS."""
-    if any(name.endswith(_SHARED) for name in node.capacity) or node.label(PRODUCT).endswith("-SHARED"):
+    if any(name.endswith(SHARED_SUFFIX) for name in node.capacity) or node.label(GPU_PRODUCT).endswith("-SHARED"):
         return True
-    replicas, strategy = node.label(REPLICAS), node.label(SHARING)
+    replicas, strategy = node.label(GPU_REPLICAS), node.label(GPU_SHARING)
     if replicas not in {"", "0", "1"} and strategy != "none":
         return True
-    if strategy == "none" or "-MIG-" in node.label(PRODUCT) or any(name.startswith(MIG) for name in node.capacity):
+    if strategy == "none" or "-MIG-" in node.label(GPU_PRODUCT) or any(name.startswith(MIG) for name in node.capacity):
         return False
     # Nothing says so: then more units than there are GPUs, or slices of GPUs, are units of the same ones.
     known = max(len({device.key for device in _devices(facts, node)}), physical(facts, node) or 0)
@@ -34,8 +32,20 @@ def is_shared(facts: Facts, node: Node) -> bool:
 
 
 def physical(facts: Facts, node: Node) -> int | None:
-    """GPUs that the node has, as metering finds it."""
-    return _described(facts, node).physical
+    """GPU devices that the node has, as metering finds it; one may be a fraction of a GPU."""
+    return _described(facts, node).devices
+
+
+def is_alone(facts: Facts, holder: Holder) -> bool:
+    """Whether a pod holds all of a node's GPUs, whole, and no device is labelled with any pod that holds some."""
+    node = facts.nodes.get(holder.node)
+    if node is None or is_sliced(facts, node) or is_shared(facts, node):
+        return False
+    others = [one for one in facts.holders if one.node == holder.node and one.name != holder.name]
+    devices = {device.key for device in _devices(facts, node)}
+    names = {one.name for one in facts.holders}
+    labelled = any(device.workload in names for device in _devices(facts, node))
+    return not others and not labelled and holder.units == physical(facts, node) == len(devices)
 
 
 def share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:

@@ -55,12 +55,14 @@ def _of(case: Case, holder: Holder) -> tuple[str | None, str]:
 
 
 def _own(facts: Facts, holder: Holder) -> list[Device]:
-    """The devices labelled with the pod; where its node has one GPU only, that one."""
+    """The devices labelled with the pod; where its node has one GPU only, that one; all where it holds all alone."""
     on_node = [device for device in facts.devices_on.get(holder.node, ()) if _is_of_kind(device, holder)]
     own = [device for device in facts.devices if device.workload == holder.name and _is_of_kind(device, holder)]
     node = facts.nodes.get(holder.node)
     is_only = node is not None and sharing.is_shared(facts, node) and sharing.physical(facts, node) == 1
-    return own or (on_node if is_only and len({device.key for device in on_node}) == 1 else [])
+    if own or sharing.is_alone(facts, holder):
+        return own or on_node
+    return on_node if is_only and len({device.key for device in on_node}) == 1 else []
 
 
 def _all_are_known(facts: Facts, holder: Holder, own: Sequence[Device]) -> bool:

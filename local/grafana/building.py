@@ -128,7 +128,7 @@ def metric(
         .region("default")
         .namespace(namespace)
         .metric_name(name)
-        .dimensions({dimension: [service]})
+        .dimensions({dimension: [service], **({"stack": ["$stack"]} if namespace == "GpuCost" else {})})
         .match_exact(True)
         .statistic(statistic)
         .period("3600" if namespace == "GpuCost" else "300")

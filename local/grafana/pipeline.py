@@ -27,6 +27,11 @@ _ALLOCATED = f"sum by (cluster) (cluster:gpucost_allocated_gpus:sum{{{IN_CLUSTER
 
 def dashboard() -> dashboards.Dashboard:
     """For those who run the service; the second half reads CloudWatch."""
+    stacks = dashboards.QueryVariable("stack").label("Stack").datasource(CLOUDWATCH)
+    names: dict[str, object] = {
+        "queryType": "dimensionValues", "region": "default", "namespace": "GpuCost", "metricName": "HoursSent",
+        "dimensionKey": "stack", "dimensionFilters": {}, "refId": "stack",
+    }  # fmt: skip
     queues = dashboards.QueryVariable("dead_letters").label("Dead-letter queue").datasource(CLOUDWATCH)
     asked: dict[str, object] = {
         "queryType": "dimensionValues", "region": "default", "namespace": "AWS/SQS",
@@ -38,7 +43,8 @@ def dashboard() -> dashboards.Dashboard:
         [
             *live_variables()[:2],
             source("cloudwatch", "CloudWatch", "cloudwatch"),
-            queues.query(asked).regex("/DeadLetterQueue/"),
+            stacks.query(names),
+            queues.query(asked).regex("/^$stack-DeadLetterQueue/"),
         ],
         [("Metrics", _metrics()), ("Hours (CloudWatch)", _hours()), ("Service (CloudWatch)", _service())],
     )

@@ -19,8 +19,22 @@ Geometry = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}
 """A name that MIG Manager's configuration knows: its own (`all-1g.5gb`), or one of `gpu-operator-mig-mixed.yaml`."""
 
 
+Namespaces = Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
+
+
+class ExporterNamespaces(Section):
+    """Where exporters run: pods of any other namespace are not scraped, whatever they call themselves."""
+
+    kube_state_metrics: Namespaces = ("kube-system",)
+    dcgm_exporter: Namespaces = ("gpu-operator",)
+    neuron_monitor: Namespaces = ("neuron-monitor", "kube-system")
+    karpenter: Namespaces = ("kube-system", "karpenter")
+
+
 class CollectionParameters(Section):
     """How metrics are collected."""
+
+    exporter_namespaces: ExporterNamespaces = ExporterNamespaces()
 
     scrape_interval_seconds: Annotated[int, Field(ge=30, le=120)] = 60
     """AMP's managed scraper takes no less than 30; above 120 short lives of pods go unseen."""

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.adapters.prometheus import disruption, queries
 from gpucost.adapters.prometheus.memory import MEMORY
+from gpucost.domain.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.domain.signals import NEURON, SIGNALS
 from local.doctor.checks.metrics import KUBE_METRICS
-from local.doctor.labels import NAMESPACE_LABELS, POD_LABELS, Needs
+from local.doctor.labels import Needs
 from local.doctor.queries import GPU_RESOURCES
 from local.grafana import asked
 
@@ -77,8 +78,8 @@ def _plain_families(need: Needs) -> list[str]:
         *_OF_PODS,
         *_OF_NODES,
         queries.PHASE,
-        *([] if need.of_namespaces else [NAMESPACE_LABELS]),
-        *([] if need.of_pods else [POD_LABELS]),
+        *([] if need.of_namespaces else [NAMESPACE_LABELS_METRIC]),
+        *([] if need.of_pods else [POD_LABELS_METRIC]),
     }
     return [name for name in KUBE_METRICS if name not in unneeded]
 

@@ -7,11 +7,14 @@ from typing import Any
 import yaml
 
 from gpucost.adapters.prometheus.queries import quote
+from gpucost.adapters.prometheus.sources import SOURCE_NAMES
+from gpucost.domain.kubernetes_labels import all_node_labels
 from gpucost.errors import InvalidInputError
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
-from local.doctor.labels import Needs, allow_list, needs
+from local.doctor.labels import Needs, allow_lists, needs
 from local.kit import series
 from local.kit.parameters import Parameters, TenantParameters
+from local.placeholders import refuse_placeholders
 from local.template import REPOSITORY
 
 VERSIONS = REPOSITORY / "cluster" / "versions.yaml"
@@ -26,8 +29,10 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
     """Everything that the files name, each value from the one place that says it.
 
     Raises:
-        InvalidInputError: settings and parameters do not fit together; says how.
+        InvalidInputError: settings and parameters do not fit together, or hold an example's placeholder; says how.
     """
+    refuse_placeholders(settings, "settings")
+    refuse_placeholders(parameters, "parameters")
     cluster = _cluster(settings, parameters)
     workspace = _workspace(cluster)
     region = workspace["region"]
@@ -37,6 +42,7 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
     need = needs(settings)
     partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "gov" in region else "aws"
     account = parameters.account_id
+    _check_jobs(cluster)
     labels = dict(cluster.selector) or {"cluster": cluster.name}
     if any("$" in value for value in labels.values()):
         raise InvalidInputError(
@@ -70,7 +76,7 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
             "counters": series.COUNTERS,
         },
         "kube_state_metrics": {
-            "labels": _label_lists(need),
+            "labels": allow_lists(need, all_node_labels()),
             "objects": _objects(need, dashboards=parameters.collection.dashboards),
         },
         "gpu_group": parameters.gpu_group.model_dump(),
@@ -94,6 +100,22 @@ def _cluster(settings: Settings, parameters: Parameters) -> ClusterSettings:
             "prometheus: {url: https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>, auth: sigv4, region: …}"
         )
     return cluster
+
+
+def _check_jobs(cluster: ClusterSettings) -> None:
+    """Refuse settings that would read none of what the collector scrapes.
+
+    Raises:
+        InvalidInputError: a source's job is another than the collector's.
+    """
+    for source in SOURCE_NAMES:
+        matchers = getattr(cluster.sources, source) or {}
+        job = source.replace("_", "-")
+        if job not in matchers.get("job", (job,)):
+            raise InvalidInputError(
+                f"cluster {cluster.name}: sources.{source} names job {', '.join(matchers['job'])}, and the kit's "
+                f"collector scrapes it as job {job}; name that one, or both"
+            )
 
 
 def _workspace(cluster: ClusterSettings) -> dict[str, str]:
@@ -124,12 +146,6 @@ def _query_role(cluster: ClusterSettings, parameters: Parameters) -> dict[str, s
         "deployment_account": parameters.deployment_account_id or parameters.account_id,
         "deployment_stack": parameters.deployment_stack,
     }
-
-
-def _label_lists(need: Needs) -> list[str]:
-    """The allow-lists of labels, one an object, as the chart takes them."""
-    flag = allow_list(need).partition("=")[2]
-    return [f"{part}]" for part in flag.removesuffix("]").split("],")]
 
 
 def _objects(need: Needs, *, dashboards: bool) -> list[str]:

@@ -7,11 +7,12 @@ from typing import Any
 import yaml
 
 from local.rules.promql import folded
-from local.template import TEMPLATE
+from local.template import REPOSITORY
 
 IDLE_BELOW = 0.1
 IDLE_MINUTES = 30
-_MINUTES = "NodePoolMinutes"
+_TEMPLATE = REPOSITORY / "dashboards" / "amp-alerts.yaml"
+_MINUTES = "Minutes"
 
 
 class _TemplateLoader(yaml.SafeLoader):
@@ -27,13 +28,13 @@ _TemplateLoader.add_multi_constructor("!", _plain)
 
 @cache
 def of_template() -> Sequence[Mapping[str, Any]]:
-    """The groups of the template's `AmpRules`, with the parameter's default in the place of its reference.
+    """The groups of `dashboards/amp-alerts.yaml`, which the stack nests, with the parameter's default filled in.
 
     They are written there and nowhere else: node pools near their limit and failed provisioning, by the names of
     every version of Karpenter, and quotas.
     """
-    template = yaml.load(TEMPLATE.read_text(encoding="utf-8"), Loader=_TemplateLoader)
-    text: str = template["Resources"]["AmpRules"]["Properties"]["Data"]
+    template = yaml.load(_TEMPLATE.read_text(encoding="utf-8"), Loader=_TemplateLoader)
+    text: str = template["Resources"]["Rules"]["Properties"]["Data"]
     minutes = str(template["Parameters"][_MINUTES]["Default"])
     groups: list[Mapping[str, Any]] = yaml.safe_load(text.replace(f"${{{_MINUTES}}}", minutes))["groups"]
     return groups

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpucost.errors import SettingsError
+from local.options import read_settings_file
 
 
 @click.command()
@@ -25,10 +25,7 @@ def rules(path: Path, cluster: str | None, form: str) -> None:
     from gpucost.settings import parse_settings
     from local.rules import documents
 
-    try:
-        settings = parse_settings(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"settings file {str(path)!r} cannot be read") from error
+    settings = parse_settings(read_settings_file(path))
     now = datetime.now(UTC)
     recording = documents.recording_groups(settings, documents.clusters_of(settings, cluster), now)
     # The template has the alerts about pools, quotas and provisioning already.

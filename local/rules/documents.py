@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from gpucost.adapters.prometheus.queries import Queries
+from gpucost.adapters.prometheus.sources import Sources
 from gpucost.domain.attribution import units_in_force
 from gpucost.domain.hours import format_instant
 from gpucost.domain.signals import preference
@@ -18,7 +19,7 @@ from local.rules.recording import RecordingRules
 
 INTERVAL = "1m"
 NAMESPACE = "gpucost-recording"
-"""Of rule groups in AMP; the template's own alerts are in `gpucost`."""
+"""Of rule groups in AMP, before the stack's id; the template's alerts are in `gpucost-` and the id."""
 MOST_RULES = 20
 """In a group, by AMP's default quota; groups of a cluster are two, of which the second reads the first."""
 Groups = Sequence[Mapping[str, Any]]
@@ -51,7 +52,8 @@ def recording_groups(settings: Settings, clusters: Sequence[ClusterSettings], no
     for cluster in clusters:
         signals = preference(settings.utilization.signal, settings.utilization.scale)
         units = units_in_force(business_units(settings), now)
-        rules = RecordingRules(cluster.name, Queries(cluster.selector, []), signals, units, cluster.slices_per_gpu)
+        queries = Queries(cluster.selector, [], sources=Sources.of(cluster.sources))
+        rules = RecordingRules(cluster.name, queries, signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}
         for part, some in (("pods", rules.bases()), ("sums", rules.sums())):
             name = f"gpucost-{cluster.name}-{part}"
@@ -97,9 +99,11 @@ def notes(settings: Settings, now: datetime) -> list[str]:
 
 def _template(data: str) -> Mapping[str, Any]:
     arn = {"Type": "String", "Description": "ARN of the AMP workspace that gets the rules"}
+    stack_id = {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}]}
+    name = {"Fn::Join": ["-", [NAMESPACE, stack_id]]}  # stacks may share a workspace
     rules = {
         "Type": "AWS::APS::RuleGroupsNamespace",
-        "Properties": {"Workspace": {"Ref": "WorkspaceArn"}, "Name": NAMESPACE, "Data": data},
+        "Properties": {"Workspace": {"Ref": "WorkspaceArn"}, "Name": name, "Data": data},
     }
     return {
         "AWSTemplateFormatVersion": "2010-09-09",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpucost.adapters.prometheus.queries import POD_LABELS, Queries
 from gpucost.domain.attribution import BusinessUnit
-from local.doctor.labels import NAMESPACE_LABELS
+from gpucost.domain.kubernetes_labels import NAMESPACE_LABELS_METRIC
 from local.rules.promql import Select, equals, first_that_matches, glob, marked, matches
 
 UNIT = "business_unit"
@@ -34,7 +34,7 @@ def _of_unit(queries: Queries, unit: BusinessUnit, by: str, everything: Select) 
         named = matches("namespace", *(glob(one) for one in unit.namespaces))
         yield marked(f"group by ({by}) ({everything(named)})", UNIT, unit.name)
     if unit.namespace_labels:
-        told = queries.select(NAMESPACE_LABELS, *_equal(unit.namespace_labels))
+        told = queries.select(NAMESPACE_LABELS_METRIC, *_equal(unit.namespace_labels))
         yield marked(f"group by ({by}) ({everything()} and on (namespace) {told})", UNIT, unit.name)
     if unit.pod_labels:
         told = queries.select(POD_LABELS, *_equal(unit.pod_labels))

@@ -22,9 +22,9 @@ from gpucost.adapters.prometheus.queries import (
 )
 from gpucost.domain.attribution import BusinessUnit
 from gpucost.domain.devices import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.domain.kubernetes_labels import GPU_PRODUCT, INSTANCE_TYPE, NODE_POOL
 from gpucost.domain.shares import GPU, MIG_PREFIX, NEURON_DEVICES
 from gpucost.domain.signals import Signal
-from local.doctor.labels import INSTANCE_TYPE, NODE_POOL, exported
 from local.rules import shares
 from local.rules.devices import DEVICE, use
 from local.rules.owners import UNIT, keys, mapping
@@ -54,9 +54,9 @@ _RESOURCES = matches("resource", GPU_RESOURCES)
 _NVIDIA, _NEURON = matches("resource", "nvidia_.+"), matches("resource", "aws_amazon_com_neuron.*")
 _SLICES = matches("resource", MIG_PREFIX + ".+")
 _FACTS = {
-    "node_pool": [exported(key) for key in NODE_POOL.keys],
-    "instance_type": [exported(key) for key in INSTANCE_TYPE.keys],
-    "gpu_product": [shares.PRODUCT],
+    "node_pool": NODE_POOL.exported,
+    "instance_type": INSTANCE_TYPE.exported,
+    "gpu_product": GPU_PRODUCT.exported,
 }
 
 
@@ -148,7 +148,7 @@ class RecordingRules:
     def _capacity(self) -> str:
         """Physical GPUs of each node that is there: by its type, else as advertised unsliced, else by its devices."""
         by_type = [
-            f"group by (node) ({self._own('node:gpucost_info', shares.instance_types(names))}) * {count}"
+            f"group by (node) ({self._own('node:gpucost_info', shares.instance_types(names))}) * {float(count):g}"
             for count, names in shares.physical_gpus().items()
         ]
         whole = f"max by (node) ({self.queries.select(CAPACITY, equals('resource', GPU))})"

@@ -8,20 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from gpucost.domain.devices import GPUS_OF_INSTANCE, MIG_GPUS, NEURON_OF_INSTANCE, MigGpu, profile_share
+from gpucost.domain.kubernetes_labels import GPU_PRODUCT
 from gpucost.domain.shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, NEURON_DEVICES
 from local.rules.promql import Select, equals, matches
 
-PRODUCT = "label_nvidia_com_gpu_product"
+(PRODUCT,) = GPU_PRODUCT.exported
 _VARIANTS = "(_(me|gfx|all))*"
 _COMPUTE_SLICES = 7
 
 
-def physical_gpus() -> Mapping[int, list[str]]:
+def physical_gpus() -> Mapping[Fraction, list[str]]:
     """Instance types by how many GPUs or Neuron devices they have."""
-    found: dict[int, list[str]] = {}
+    found: dict[Fraction, list[str]] = {}
     devices = {name: count for name, (count, _) in NEURON_OF_INSTANCE.items()}
     for name, count in {**GPUS_OF_INSTANCE, **devices}.items():
-        found.setdefault(count, []).append(name)
+        found.setdefault(Fraction(count), []).append(name)
     return {count: sorted(names) for count, names in sorted(found.items())}
 
 

@@ -19,6 +19,7 @@ ZONES = {
     "us-east-1": {"us-east-1a": "use1-az6", "us-east-1b": "use1-az1"},
     "eu-west-1": {"eu-west-1a": "euw1-az3"},
     "cn-north-1": {"cn-north-1a": "cnn1-az1"},
+    "us-gov-west-1": {"us-gov-west-1a": "usgw1-az1"},
 }
 
 

@@ -96,22 +96,28 @@ def guarded(status: int) -> Iterator[tuple[str, list[str]]]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", tokens
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", tokens
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_bearer_token_is_read_anew_and_never_told() -> None:
-    secrets = iter(["first-token", "second-token", "third-token"])
+    tokens_in_turn = iter(["first-token", "second-token", "third-token"])
+
+    def notifier(url: str) -> AlertmanagerNotifier:
+        return AlertmanagerNotifier(
+            url, secret="gpucost/am", secret_value=lambda _: json.dumps({"url": url, "token": next(tokens_in_turn)})
+        )
+
     with guarded(200) as (url, tokens):
-        notifier = AlertmanagerNotifier(url, secret="gpucost/am", secret_value=lambda _: next(secrets))
-        notifier.send([notification()])
-        notifier.send([notification()])
+        receiver = notifier(url)
+        receiver.send([notification()])
+        receiver.send([notification()])
     assert tokens == ["Bearer first-token", "Bearer second-token"]
-    with guarded(401) as (url, _):
-        notifier = AlertmanagerNotifier(url, secret="gpucost/am", secret_value=lambda _: next(secrets))
-        with pytest.raises(SourceError, match="refused the alerts: HTTP 401") as failure:
-            notifier.send([notification()])
+    with guarded(401) as (url, _), pytest.raises(SourceError, match="refused the alerts: HTTP 401") as failure:
+        notifier(url).send([notification()])
     assert "third-token" not in str(failure.value)
     with pytest.raises(SourceError, match="could not be reached"):
         AlertmanagerNotifier("http://127.0.0.1:9", secret_value=no_secret).send([notification()])
@@ -164,9 +170,9 @@ def test_the_definition_for_amp_speaks_as_the_alert_function_reads(tmp_path: Pat
 
 def test_the_rules_for_amp_fire_on_all_of_karpenters_names(tmp_path: Path) -> None:
     """promtool runs the template's own rules over series of each version."""
-    source = yaml_parse((REPOSITORY / "template.yaml").read_text())
-    data = source["Resources"]["AmpRules"]["Properties"]["Data"]["Fn::Sub"]
-    (tmp_path / "rules.yaml").write_text(data.replace("${NodePoolMinutes}", "5"))
+    source = yaml_parse((REPOSITORY / "dashboards" / "amp-alerts.yaml").read_text())
+    data = source["Resources"]["Rules"]["Properties"]["Data"]["Fn::Sub"]
+    (tmp_path / "rules.yaml").write_text(data.replace("${Minutes}", "5"))
     gpu = 'cluster="c",nodepool="gpu",resource_type="nvidia.com/gpu"'
     tests = []
     for name in ("nodepools", "nodepool", "provisioner"):

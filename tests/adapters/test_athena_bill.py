@@ -218,3 +218,36 @@ def test_the_bill_of_another_account_is_read_under_a_role_in_its_region(
     assert signer.token, "temporary credentials"
     assert signer.access_key != own._request_signer._credentials.access_key
     client.cache_clear()
+
+
+ROLE = "arn:aws:iam::999988887777:role/gpucost-query-billing"
+
+
+@pytest.mark.parametrize("external_id", [None, "a-1+=,.@:/_"])
+def test_role_of_the_bill_is_assumed_with_the_external_id(
+    aws: str, monkeypatch: pytest.MonkeyPatch, external_id: str | None
+) -> None:
+    for name, value in credentials(aws).items():
+        monkeypatch.setenv(name, value)
+    from gpucost.adapters.aws import client
+
+    client.cache_clear()
+    sent: list[dict[str, Any]] = []
+    client("sts").meta.events.register("provide-client-params.sts.AssumeRole", lambda params, **_: sent.append(params))
+    athena_client(cur_settings(role_arn=ROLE, external_id=external_id))
+    condition = {"ExternalId": external_id} if external_id else {}
+    assert sent == [{"RoleArn": ROLE, "RoleSessionName": "gpucost", **condition}]
+    client.cache_clear()
+
+
+def test_role_of_the_bill_that_cannot_be_assumed_is_named(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in credentials(aws).items():
+        monkeypatch.setenv(name, value)
+    from gpucost.adapters.aws import client
+
+    client.cache_clear()
+    with Stubber(client("sts")) as sts:
+        sts.add_client_error("assume_role", "AccessDenied", "not authorized to perform: sts:AssumeRole")
+        with pytest.raises(SourceError, match=rf"the role {ROLE} could not be assumed: .*AccessDenied.*not authorized"):
+            athena_client(cur_settings(role_arn=ROLE))
+    client.cache_clear()

@@ -279,6 +279,7 @@ def test_lines_come_in_order_of_time(tmp_path: Path, form: dict[str, Any]) -> No
     ("instance_type", "is_read"),
     [
         ("p4de.24xlarge", True), ("p6-b200.48xlarge", True), ("g6e.xlarge", True), ("gr6.4xlarge", True),
+        ("g6f.large", True), ("gr6f.4xlarge", True),
         ("g5g.xlarge", True), ("trn2.48xlarge", True), ("inf2.xlarge", True), ("dl1.24xlarge", True),
         ("m5.large", False), ("r7g.xlarge", False), ("c5n.18xlarge", False), ("i4g.large", False),
         ("hpc7g.16xlarge", False), ("mac2.metal", False), ("d3.xlarge", False), ("t4g.small", False),
@@ -306,7 +307,19 @@ def test_a_daily_export_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("column", "cell"),
-    [(0, "surprise"), (1, "yesterday"), (5, None), (9, "much"), (10, None), (10, "$5"), (11, "")],
+    [
+        (0, "surprise"),
+        (1, "yesterday"),
+        (5, None),
+        (9, "much"),
+        (10, None),
+        (10, "$5"),
+        (11, ""),
+        (10, "NaN"),
+        (10, "1e308"),
+        (9, "Infinity"),
+        (9, "1e308"),
+    ],
 )
 def test_a_row_that_is_not_what_it_must_be_is_refused(tmp_path: Path, column: int, cell: str | None) -> None:
     form: Format = "cur2"

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import boto3
@@ -58,6 +59,17 @@ def test_all_types_of_a_region_are_one_chain_and_others_are_left_out() -> None:
     prices = spot(aws, [f"g{kind}.xlarge" for kind in range(50)])
     assert len(prices) == 150
     assert len(aws.calls) == 2
+
+
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-1", "1e308", "1e10"])
+def test_price_beyond_reason_is_left_out_and_costs_no_other_its_own(odd: str) -> None:
+    aws = Aws()
+    aws.points = every(4, "g5.xlarge", "us-east-1a", NOON - 9 * HOUR, f"0.30 {odd} 0.29")
+    aws.points += every(4, "g5.xlarge", "us-east-1b", NOON - 9 * HOUR, "0.20 0.21")
+    assert {one.applies_to["zone_id"] for one in spot(aws, ["g5.xlarge"])} == {"use1-az1"}
+    aws.offers = [Offer("p5.48xlarge", "us-east-1", odd), Offer("g5.xlarge", "us-east-1", "1.006")]
+    found = listed(aws, ["p5.48xlarge", "g5.xlarge"])
+    assert [(one.applies_to["instance_type"], str(one.amount)) for one in found] == [("g5.xlarge", "1.006")]
 
 
 def test_windows_has_prices_of_its_own_and_vpc_products_are_the_same_thing() -> None:
@@ -156,6 +168,37 @@ def test_china_has_its_own_endpoint_and_currency() -> None:
     assert aws.calls == [("cn-northwest-1", "GetProducts")]
 
 
+@pytest.mark.parametrize(
+    ("region", "endpoint"), [("us-west-2", "us-east-1"), ("eu-central-1", "eu-central-1"), ("ap-south-1", "ap-south-1")]
+)
+def test_the_price_list_is_asked_in_the_region_itself_where_it_answers_there(region: str, endpoint: str) -> None:
+    aws = Aws()
+    aws.offers = [Offer("g5.xlarge", region, "1.25")]
+    assert [price.currency for price in listed(aws, ["g5.xlarge"], region=region)] == ["USD"]
+    assert aws.calls == [(endpoint, "GetProducts")]
+
+
+def test_govcloud_has_no_price_list_and_says_what_to_do() -> None:
+    aws = Aws()
+    with pytest.raises(SourceError, match=r"no endpoint in the partition aws-us-gov of us-gov-west-1; set prices"):
+        listed(aws, ["g5.xlarge"], region="us-gov-west-1")
+    assert aws.calls == []
+
+
+@pytest.mark.parametrize(
+    ("region", "zone", "currency"), [("cn-north-1", "cn-north-1a", "CNY"), ("us-gov-west-1", "us-gov-west-1a", "USD")]
+)
+def test_spot_prices_are_in_the_partitions_currency(region: str, zone: str, currency: str) -> None:
+    aws = Aws(zone_ids=True)
+    aws.points = [Point("g5.xlarge", zone, NOON - HOUR, "3")]
+    assert [price.currency for price in spot(aws, ["g5.xlarge"], region=region)] == [currency]
+
+
+def test_a_region_that_no_partition_has_is_an_error() -> None:
+    with pytest.raises(SourceError, match="UnknownRegionError"):
+        listed(Aws(), ["g5.xlarge"], region="moon-1")
+
+
 def test_a_price_of_the_future_is_not_in_force() -> None:
     aws = Aws()
     aws.offers = [Offer("g5.xlarge", "us-east-1", "1", since="2026-12-01T00:00:00Z")]
@@ -166,7 +209,8 @@ def test_shapes_are_those_that_ec2_tells(monkeypatch: pytest.MonkeyPatch) -> Non
     """moto's catalogue is EC2's own; the numbers stand on AWS's pages of the instance types."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    wanted = ["p5.48xlarge", "p4d.24xlarge", "g5.xlarge", "inf1.xlarge", "trn1.2xlarge", "m5.large", "nope.large"]
+    wanted = ["p5.48xlarge", "p4d.24xlarge", "g5.xlarge", "inf1.xlarge", "trn1.2xlarge", "m5.large", "nope.large",
+              "g6f.large", "gr6f.4xlarge"]  # fmt: skip
     with mock_aws():
         catalogue = Ec2InstanceTypes(lambda service, region: boto3.client(service, region_name=region))  # type: ignore[call-overload]
         shapes = {shape.instance_type: shape for shape in catalogue.fetch("us-east-1", wanted)}
@@ -177,6 +221,8 @@ def test_shapes_are_those_that_ec2_tells(monkeypatch: pytest.MonkeyPatch) -> Non
         "inf1.xlarge": InstanceShape("inf1.xlarge", 1, 4, 8 * 1024),
         "trn1.2xlarge": InstanceShape("trn1.2xlarge", 1, 8, 32 * 1024),
         "m5.large": InstanceShape("m5.large", 0, 2, 8 * 1024),
+        "g6f.large": InstanceShape("g6f.large", Fraction(1, 8), 2, 8 * 1024),
+        "gr6f.4xlarge": InstanceShape("gr6f.4xlarge", Fraction(1, 2), 16, 128 * 1024),
     }
 
 

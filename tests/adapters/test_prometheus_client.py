@@ -14,9 +14,12 @@ import pytest
 from gpucost.adapters.prometheus import metrics_reader
 from gpucost.adapters.prometheus.client import ATTEMPTS, PrometheusClient, parse_duration
 from gpucost.adapters.prometheus.limits import PrometheusLimits
+from gpucost.adapters.prometheus.memory_budget import ANSWER_BYTES
+from gpucost.deadline import Deadline
 from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError, SettingsError
 from gpucost.settings import parse_settings
 from local.doctor import examine
+from tests.raw_server import raw_server
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 GOOD = json.dumps(
@@ -25,6 +28,7 @@ GOOD = json.dumps(
         "data": {
             "resultType": "matrix",
             "result": [{"metric": {"pod": "p"}, "values": [[1795082400, "3"], [1795086000.5, "NaN"]]}],
+            "stats": {"samples": {"totalQueryableSamples": 2}},
         },
     }
 )
@@ -85,14 +89,14 @@ def test_an_answer_that_drips_is_not_waited_for() -> None:
     thread.start()
     try:
         url = f"http://127.0.0.1:{server.server_port}"
-        impatient = PrometheusClient(url, cluster="blue", timeout=0.2, sleep=lambda _: None)
-        with pytest.raises(MetricsUnavailableError, match="ReadTimeout"):
+        impatient = PrometheusClient(url, cluster="blue", timeout=0.5, sleep=lambda _: None)
+        with pytest.raises(MetricsUnavailableError, match=r"did not answer within 0\.5 s, 4 times"):
             impatient.query_range("up", HOUR, HOUR)
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-    assert len(server.asked) == ATTEMPTS
+    assert 0 < len(server.asked) <= ATTEMPTS
 
 
 @contextmanager
@@ -140,12 +144,23 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
         ((200, '{"status":"error","error":"half of it"}', {}), "half of it"),
         ((200, '["a list"]', {}), "a list"),
         ((200, GOOD.replace('"status"', '"warnings":["partial answer"],"status"'), {}), "partial answer"),
+        ((200, GOOD.replace('"status"', '"isPartial":true,"status"'), {}), "a part of the data only"),
+        ((422, "too long query; mustn't exceed `-search.maxQueryLen=16384` bytes", {}), "-search.maxQueryLen"),
         ((200, GOOD.replace("matrix", "vector"), {}), "vector"),
         ((200, GOOD.replace('"values"', '"value"'), {}), "not Prometheus' own"),
         ((200, GOOD.replace('"3"', "null"), {}), "not Prometheus' own"),
         ((200, GOOD.replace('"3"', "3"), {}), "not Prometheus' own"),
         ((200, GOOD.replace('{"pod": "p"}', "null"), {}), "not Prometheus' own"),
         ((200, GOOD.replace("1795082400", "1e999"), {}), "not Prometheus' own"),
+        ((200, GOOD.replace('"status"', '"warnings":5,"status"'), {}), "a warning: int"),
+        ((200, GOOD.replace('"status"', '"warnings":{"a":1},"status"'), {}), "a warning: dict"),
+        ((200, GOOD.replace('"matrix"', '["' + "m" * 9000 + '"]'), {}), "answered a ['mmm"),
+        ((200, '{"status":"success","data":[1]}', {}), "not Prometheus' own"),
+        ((200, '{"status":"success","data":{"resultType":"matrix","result":{"a":1}}}', {}), "not Prometheus' own"),
+        ((200, '{"status":"success","data":{"resultType":"matrix","result":[5]}}', {}), "not Prometheus' own"),
+        ((400, '{"status":"error","error":{"a":"' + "b" * 9000 + '"}}', {}), '400 Bad Request: {"status"'),
+        ((400, '{"error":"\\ud800"}', {}), "400 Bad Request"),
+        ((302, "", {"Location": "https://elsewhere.test/x"}), "redirects to 'https://elsewhere.test/x'"),
     ],
 )
 def test_an_answer_that_is_no_success_is_an_error_that_names_cluster_and_query(answer: Answer, says: str) -> None:
@@ -154,6 +169,8 @@ def test_an_answer_that_is_no_success_is_an_error_that_names_cluster_and_query(a
     assert says in str(error.value)
     assert "cluster blue" in str(error.value)
     assert "(query: up)" in str(error.value)
+    assert len(str(error.value)) < 1000
+    str(error.value).encode()
     assert len(server.asked) == 1
 
 
@@ -190,6 +207,63 @@ def test_the_wait_that_a_server_asks_for_is_kept_within_bounds() -> None:
     assert waits == [7.0, 10.0]
 
 
+@pytest.mark.parametrize("text", ["²", "-5", "1e400", "nan", "soon", ""])
+def test_retry_after_that_is_no_time_does_not_stop_the_retries(text: str) -> None:
+    waits: list[float] = []
+    with answering((429, "", {"Retry-After": text}), (200, GOOD, {})) as server:
+        assert len(client(server, waits.append).query_range("up", HOUR, HOUR)) == 1
+    assert 0 < waits[0] <= 1
+
+
+def test_after_a_failure_no_query_of_the_same_deadline_starts() -> None:
+    deadline = Deadline(60)
+    with answering((503, "", {})) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        failing, other = (
+            PrometheusClient(url, cluster="blue", deadline=deadline, sleep=lambda _: None) for _ in range(2)
+        )
+        with pytest.raises(MetricsUnavailableError, match="answered 503") as first:
+            failing.query_range("up", HOUR, HOUR)
+        asked = len(server.asked)
+        for again in (failing, other):
+            with pytest.raises(MetricsUnavailableError) as second:
+                again.query_range("other", HOUR, HOUR)
+            assert str(second.value) == str(first.value)
+    assert len(server.asked) == asked == ATTEMPTS
+
+
+def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
+    waits: list[float] = []
+    with answering((429, "", {"Retry-After": "9"})) as server:
+        hurried = PrometheusClient(
+            f"http://127.0.0.1:{server.server_port}", cluster="blue", deadline=Deadline(5), sleep=waits.append
+        )
+        with pytest.raises(MetricsUnavailableError, match=r"429 .*the time for all queries is used up"):
+            hurried.query_range("up", HOUR, HOUR)
+    assert (waits, len(server.asked)) == ([], 1)
+
+
+def test_after_the_deadline_nothing_is_asked() -> None:
+    with answering((200, GOOD, {})) as server:
+        late = PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", deadline=Deadline(0))
+        with pytest.raises(MetricsUnavailableError, match="the 0 s for all queries are used up"):
+            late.query_range("up", HOUR, HOUR)
+    assert server.asked == []
+
+
+def test_an_answer_above_the_limit_is_asked_for_in_parts() -> None:
+    big = GOOD.replace('"p"', '"' + "p" * ANSWER_BYTES + '"')
+    with answering((200, big, {})) as server, pytest.raises(MetricsTooLargeError, match="more than 16 MiB"):
+        client(server).query_range("up", HOUR, HOUR)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("kept", ["5", '"9' + "9" * 5000 + 'd"', '"²d"', '"٣d"', "null", "[]", '""'])
+def test_a_retention_of_another_form_is_not_known(kept: str) -> None:
+    with raw_server(lambda exchange: exchange.answer(f'{{"data": {{"storageRetention": {kept}}}}}'.encode())) as server:
+        assert PrometheusClient(server.url, cluster="blue").retention() is None
+
+
 def test_nobody_there() -> None:
     with answering((200, GOOD, {})) as server:
         gone = client(server)
@@ -203,6 +277,37 @@ def test_nobody_there() -> None:
 )
 def test_durations(text: str, length: timedelta | None) -> None:
     assert parse_duration(text) == length
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "the number of matching timeseries exceeds 2; either narrow down the search or increase -search.max*",
+        "cannot select more than -search.maxSamplesPerQuery=20 samples",
+        "which returns 5 data points across 5 time series according to -search.maxMemoryPerQuery=1000",
+        "the response contains more than -search.maxResponseSeries=2 time series",
+    ],
+)
+def test_limits_of_victoria_metrics_ask_for_smaller_parts(limit: str) -> None:
+    refusal = json.dumps({"status": "error", "errorType": "422", "error": limit})
+    with answering((422, refusal, {})) as server, pytest.raises(MetricsTooLargeError, match="422"):
+        client(server).query_range("up", HOUR, HOUR)
+
+
+def test_staleness_markers_of_victoria_metrics_are_no_samples() -> None:
+    """It answers them as NaN where raw samples are asked for; Prometheus, whose answers carry stats, does not."""
+    body = json.loads(GOOD)
+    del body["data"]["stats"]
+    ended = {"metric": {"pod": "ended"}, "values": [[1795082400, "NaN"]]}
+    body["data"]["result"].append(ended)
+    with answering((200, json.dumps(body), {})) as server:
+        (series,) = client(server).raw_samples("up", HOUR, HOUR + timedelta(hours=1))
+    assert series.samples == ((1795082400000, "3"),)
+
+
+def test_whole_answer_of_victoria_metrics_cluster_is_taken() -> None:
+    with answering((200, GOOD.replace('"status"', '"isPartial":false,"status"'), {})) as server:
+        assert client(server).query_range("up", HOUR, HOUR)
 
 
 THRESHOLD = json.dumps(

@@ -108,6 +108,8 @@ def two_workers(bench: Bench, every: int = 1) -> None:
 
 def _second_worker(world: World, k: int) -> bool:
     """Run ticks 1 and 2; False where the first worker makes fewer than k calls."""
+    from functions.attribute import app
+
     with world.active():
         world.tick(1)
         (message,) = world.take("hours")
@@ -119,7 +121,8 @@ def _second_worker(world: World, k: int) -> bool:
             bootstrap.attribute_service().attribute(work)
 
         world.outside.before = (len(world.outside.calls) + k, another)
-        bootstrap.attribute_service().attribute(work)
+        with world.acting_as(app.handler):
+            bootstrap.attribute_service().attribute(work)
         world.outside.before = None
         world.drain()
     world.run(2)

@@ -5,7 +5,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from local.aws import credentials, local_client
 from local.dynamodb_local import create_table
 from tests.chaos.outside import KilledError, Outside
 from tests.chaos.script import NOBODY, ScriptedReader, document
+from tests.enforced import enforcing
 from tests.sandbox import forget
 
 RECEIVES = 4
@@ -48,6 +49,10 @@ class Context:
     memory_limit_in_mb = 512
     invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:chaos"
     aws_request_id = "1"
+
+    def get_remaining_time_in_millis(self) -> int:
+        """As at the start of an invocation."""
+        return 300_000
 
 
 class NoLimits:
@@ -112,7 +117,11 @@ class World:
         self.topic = self.sns.create_topic(Name=self.table)["TopicArn"]
         arn = self.sqs.get_queue_attributes(QueueUrl=self.queues["events"], AttributeNames=["QueueArn"])["Attributes"]
         self.sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn["QueueArn"])
-        self.clients = {"dynamodb": self.dynamodb, "sqs": self.sqs, "sns": self.sns}
+        self._running = ExitStack()
+        self.enforced = self._running.enter_context(
+            enforcing(self.endpoints.dynamodb, self.endpoints.aws, physical=self._physical())
+        )
+        self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
         self.ledger = DynamoLedger(self.dynamodb, self.table)
         self.rollups = DynamoRollups(self.dynamodb, self.table)
         self.push(document(self.clusters, self.prometheus or NOBODY))
@@ -121,6 +130,30 @@ class World:
         """At once visible again: the time that AWS would wait is added to the clock."""
         answer = self.sqs.create_queue(QueueName=f"{name}-{self.table}", Attributes={"VisibilityTimeout": "0"})
         return str(answer["QueueUrl"])
+
+    def _physical(self) -> dict[str, str]:
+        """Its queues and topic, by the template's names."""
+        return {
+            "HoursQueue": self.queues["hours"],
+            "BackfillQueue": self.queues["backfill"],
+            "DeadLetterQueue": self.queues["dead"],
+            "EventsTopic": self.topic,
+        }
+
+    @contextmanager
+    def acting_as(self, handler: Callable[..., Any]) -> Iterator[None]:
+        """Give the clients the permissions of the function that a handler belongs to, and only these."""
+        _, name, _ = handler.__module__.split(".")
+        access_key = self.enforced.access_key(f"{name.title()}Function")
+        credentials_of_clients = [client._request_signer._credentials for client in self.clients.values()]
+        before = [one.access_key for one in credentials_of_clients]
+        for one in credentials_of_clients:
+            one.access_key = access_key
+        try:
+            yield
+        finally:  # another function may be in the middle of a call
+            for one, previous in zip(credentials_of_clients, before, strict=True):
+                one.access_key = previous
 
     def push(self, text: str) -> None:
         """Put settings in force."""
@@ -149,6 +182,7 @@ class World:
         for url in self.queues.values():
             self.sqs.delete_queue(QueueUrl=url)
         self.sns.delete_topic(TopicArn=self.topic)
+        self._running.close()
 
     # ------------------------------------------------------------ as AWS runs it
 
@@ -238,7 +272,7 @@ class World:
     def _succeeds(self, handler: Callable[..., Any], event: dict[str, Any]) -> Any:
         """What a handler answers, {} for nothing, None where it raised or was killed; then its sandbox is gone."""
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stdout(io.StringIO()), self.acting_as(handler):
                 return handler(event, Context()) or {}
         except KilledError:
             forget()
@@ -303,14 +337,14 @@ class World:
 
     @contextmanager
     def _scripted_metrics(self) -> Iterator[None]:
-        def scripted(cluster: ClusterSettings, settings: Settings) -> Any:
+        def scripted(cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> Any:
             if self.readers is not None:
                 return self.readers(cluster, settings)
             return self.outside.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
 
         with (
             patch("gpucost.adapters.prometheus.metrics_reader", scripted),
-            patch("gpucost.adapters.prometheus.limits.PrometheusLimits", lambda _cluster: NoLimits()),
+            patch("gpucost.adapters.prometheus.limits.PrometheusLimits", lambda _cluster, _deadline: NoLimits()),
         ):
             yield
 

@@ -21,11 +21,12 @@ from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import HOUR
 from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.domain.prices import Price
-from local.aws import credentials, local_client
+from local.aws import local_client
 from local.dynamodb_local import create_table
 from local.http import Identify, serving
 from local.prometheus import free_port
 from local.template import transform
+from tests.enforced import enforcing
 from tests.functions.asking import Context
 from tests.records import line, record
 from tests.sandbox import forget
@@ -134,10 +135,11 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = who
             return function.handler(dict(event), Context())  # type: ignore[arg-type]  # what Lambda passes, in short
 
     port = free_port()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**credentials(dynamodb_url), "GPUCOST_TABLE": table}.items():
+    with pytest.MonkeyPatch.context() as patch, enforcing(dynamodb_url) as policies:
+        for name, value in {**policies.environment("ApiFunction"), "GPUCOST_TABLE": table}.items():
             patch.setenv(name, value)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+        api_client = policies.client("dynamodb", "ApiFunction")
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: api_client)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         forget()
         with serving(invoke, routes, port, identify=identify):

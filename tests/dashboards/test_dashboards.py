@@ -26,7 +26,7 @@ from tests.dashboards.test_rules import NOW
 from tests.kit import articles
 from tests.kit.cluster import ask, cluster, here, prometheus, until
 from tests.kit.exposition import targets
-from tests.kit.rendered import CLUSTER, configuration
+from tests.kit.rendered import configuration, parameters_text
 
 LIVE = ("fleet", "business-unit", "node-pool", "pipeline")
 USD = "12"
@@ -74,7 +74,7 @@ def _scenario() -> Scenario:
 
 def _kit(settings: Settings) -> Mapping[str, str]:
     """The collector's files: where the metrics go is changed later."""
-    text = (CLUSTER / "parameters.yaml").read_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
+    text = parameters_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
     parameters = re.sub(r", business_unit: bu-.", "", text)
     amp = SETTINGS.replace(
         "url: 'http://127.0.0.1:9'",
@@ -205,6 +205,7 @@ def test_cloudwatch_panels_show_metrics_that_are_published() -> None:
                 assert target["datasource"] == panel["datasource"]
                 if target["namespace"] == "GpuCost":
                     (service,) = target["dimensions"]["service"]
+                    assert target["dimensions"]["stack"] == ["$stack"]
                     shown.add((service, target["metricName"]))
                 else:
                     assert (target["namespace"], target["metricName"]) == (
@@ -253,4 +254,3 @@ def test_the_rules_that_the_template_loads_are_the_quick_starts() -> None:
     resources = yaml.safe_load(asked.RULES.read_text())["Resources"]
     groups = yaml.safe_load(resources["Rules"]["Properties"]["Data"])["groups"]
     assert groups[0]["name"].startswith("gpucost-gpu-cost-poc")
-    assert resources["Rules"]["Properties"]["Name"] != "gpucost", "the template's alerts are there"

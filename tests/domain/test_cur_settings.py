@@ -24,7 +24,8 @@ def test_all_of_it() -> None:
     cur = parsed(
         "format: cur2, amount: amortized, database: billing, table: bill, workgroup: finops, "
         "output_location: 's3://results-bucket/athena/', region: us-east-1, "
-        "role_arn: 'arn:aws:iam::999988887777:role/gpucost-query-billing', blend: node_pool, "
+        "role_arn: 'arn:aws:iam::999988887777:role/gpucost-query-billing', external_id: 'a-1+=,.@:/_', "
+        "blend: node_pool, "
         "unused_commitments: [savings-plan], unused_commitments_to: b, refresh_days: 70",
         clusters=("a", "b"),
     ).pricing.cur
@@ -39,6 +40,11 @@ def test_all_of_it() -> None:
         ("database: b, table: 'bill; DROP'", "pricing.cur.table: must be a name of Glue's"),
         ("database: b, table: t, output_location: 'http://x'", "output_location: must be an address like s3:"),
         ("database: b, table: t, role_arn: 'arn:aws:iam::1:role/admin'", "role_arn: must be the ARN of a role"),
+        ("database: b, table: t, external_id: secret", "external_id goes with role_arn only"),
+        (
+            "database: b, table: t, role_arn: 'arn:aws:iam::999988887777:role/gpucost-query-b', external_id: 'a b'",
+            "pricing.cur.external_id: must be 2 to 1224 letters",
+        ),
         ("database: b, table: t, format: focus", "pricing.cur.format: Input should be 'cur2', 'focus-1.0' or"),
         ("database: b, table: t, format: focus-1.2, amount: amortized", "amount goes with format: cur2"),
         ("database: b, table: t, blend: pods", "pricing.cur.blend: Input should be 'none', 'instance_type' or"),

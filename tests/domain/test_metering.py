@@ -146,6 +146,15 @@ def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
     assert any("nothing tells on which GPU of node 'n1' 1 of the pods" in note for note in usage.notes)
 
 
+@pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])
+def test_count_and_replicas_of_another_form_are_as_if_they_were_not_there(text: str) -> None:
+    labels = {"label_nvidia_com_gpu_replicas": text, "label_nvidia_com_gpu_count": text}
+    told = meter(replace(seen(nodes=(node(2, labels),)), pods=(pod(),)), MeteringRules())
+    plain = meter(replace(seen(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
+    assert [one.holding.share for one in told.pods] == [one.holding.share for one in plain.pods]
+    assert [usage.node.replicas for usage in told.nodes or ()] == [1]
+
+
 def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:
     pods = (replace(pod(), node="n9"), replace(pod(), node="n9", uid="v"))
     usage = meter(replace(seen(), pods=pods, nodes_are_kept=True), MeteringRules())
@@ -256,3 +265,17 @@ def test_a_cluster_without_gpus_is_not_asked_for_utilization() -> None:
     assert meter(empty, MeteringRules()).nodes == ()
     idle = replace(seen(nodes=(node(),)), pods=())
     assert meter(idle, MeteringRules()).coverage.utilization == 0
+
+
+@pytest.mark.parametrize("first", [-60, 20])
+def test_mean_over_the_hour_measures_a_lone_pod_only_where_it_ran_all_hour(first: int) -> None:
+    """A pod that came within the hour is measured by single samples, where the reader has them."""
+    there = {"k": minutes(first, 120)}
+    lone = replace(pod(), held=there, running=there)
+    whole = node(1, {"label_nvidia_com_gpu_count": "1"})
+    alone = replace(seen(devices=(device(labelled=False),), nodes=(whole,)), pods=(lone,))
+    (own,) = meter(alone, MeteringRules()).pods
+    assert own.measurement.source == ("pod" if first < 0 else "none")
+    samples = device(labelled=False)._replace(values=tuple((at, Decimal("0.5")) for at in minutes(-5, 60)))
+    (own,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
+    assert (own.measurement.source, own.measurement.utilization) == ("pod", Fraction(1, 2))

@@ -51,15 +51,22 @@ def test_a_day_stands_for_its_first_moment_and_a_zone_is_read() -> None:
     assert parse_period("2026-11-18T01:00:00+01:00", "2026-11-19", None, WEDNESDAY).start == at("2026-11-18")
 
 
+def test_period_that_is_not_given_is_the_last_24_hours_that_have_ended() -> None:
+    period = parse_period(None, None, None, WEDNESDAY)
+    assert period == window_of("24h", WEDNESDAY)
+    assert period.given_by == "default"
+    assert parse_period(None, None, "24h", WEDNESDAY).given_by == "window"
+
+
 @pytest.mark.parametrize(
     ("start", "end", "window", "parameter", "says"),
     [
-        (None, "2026-11-19", None, "start", "is needed and missing; or give window: 24h"),
-        ("2026-11-19", None, None, "end", "is needed and missing"),
+        (None, "2026-11-19", None, "start", "required with end; pass start and end, or window: 24h"),
+        ("2026-11-19", None, None, "end", "required with start"),
         ("2026-11-19", "2026-11-19", None, "end", "must be after start"),
         ("2026-11-19", "2026-11-18", None, "end", "must be after start"),
-        ("2026-11-19", None, "7d", "start", "give one of the two"),
-        (None, "2026-11-19", "7d", "end", "give one of the two"),
+        ("2026-11-19", None, "7d", "start", "is not allowed with window"),
+        (None, "2026-11-19", "7d", "end", "is not allowed with window"),
         (None, None, "0d", "window", "allowed: 24h, 7d"),
         (None, None, "99999h", "window", "allowed"),
         (None, None, "٣d", "window", "allowed"),

@@ -1,13 +1,14 @@
 """A settings document means the same as YAML and as JSON, and both refuse what money must not be read from."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
 from gpucost.errors import SettingsError
-from gpucost.settings import parse_settings
+from gpucost.settings import _UniqueKeyLoader, parse_settings
 
 KIT = Path(__file__).parents[2] / "cluster" / "settings.yaml"
 HEAD = '"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]'
@@ -50,3 +51,70 @@ def test_what_is_refused_in_one_line(text: str, says: str) -> None:
         parse_settings(text)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_duplicate_keys_are_found_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    comparisons = 0
+
+    class Key(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return str.__eq__(self, str(other))
+
+        __hash__ = str.__hash__
+
+    construct = _UniqueKeyLoader.construct_scalar
+    monkeypatch.setattr(_UniqueKeyLoader, "construct_scalar", lambda self, node: Key(construct(self, node)))
+    text = "\n".join(f"key-{number}: value" for number in range(2_000))
+    assert len(yaml.load(text, Loader=_UniqueKeyLoader)) == 2_000
+    assert comparisons < 20_000
+    with pytest.raises(yaml.YAMLError, match="key 'key-7' stands twice"):
+        yaml.load(text + "\nkey-7: again", Loader=_UniqueKeyLoader)
+
+
+@pytest.mark.parametrize("key", ["[a, b]", "{a: b}"])
+def test_key_that_is_no_text_is_refused_in_one_line(key: str) -> None:
+    with pytest.raises(SettingsError, match="settings are not valid YAML or JSON in line 1: found unhashable key"):
+        parse_settings(f"? {key}\n: 5\nclusters: []\n")
+
+
+@pytest.mark.parametrize("notation", [json.dumps, lambda document: "# YAML\n" + json.dumps(document)])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}, "selector": {"a": "\ud800"}}]},
+        {"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1/\ud800"}}]},
+        {"business_units": [{"name": "x\ud800", "namespaces": ["a"]}]},
+        {"business_units": [{"name": "x", "pod_labels": {"team": "\ud800"}}]},
+        {"access": [{"principal": "arn:aws:iam::123456789012:role/x", "roles": ["bu:\ud800"]}]},
+        {"\ud800": 1},
+    ],
+)
+def test_half_a_character_is_refused(more: dict[str, object], notation: Callable[[object], str]) -> None:
+    document = {**yaml.safe_load(f"{{{HEAD}}}"), "pricing": {"source": "constant", "gpu_hourly_usd": 12}, **more}
+    with pytest.raises(SettingsError) as refused:
+        parse_settings(notation(document))
+    str(refused.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("clusters", "clusters: 'a' is named twice"),
+        ("business_units", "business_units: 'a' is named twice"),
+        ("alerts", "rules: 'a' is named twice"),
+    ],
+)
+def test_name_that_stands_twice_is_refused(section: str, says: str) -> None:
+    document: dict[str, object] = yaml.safe_load(f"{{{HEAD}, 'pricing': {PRICE}1}}}}")
+    cluster = {"name": "a", "prometheus": {"url": "http://127.0.0.1:9090"}}
+    document[section] = {
+        "clusters": [cluster, cluster],
+        "business_units": [{"name": name, "namespaces": ["x"]} for name in ("b", "a", "a")],
+        "alerts": {"rules": [{"rule": "digest", "every": "week", "name": "a"}] * 2},
+    }[section]
+    with pytest.raises(SettingsError, match=says):
+        parse_settings(json.dumps(document))

@@ -74,5 +74,5 @@ def test_instance_types_with_gpus_are_known() -> None:
     )
     for name, one in told.items():
         gpus = [gpu for gpu in one.get("GpuInfo", {}).get("Gpus", []) if gpu["Manufacturer"] == "NVIDIA"]
-        if count := sum(gpu["Count"] for gpu in gpus):
+        if count := sum(gpu["LogicalGpuCount"] * Fraction(str(gpu["GpuPartitionSize"])) for gpu in gpus):
             assert GPUS_OF_INSTANCE.get(name) == count, name

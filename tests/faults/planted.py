@@ -12,6 +12,8 @@ METERING = (
     "tests/system/test_open_outages.py",
     "tests/domain",
 )
+SUSPECT_TESTS = ("tests/system/test_suspect_samples.py",)
+LONE_TESTS = ("tests/system/test_lone_pods.py",)
 
 
 class Fault(NamedTuple):
@@ -99,12 +101,12 @@ FAULTS = (
     Fault(
         "values above full use are clamped in the mean only",
         f"{ADAPTER}/devices.py",
-        "odd = row.peaked or not row.total.is_finite()",
-        "odd = not row.total.is_finite()",
+        "odd = row.peaked or not is_amount(row.total) or row.total < 0",
+        "odd = not is_amount(row.total) or row.total < 0",
     ),
     Fault("each sharer is credited with all of the device", f"{DOMAIN}/utilization.py", "* held[place] / there", "* 1"),
     Fault("a sharer may use more than it holds", f"{DOMAIN}/utilization.py", "credited += min(part, most)", "credited += part"),
-    Fault("nobody shares a GPU with the one that is labelled", f"{DOMAIN}/claims.py", "if not is_shared_resource(one) or one.node.physical != 1:", "if True:"),
+    Fault("nobody shares a GPU with the one that is labelled", f"{DOMAIN}/claims.py", "if not is_shared_resource(one) or one.node.devices != 1:", "if True:"),
     Fault(
         "a label counts whether its pod runs or not",
         f"{DOMAIN}/utilization.py",
@@ -128,6 +130,11 @@ FAULTS = (
     Fault("a node's last word counts for all of its hour", f"{DOMAIN}/holdings.py", "return span, life.at(span.time)", "return span, life.node"),
     Fault("owners of owners are not asked", f"{ADAPTER}/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
     Fault("what owned a pod that is gone is forgotten", f"{ADAPTER}/reader.py", "pods.missing_owners(uncertain).items()", "{}.items()"),
-    Fault("a second instance doubles what it tells", f"{ADAPTER}/pods.py", "pod.units[_container(one.labels, init=init)] = number(one.samples[-1][1])", "pod.units[_container(one.labels, init=init)] = number(one.samples[-1][1]) + (pod.units[_container(one.labels, init=init)] or 0)"),
+    Fault("a second instance doubles what it tells", f"{ADAPTER}/pods.py", "pod.units[container] = seen.units.setdefault(who, {})[container] = value", "pod.units[container] = value + (pod.units[container] or 0)"),
+    Fault("series of other jobs are read", f"{ADAPTER}/queries.py", 'inside = ",".join((*matchers, *own, *trusted, *part))', 'inside = ",".join((*matchers, *own, *part))', SUSPECT_TESTS),
+    Fault("a uid in two namespaces is billed", f"{ADAPTER}/pods.py", "    if len(pod.objects) == 1:", "    if True:", SUSPECT_TESTS),
+    Fault("a request of more than the node has is billed", f"{DOMAIN}/holdings.py", "if bounds and units > max(bounds):", "if False:", SUSPECT_TESTS),
+    Fault("what a contradictory pod may hold is unallocated", f"{DOMAIN}/capacity.py", "contested = min(disputed, physical - held)", "contested = ZERO", SUSPECT_TESTS),
+    Fault("pods that took turns are measured by each other's samples", f"{DOMAIN}/claims.py", "if any(other is not one and other.held.overlap(around).length for other in neighbors):", "if False:", LONE_TESTS),
     Fault("use that nobody requested goes unsaid", f"{DOMAIN}/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

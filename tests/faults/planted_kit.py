@@ -32,6 +32,12 @@ KIT_FAULTS = tuple(
             "honor_labels: false  # name",
         ),
         ("finished pods are scraped", RULES, "regex: Failed|Succeeded", "regex: Failed"),
+        (
+            "pods of any namespace are scraped",
+            RULES,
+            'collection.exporter_namespaces[exporter] | join("|")',
+            '".*"',
+        ),
         ("every port of a pod is scraped", RULES, '"kube-state-metrics;http"', '"kube-state-metrics;.*"'),
         ("a region is typed", "cluster/helm/cluster-autoscaler.yaml", "{{ cluster.region }}", "us-west-2"),
         (

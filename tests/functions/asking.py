@@ -55,15 +55,15 @@ class Answer:
         return json.loads(self.body, parse_float=Decimal, parse_int=Decimal)
 
 
-def ask_as(
+def event_of(
     caller: Caller | None, path: str, query: Mapping[str, str] | str | None = None, method: str = "GET"
-) -> Answer:
-    """What the API answers somebody; None: nobody that API Gateway knows."""
+) -> dict[str, Any]:
+    """What API Gateway sends the function for a request."""
     raw = query if isinstance(query, str) else urlencode(query or {})
     joined: dict[str, str] = {}
     for name, value in parse_qsl(raw, keep_blank_values=True):
         joined[name] = f"{joined[name]},{value}" if name in joined else value
-    event = {
+    return {
         "version": "2.0",
         "routeKey": f"{method} {path}",
         "rawPath": path,
@@ -78,5 +78,16 @@ def ask_as(
         },
         "isBase64Encoded": False,
     }
+
+
+def send(event: Any) -> Answer:
+    """What the function answers an event."""
     answer = function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
     return Answer(answer["statusCode"], answer["headers"], answer["body"])
+
+
+def ask_as(
+    caller: Caller | None, path: str, query: Mapping[str, str] | str | None = None, method: str = "GET"
+) -> Answer:
+    """What the API answers somebody; None: nobody that API Gateway knows."""
+    return send(event_of(caller, path, query, method))

@@ -6,9 +6,18 @@ from functools import partial
 import pytest
 
 from gpucost import bootstrap
+from tests.enforced import EnforcedAws
 from tests.functions.asking import ask_as
 from tests.functions.prepared_hours import NASTY, NOW, SOMEBODY, Ask, Prepared, at, usd
 from tests.functions.reported_hours import reported
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_denied(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A function that is denied something fails its test, though it may hide it from who asks."""
+    yield
+    if "enforced" in request.fixturenames:
+        request.getfixturevalue("enforced").authorizer.raise_denied()
 
 
 @pytest.fixture
@@ -42,6 +51,6 @@ def day(prepared: Prepared) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def reported_hours(dynamodb_url: str) -> Iterator[None]:
-    with reported(dynamodb_url):
+def reported_hours(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
+    with reported(dynamodb_url, enforced):
         yield

@@ -25,6 +25,7 @@ from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
 from local.aws import local_client
 from local.dynamodb_local import create_table
+from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_iam
 from tests.records import line, record
 from tests.sandbox import forget
@@ -109,8 +110,9 @@ def in_yen_and_dollars() -> list[HourRecord]:
 
 
 @contextmanager
-def reported(dynamodb_url: str) -> Iterator[None]:
+def reported(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
     """The api function on a table that holds these hours."""
+    api = enforced.client("dynamodb", "ApiFunction")
     client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
     create_table(client, table)
     for one in hours():
@@ -129,7 +131,7 @@ def reported(dynamodb_url: str) -> Iterator[None]:
     DynamoLimits(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", table)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: api)
         patch.setattr(bootstrap, "settings_store", Store)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         forget()

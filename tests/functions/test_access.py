@@ -21,6 +21,7 @@ from gpucost.settings import parse_settings
 from local.identity import authorizer_of
 from local.template import REPOSITORY
 from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, Caller, ask_as, by_iam, by_role, by_token
 from tests.records import line, record
 from tests.sandbox import forget
@@ -118,10 +119,11 @@ def filled(dynamodb_url: str) -> DynamoTable:
 
 
 @pytest.fixture(autouse=True)
-def document(filled: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Document]:
+def document(filled: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Document]:
     known = Document()
     monkeypatch.setenv("GPUCOST_TABLE", filled.name)
-    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: filled.client)
+    client = enforced.client("dynamodb", "ApiFunction")
+    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: client)
     monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
     forget()

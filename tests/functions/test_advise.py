@@ -12,6 +12,8 @@ import pytest
 
 from functions.advise import app as advise
 from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.advice.what_if import Move
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.environment import environment
@@ -24,6 +26,8 @@ from local.dynamodb_local import create_table
 from local.prometheus import running_prometheus
 from local.template import REPOSITORY
 from tests import advice_fleet as sim
+from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
 from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role
 from tests.sandbox import forget
 
@@ -61,10 +65,10 @@ class Lambda(Context):
         return 900_000
 
 
-def publish(first: int, last: int) -> None:
+def publish(table: DynamoTable, first: int, last: int) -> None:
     records = list(sim.simulate(LOADS, last, sums=True))
     for record in records[first:]:
-        bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
+        DynamoLedger(*table).publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
 
 
 def metrics() -> str:
@@ -100,30 +104,27 @@ def ask(caller: Caller = FINOPS, **query: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def stored(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoTable]:
     path = tmp_path_factory.mktemp("metrics") / "memory.om"
     path.write_text(metrics())
     with running_prometheus(path) as prometheus, pytest.MonkeyPatch.context() as patch:
-        table = f"advice-{uuid4()}"
-        create_table(local_client("dynamodb", dynamodb_url), table)
-        variables = {
-            "GPUCOST_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url, "AWS_ACCESS_KEY_ID": "local",
-            "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "eu-central-1",
-        }  # fmt: skip
+        table = DynamoTable(local_client("dynamodb", dynamodb_url), f"advice-{uuid4()}")
+        create_table(*table)
+        variables = {"GPUCOST_TABLE": table.name, **enforced.environment("AdviseFunction")}
         patch.setattr("gpucost.domain.advice.measuring.LEAST_HOURS", 20)
         patch.setattr("gpucost.domain.advice.waiting.LEAST_DAYS", 1)
         patch.setattr("gpucost.domain.advice.waiting.LEAST_WAITED", 1)
         for name, value in variables.items():
             patch.setenv(name, value)
         forget()
-        bootstrap.settings_store().push(
+        DynamoSettingsStore(*table, clock=bootstrap.utc_now).push(
             SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=bootstrap.utc_now()
         )
-        publish(0, HOURS)
+        publish(table, 0, HOURS)
         assert run(HOURS) == {
             "reviewed": [{"cluster": "demo", "advice": 6, "workloads": 5}], "clusters_left": 0,
         }  # fmt: skip
-        yield
+        yield table
     forget()
 
 
@@ -330,8 +331,8 @@ def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatc
     assert "held no whole GPU" in gpucost("what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2)
 
 
-def test_what_was_done_is_seen_in_the_figures() -> None:
-    publish(HOURS, HOURS + 8)
+def test_what_was_done_is_seen_in_the_figures(stored: DynamoTable) -> None:
+    publish(stored, HOURS, HOURS + 8)
     run(HOURS + 8)
     (row,) = ask(state="applied")["rows"]
     assert (row["about"]["workload"], row["applied_at"]) == ("chat", format_instant(END))

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,16 +11,17 @@ from typing import Any
 
 import boto3
 import pytest
-import requests
-from moto.server import ThreadedMotoServer
 
 from functions.alert import app as function
-from gpucost import bootstrap
 from gpucost.adapters import secrets
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.domain.model import Coverage, HourRecord, Line, Totals
 from gpucost.domain.money import quantize
 from gpucost.errors import SourceError
+from local.aws import credentials, running_aws
+from tests.enforced import enforcing
 from tests.sandbox import forget
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
@@ -48,7 +50,8 @@ class Deployment:
         self.sqs = boto3.client("sqs")
         sns = boto3.client("sns")
         self.table = "ledger"
-        boto3.client("dynamodb").create_table(
+        self.dynamodb = boto3.client("dynamodb")
+        self.dynamodb.create_table(
             TableName=self.table,
             BillingMode="PAY_PER_REQUEST",
             KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
@@ -81,18 +84,11 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             pass
 
-    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    moto.start()
-    host, port = moto.get_host_and_port()
-    requests.post(f"http://{host}:{port}/moto-api/reset", timeout=5)  # its state is the process's
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_DEFAULT_REGION": "eu-west-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }.items():
-        monkeypatch.setenv(name, value)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Slack) as web:
+    with ExitStack() as running:
+        moto = running.enter_context(running_aws())
+        for name, value in credentials(moto).items():
+            monkeypatch.setenv(name, value)
+        web = running.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Slack))
         thread = threading.Thread(target=web.serve_forever, daemon=True)
         thread.start()
         around = Deployment()
@@ -102,12 +98,15 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
         monkeypatch.setenv("GPUCOST_TABLE", around.table)
         monkeypatch.setenv("GPUCOST_DEAD_LETTER_QUEUE_URL", around.dead_letters)
         monkeypatch.setenv("GPUCOST_EMAIL_TOPIC_ARN", around.topic)
+        physical = {"DeadLetterQueue": around.dead_letters, "EmailTopic": around.topic}
+        enforced = running.enter_context(enforcing(moto, moto, physical=physical))
+        for name, value in enforced.environment("AlertFunction").items():
+            monkeypatch.setenv(name, value)
         _forget()
         yield around
         _forget()
         web.shutdown()
         thread.join()
-    moto.stop()
 
 
 def _forget() -> None:
@@ -116,7 +115,7 @@ def _forget() -> None:
     secrets.forget()
 
 
-def publish(hour: datetime, waste: str) -> str:
+def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
     """Put an hour in the ledger, and answer the message that says so."""
     allocated, wasted = quantize(Decimal(20)), quantize(Decimal(waste))
     zero = quantize(0)
@@ -129,7 +128,8 @@ def publish(hour: datetime, waste: str) -> str:
         effective_usd=allocated - wasted, waste_usd=wasted, unmeasured_usd=zero,
     )  # fmt: skip
     record = HourRecord("demo", hour, "complete", Coverage(Decimal(1), None), Totals(line.costs(), None), (line,))
-    bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=hour + HOUR)
+    ledger = DynamoLedger(deployment.dynamodb, deployment.table)
+    ledger.publish(record, replacing=None, settings_version=1, now=hour + HOUR)
     return json.dumps({
         "version": 1, "kind": "hour-closed", "cluster": "demo", "hour": format_instant(hour), "status": "complete",
         "record_version": 1, "settings_version": 1, "origin": "schedule", "correlation_id": "c",
@@ -149,13 +149,14 @@ def deliver(*bodies: str) -> None:
     function.handler({"Records": records}, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
 
 
-def push_settings() -> None:
-    bootstrap.settings_store().push(DOCUMENT, author="test", now=HOUR_10)
+def push_settings(deployment: Deployment) -> None:
+    store = DynamoSettingsStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
+    store.push(DOCUMENT, author="test", now=HOUR_10)
 
 
 def test_an_alert_reaches_slack_and_email_once_and_is_resolved_once(deployment: Deployment) -> None:
-    push_settings()
-    fired, resolved = publish(HOUR_10, "15"), publish(HOUR_10 + HOUR, "1")
+    push_settings(deployment)
+    fired, resolved = publish(deployment, HOUR_10, "15"), publish(deployment, HOUR_10 + HOUR, "1")
     for body in (fired, fired, resolved, fired, resolved, tick()):
         deliver(body)
 
@@ -169,9 +170,9 @@ def test_an_alert_reaches_slack_and_email_once_and_is_resolved_once(deployment: 
 
 
 def test_a_failed_receiver_fails_the_invocation_and_hears_later(deployment: Deployment) -> None:
-    push_settings()
+    push_settings(deployment)
     deployment.slack_status = 404
-    body = publish(HOUR_10, "15")
+    body = publish(deployment, HOUR_10, "15")
     with pytest.raises(SourceError, match="slack:gpucost/slack was not told"):
         deliver(body)
 
@@ -183,8 +184,8 @@ def test_a_failed_receiver_fails_the_invocation_and_hears_later(deployment: Depl
 
 
 def test_a_message_that_does_not_fit_is_put_aside_and_the_rest_is_handled(deployment: Deployment) -> None:
-    push_settings()
-    deliver("{not json", '{"kind": "hour-closed", "version": 2}', publish(HOUR_10, "15"))
+    push_settings(deployment)
+    deliver("{not json", '{"kind": "hour-closed", "version": 2}', publish(deployment, HOUR_10, "15"))
 
     letters = deployment.read(deployment.dead_letters)
     assert [letter["Body"] for letter in letters] == ["{not json", '{"kind": "hour-closed", "version": 2}']
@@ -193,7 +194,7 @@ def test_a_message_that_does_not_fit_is_put_aside_and_the_rest_is_handled(deploy
 
 
 def test_before_the_first_settings_nothing_happens(deployment: Deployment) -> None:
-    deliver(publish(HOUR_10, "15"), tick())
+    deliver(publish(deployment, HOUR_10, "15"), tick())
 
     assert deployment.slack == []
     assert deployment.read(deployment.mailbox) == []

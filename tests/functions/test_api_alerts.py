@@ -14,6 +14,7 @@ from gpucost.domain.hours import HOUR, format_instant
 from gpucost.services.alerting.managing import AlertDesk
 from tests.alerting_world import START, Fleet, document, node, pod
 from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
 from tests.functions.asking import ask_as, by_iam
 from tests.sandbox import forget
 
@@ -25,11 +26,12 @@ IDLE = pod(gpus=2, use="0.05")
 
 
 @pytest.fixture
-def fleet(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+def fleet(table: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
     rules = ("rule: waste, waste_usd_per_hour: 10, waste_percent: 50", "rule: unallocated, usd_per_hour: 10")
     made = Fleet(table, document(*rules) + ACCESS)
     monkeypatch.setenv("GPUCOST_TABLE", table.name)
-    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: table.client)
+    client = enforced.client("dynamodb", "ApiFunction")
+    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: client)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: made.now)
     forget()
     yield made

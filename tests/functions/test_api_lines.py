@@ -17,6 +17,7 @@ from gpucost.settings import parse_settings
 from local.aws import local_client
 from local.dynamodb_local import create_table
 from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
 from tests.functions.asking import Caller, ask_as, by_role
 from tests.records import HOUR, line, record
 from tests.sandbox import forget
@@ -67,13 +68,14 @@ def filled(dynamodb_url: str) -> DynamoTable:
 
 
 @pytest.fixture(autouse=True)
-def api(filled: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def api(filled: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     class Store:
         def current(self) -> StoredSettings:
             return StoredSettings(1, SETTINGS, parse_settings(SETTINGS), "test", NOW)
 
     monkeypatch.setenv("GPUCOST_TABLE", filled.name)
-    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: filled.client)
+    client = enforced.client("dynamodb", "ApiFunction")
+    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: client)
     monkeypatch.setattr(bootstrap, "settings_store", Store)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
     forget()

@@ -14,6 +14,7 @@ from gpucost import bootstrap
 from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
 from gpucost.domain.prices import Price
 from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
 from tests.functions.asking import ask_as, by_iam
 from tests.functions.prepared_hours import Prepared
 
@@ -22,9 +23,10 @@ DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
 
 
 @pytest.fixture
-def book(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoPriceBook]:
+def book(table: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoPriceBook]:
     found = DynamoPriceBook(table.client, table.name)
-    monkeypatch.setattr(bootstrap, "price_book", lambda: found)
+    api_book = DynamoPriceBook(enforced.client("dynamodb", "ApiFunction"), table.name)
+    monkeypatch.setattr(bootstrap, "price_book", lambda: api_book)
     monkeypatch.setattr(bootstrap, "settings_store", Prepared)
     for made in (bootstrap.price_listing, bootstrap.access_policy):
         made.cache_clear()

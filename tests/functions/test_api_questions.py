@@ -1,5 +1,7 @@
 """Questions that the reports refuse: each says which parameter is wrong and what is allowed, or what to narrow."""
 
+import json
+
 import pytest
 
 from gpucost.services.reports import reading
@@ -81,6 +83,38 @@ def test_a_question_that_cannot_be_answered_says_what_can(query: dict[str, str],
     assert says in error["detail"]
     for secret in ("reports-", "arn:", "Traceback", "C#", "DynamoDB"):
         assert secret not in answer.body
+
+
+OF_A_PERIOD = sorted(
+    path
+    for path, methods in SCHEMAS["paths"].items()
+    if path.startswith("/v1/") and "window" in {one["name"] for one in methods["get"].get("parameters", [])}
+)
+
+
+@pytest.mark.parametrize("route", OF_A_PERIOD)
+def test_report_without_a_window_answers_the_last_24_hours_and_says_so(route: str) -> None:
+    path = route.replace("{name}", "research")
+    answer, asked = ask(path, {}, route=route).json, ask(path, {"window": "24h"}, route=route).json
+    assert (answer.pop("default_window"), asked.pop("default_window")) == ("24h", None)
+    assert answer == asked
+    period = answer["current"] if route.endswith("/trend") else answer
+    assert (period["start"], period["end"]) == ("2026-11-18T02:00:00Z", "2026-11-19T02:00:00Z")
+    between = ask(path, {"start": "2026-11-18", "end": "2026-11-19"}, route=route).json
+    assert between["default_window"] is None
+
+
+def test_rows_without_a_window_say_so_in_a_header() -> None:
+    answer, asked = ask("/v1/costs", {"format": "csv"}), ask("/v1/costs", {"format": "csv", "window": "24h"})
+    assert answer.body == asked.body
+    assert answer.headers["X-Default-Window"] == "24h"
+    assert "X-Default-Window" not in asked.headers
+    assert json.loads(ask("/v1/costs", {"format": "jsonl"}).body.partition("\n")[0])["default_window"] == "24h"
+
+
+def test_report_routes_are_those_of_a_period() -> None:
+    assert {"/v1/costs", "/v1/business-units", "/v1/waste", "/v1/nodes", "/v1/lines", "/v1/alerts"} < {*OF_A_PERIOD}
+    assert len(OF_A_PERIOD) == 14
 
 
 @pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodepools", "/v1/quotas"])

@@ -19,7 +19,7 @@ from tests.functions.prepared_hours import (
 @pytest.mark.parametrize(
     ("query", "parameter", "says"),
     [
-        ({"start": DAY["start"]}, "end", "is needed and missing"),
+        ({"start": DAY["start"]}, "end", "required with start; pass start and end, or window: 24h"),
         ({**DAY, "start": "yesterday"}, "start", "'yesterday' is not a UTC time like"),
         ({**DAY, "start": "2026-11-19T00:00:00"}, "start", "is not a UTC time like"),
         ({**DAY, "start": "0001-01-01T00:00:00+23:00"}, "start", "of 1971 to 9998"),

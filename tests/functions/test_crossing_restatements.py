@@ -19,6 +19,7 @@ from gpucost.domain.rollups import DAY
 from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
 from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role
 from tests.records import line, record
 from tests.sandbox import forget
@@ -119,8 +120,8 @@ class Store:
 class Crossed:
     """A ledger whose api is held up before one of its calls, while something else happens."""
 
-    def __init__(self, table: DynamoTable) -> None:
-        self._client = table.client
+    def __init__(self, table: DynamoTable, api_client: Any) -> None:
+        self._client = api_client
         self._ledger = DynamoLedger(*table)
         self._rollups = DynamoRollups(*table)
         self._calls_left = 0
@@ -172,10 +173,10 @@ def ask(question: tuple[str, str, dict[str, str]]) -> Answer:
 
 
 @pytest.fixture
-def crossed(table: DynamoTable) -> Iterator[Crossed]:
+def crossed(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Crossed]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollups, "BUCKETS", 2)  # fewer calls to cross
-        made = Crossed(table)
+        made = Crossed(table, enforced.client("dynamodb", "ApiFunction"))
         patch.setenv("GPUCOST_TABLE", table.name)
         patch.setattr("gpucost.adapters.aws.client", lambda _service: made)
         patch.setattr(bootstrap, "settings_store", Store)

@@ -13,6 +13,7 @@ from gpucost.domain.rollups import DAY
 from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
 from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
 from tests.functions.asking import ask_as, by_role
 from tests.records import line, record
 from tests.sandbox import forget
@@ -51,12 +52,13 @@ class Store:
 
 
 @pytest.fixture
-def published(table: DynamoTable) -> Iterator[DynamoTable]:
+def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable]:
     made = record([line()], hour=DAMAGED, cluster=CLUSTER)
     DynamoLedger(*table).publish(made, replacing=None, settings_version=1, now=NOW)
+    api = enforced.client("dynamodb", "ApiFunction")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", table.name)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: table.client)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: api)
         patch.setattr(bootstrap, "settings_store", Store)
         forget()
         yield table

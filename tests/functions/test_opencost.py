@@ -23,6 +23,7 @@ from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
 from local.aws import local_client
 from local.dynamodb_local import create_table
+from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role
 from tests.records import line, record
 from tests.sandbox import forget
@@ -93,7 +94,7 @@ def fleet() -> list[HourRecord]:
 
 
 @pytest.fixture(scope="module")
-def records(dynamodb_url: str) -> Iterator[list[HourRecord]]:
+def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecord]]:
     client, table, known = local_client("dynamodb", dynamodb_url), f"opencost-{uuid4()}", fleet()
     create_table(client, table)
     for one in known:
@@ -103,9 +104,10 @@ def records(dynamodb_url: str) -> Iterator[list[HourRecord]]:
         def current(self) -> StoredSettings:
             return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
 
+    api = enforced.client("dynamodb", "ApiFunction")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", table)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: api)
         patch.setattr(bootstrap, "settings_store", Store)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         forget()

@@ -26,7 +26,7 @@ from tests.unreadable import push_unreadable
 def world(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with running_aws() as aws:
         made = World(Endpoints(dynamodb_url, aws), start(), ("west",))
-        count_units(made.dynamodb)
+        count_units(made.clients["dynamodb"])
         yield made
         made.close()
 
@@ -48,6 +48,7 @@ def told(service: str, handler: Callable[..., Any], event: dict[str, Any], capsy
         patch.delenv("POWERTOOLS_METRICS_DISABLED")
         patch.setattr(metrics.provider, "service", service)  # POWERTOOLS_SERVICE_NAME of the template
         patch.setattr(logger.logger_handler, "stream", sys.stdout)
+        patch.setattr(metrics.provider, "default_dimensions", {"stack": "gpucost-test"})  # GPUCOST_STACK
         tally.taken()
         metrics.clear_metrics()  # what other tests counted, with metrics disabled
         capsys.readouterr()
@@ -56,8 +57,8 @@ def told(service: str, handler: Callable[..., Any], event: dict[str, Any], capsy
     (found,) = [line for line in lines if "_aws" in line]
     (counted,) = found["_aws"]["CloudWatchMetrics"]
     assert counted["Namespace"] == "GpuCost"
-    assert counted["Dimensions"] == [["service"]], "no series per cluster"
-    assert found["service"] == service
+    assert [sorted(names) for names in counted["Dimensions"]] == [["service", "stack"]], "no series per cluster"
+    assert (found["service"], found["stack"]) == (service, "gpucost-test")
     return Told(
         {name["Name"]: sum(found[name["Name"]]) for name in counted["Metrics"]},
         [line for line in lines if "_aws" not in line],
@@ -70,13 +71,14 @@ def attributed(world: World, number: int, capsys: pytest.CaptureFixture[str]) ->
         world.tick(number)
         (message,) = world.take("hours")
         world.receives[message["MessageId"]] = 1
-        return told("attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, capsys)
+        with world.acting_as(attribute.handler):
+            return told("attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, capsys)
 
 
 def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Told:
     """What the dispatch function says of the tick after the hour of that number."""
     scheduled = world.first + HOUR * (number + 1) + timedelta(minutes=5)
-    with world.active():
+    with world.active(), world.acting_as(dispatch.handler):
         return told("dispatch", dispatch.handler, {"scheduled_time": format_instant(scheduled)}, capsys)
 
 

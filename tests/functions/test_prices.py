@@ -10,6 +10,7 @@ from gpucost import bootstrap
 from gpucost.errors import MessageError, SourceError
 from tests.adapters.aws_prices import Aws, Offer, gpus
 from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
 from tests.functions.asking import Context
 from tests.services.test_prices import HOUR, NOON, P5, System
 
@@ -22,12 +23,14 @@ def run(event: dict[str, Any]) -> Any:
 
 
 @pytest.fixture
-def system(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> System:
+def system(table: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> System:
     aws = Aws()
     aws.offers = [Offer(P5, "eu-west-1", "60")]
     aws.shapes = {P5: gpus(8, 192, 2097152)}
     found = System(table, aws, fetched="on-demand shapes")
-    monkeypatch.setattr(bootstrap, "prices_service", lambda: found.service)
+    client = enforced.client("dynamodb", "PricesFunction")
+    deployed = System(table, aws, client, fetched="on-demand shapes")
+    monkeypatch.setattr(bootstrap, "prices_service", lambda: deployed.service)
     return found
 
 

@@ -27,6 +27,7 @@ from gpucost.ports import StoredSettings
 from gpucost.settings import parse_settings
 from local.aws import local_client
 from local.dynamodb_local import create_table
+from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role
 from tests.functions.strangers import HOUR, Strangers
 from tests.sandbox import forget
@@ -82,11 +83,12 @@ class Published:
 
 
 @pytest.fixture(scope="module")
-def fleets(dynamodb_url: str) -> Iterator[list[Published]]:
+def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]]:
+    api = enforced.client("dynamodb", "ApiFunction")
     client = local_client("dynamodb", dynamodb_url)
     published = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: api)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         for seed, day in enumerate(DAYS):
             fleet = Strangers(day, random.Random(seed))

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ def checkout(tmp_path: Path) -> Path:
             (tools / tool).write_text("#!/bin/sh\nexit 2\n")
             (tools / tool).chmod(0o755)
     (tmp_path / "web").mkdir()
-    (tmp_path / "web" / "package-lock.json").write_text("{}\n")
+    (tmp_path / "local" / "bytecode").mkdir(parents=True)
+    for folder in ("web", "local/bytecode"):
+        (tmp_path / folder / "package-lock.json").write_text("{}\n")
     npm_that("fail", tmp_path)
     return tmp_path
 
@@ -33,8 +36,10 @@ def checkout(tmp_path: Path) -> Path:
 def npm_that(way: str, checkout: Path) -> None:
     """Put an npm first on the path that installs and builds, or fails at one of these."""
     does = {
-        "works": 'case "$1" in ci) mkdir -p web/node_modules ;; *) mkdir -p functions/api/page ;; esac',
+        "works": 'case "$1" in ci) for last; do :; done; mkdir -p "$last/node_modules" ;; '
+        "*) mkdir -p functions/api/page ;; esac",
         "does not build": '[ "$1" = ci ] && mkdir -p web/node_modules',
+        "install bytecode's": 'case "$*" in *local/bytecode) mkdir -p local/bytecode/node_modules ;; *) false ;; esac',
         "fail": "exit 1",
     }
     npm = checkout / "path" / "npm"
@@ -111,6 +116,109 @@ def test_the_engine_of_the_table_is_installed_for_the_demo_too(checkout: Path, w
         shutil.copy(REPOSITORY / "requirements" / "checkov.txt", checkout / "requirements")
         succeed_at = checkout / ".tools" / "checkov" / "bin" / "uv"
         succeed_at.write_text("#!/bin/sh\nexit 0\n")
+        npm_that("install bytecode's", checkout)
     done = setup(checkout, what)
     assert done.returncode == 1
     assert "could not install Amazon's DynamoDB Local" in done.stderr.splitlines()[-1]
+
+
+BASE = (
+    "bash", "cat", "cut", "dirname", "env", "find", "grep", "mkdir", "rm", "sed", "sh", "sha256sum", "sort",
+    "tr",
+)  # fmt: skip
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A checkout on a machine with Python alone, for an ordinary user; its `apt-get` notes how it is called."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in BASE:
+        found = shutil.which(name)
+        assert found is not None, name
+        (tools / name).symlink_to(found)
+    python = f'exec "{sys.executable}" "$@"'
+    for name, script in (
+        ("python3", python),
+        ("id", "echo 1000"),
+        ("apt-get", 'echo "$@" >> "$(dirname "$0")/../calls"'),
+    ):
+        (tools / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tools / name).chmod(0o755)
+    for name in ("scripts/setup.sh", "pyproject.toml", ".python-version", "requirements/dev.txt"):
+        target = tmp_path / name
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(REPOSITORY / name, target)
+    return tmp_path
+
+
+def setup_bare(bare: Path, what: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": str(bare / "tools"), "HOME": str(bare)}
+    command = [str(bare / "scripts" / "setup.sh"), what]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+NEEDED = {
+    "demo": ["prometheus", "openjdk-17-jre-headless", "nodejs", "npm"],
+    "build": ["nodejs", "npm"],
+    "page": ["nodejs", "npm"],
+    "test": [
+        "prometheus", "openjdk-17-jre-headless", "nodejs", "npm", "prometheus-alertmanager", "chromium",
+        "fonts-dejavu-core",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NEEDED)
+def test_ordinary_user_without_sudo_reads_once_what_is_missing(bare: Path, what: str) -> None:
+    names = " ".join(NEEDED[what])
+    done = setup_bare(bare, what)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        f"setup: these Debian packages are missing, and installing them needs root: {names}",
+        f"setup: have them installed, as root: apt-get install -y --no-install-recommends {names}",
+        "setup: nothing was changed; run this again afterwards.",
+    ]
+    assert not (bare / "calls").exists()
+    assert not (bare / ".venv").exists()
+
+
+def test_python_is_among_what_is_missing(bare: Path) -> None:
+    (bare / "tools" / "python3").unlink()
+    assert "root: python3 python3-venv nodejs npm" in setup_bare(bare, "build").stderr.splitlines()[0]
+
+
+def test_missing_packages_are_installed_in_one_go_where_sudo_is(bare: Path) -> None:
+    (bare / "tools" / "sudo").write_text('#!/bin/sh\necho "sudo $*" >> "$(dirname "$0")/../calls"\nexit 1\n')
+    (bare / "tools" / "sudo").chmod(0o755)
+    done = setup_bare(bare, "demo")
+    names = " ".join(NEEDED["demo"])
+    assert (bare / "calls").read_text().splitlines() == [
+        "sudo apt-get update -qq",
+        f"sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends -qq {names}",
+    ]
+    assert done.stderr.splitlines()[-1] == (
+        f"setup: could not install {names}; try as root: apt-get install -y --no-install-recommends {names}"
+    )
+    assert not (bare / ".venv").exists(), "nothing else is done before"
+
+
+def test_a_system_without_apt_reads_what_is_missing(bare: Path) -> None:
+    (bare / "tools" / "apt-get").unlink()
+    (line,) = setup_bare(bare, "build").stderr.splitlines()
+    assert line == "setup: these Debian packages, or what your system has in their place, are missing: nodejs npm"
+
+
+def test_uv_is_installed_from_the_hashed_lock(checkout: Path) -> None:
+    tools = checkout / ".venv" / "bin"
+    (tools / "uv").unlink()
+    (tools / "pip").write_text('#!/bin/sh\necho "$@" > asked\nfor last; do :; done\ncat "$last" > taken\nexit 1\n')
+    done = setup(checkout, "build")
+    assert (done.returncode, "could not install uv" in done.stderr.splitlines()[-1]) == (1, True), done.stderr
+    asked = (checkout / "asked").read_text().split()
+    assert asked[:4] == ["install", "-q", "--require-hashes", "--no-deps"]
+    first, *hashes = (checkout / "taken").read_text().splitlines()
+    assert first.startswith("uv==")
+    assert first in (REPOSITORY / "requirements" / "dev.txt").read_text().splitlines()
+    assert len(hashes) > 1
+    assert all(line.strip().startswith("--hash=sha256:") for line in hashes)

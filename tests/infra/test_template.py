@@ -14,6 +14,7 @@ from gpucost.environment import Environment
 from gpucost.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
 from gpucost.services.prices import RATING_BEGINS
 from local.template import REPOSITORY, transform
+from tests.infra.stacks import Stack
 
 Template = dict[str, Any]
 PAGES = {"GET /openapi.json", "GET /docs", "GET /", "GET /assets/{file}", "GET /config.json"}
@@ -142,6 +143,8 @@ def test_prices_are_refreshed_before_dispatch_and_only_where_a_source_is_on(temp
 def test_each_price_source_brings_its_own_permissions(template: Template) -> None:
     granted: dict[str, set[str]] = {}
     for name, policy in of_type(template, "AWS::IAM::Policy"):
+        if name.endswith(("KeyPolicy", "KeyReadPolicy", "KeyWritePolicy")):
+            continue  # tests/infra/test_encryption.py
         assert policy["Roles"] == [{"Ref": "PricesFunctionRole"}]
         for statement in policy["PolicyDocument"]["Statement"]:
             narrow = {"QueryBill", "ReadBillTable", "ReadExport", "WriteResults", "AssumeQueryRoles"}
@@ -249,6 +252,20 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     assert asked | PAGES == routes.keys()
 
 
+def test_routes_without_authorization_have_their_own_throttle(template: Template) -> None:
+    """With the default's they would share it: a flood of the public page would take the reports away."""
+    stage = template["Resources"]["HttpStage"]
+    routes = {
+        logical: body["RouteKey"]
+        for logical, body in of_type(template, "AWS::ApiGatewayV2::Route")
+        if body["AuthorizationType"] == "NONE"
+    }
+    assert stage["Properties"]["RouteSettings"].keys() == set(routes.values())
+    assert set(stage["DependsOn"]) == routes.keys(), "API Gateway refuses settings of routes that are not there yet"
+    for settings in (stage["Properties"]["DefaultRouteSettings"], *stage["Properties"]["RouteSettings"].values()):
+        assert settings["ThrottlingBurstLimit"] >= settings["ThrottlingRateLimit"] > 0
+
+
 def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:
     needed = {
         "DispatchFunction": {"table", "hours_queue_url", "backfill_queue_url", "events_topic_arn"},
@@ -266,7 +283,7 @@ def test_functions_are_told_what_they_need_and_only_what_is_read(template: Templ
     for name, function in of_type(template, "AWS::Lambda::Function"):
         given = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
                  if key.startswith("GPUCOST_")}  # fmt: skip
-        assert given == needed[name]
+        assert given == needed[name] | {"stack"}
         assert given <= set(Environment.model_fields)
 
 
@@ -351,5 +368,7 @@ def test_recording_rules_are_loaded_when_asked_for(template: Template) -> None:
     assert template["Parameters"]["RecordingRules"]["Default"] == "false"
     own = yaml_parse((REPOSITORY / nested["Properties"]["TemplateURL"]).read_text())
     assert own["Parameters"].keys() == nested["Properties"]["Parameters"].keys()
-    names = {own["Resources"]["Rules"]["Properties"]["Name"], template["Resources"]["AmpRules"]["Properties"]["Name"]}
-    assert len(names) == 2, "a workspace's namespaces of rules have names of their own"
+    given_workspace = {"AmpWorkspaceArn": "arn:aws:aps:eu-central-1:1:workspace/ws-1", "RecordingRules": "true"}
+    stack = Stack("gpucost-dev", template, given_workspace)
+    names = {nested.properties("Rules")["Name"] for nested in stack.nested()}
+    assert len(names) == 2, "both are in one workspace"

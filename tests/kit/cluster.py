@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -29,6 +30,13 @@ LABELS = {
     "karpenter": ("app.kubernetes.io/name", "karpenter", "http-metrics"),
 }
 """How the charts label an exporter's pods, and what they call the port of its metrics."""
+NAMESPACES = {
+    "kube-state-metrics": "kube-system",
+    "dcgm-exporter": "gpu-operator",
+    "neuron-monitor": "neuron-monitor",
+    "karpenter": "kube-system",
+}
+"""Where the charts put them."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -72,6 +80,7 @@ class Pod:
     labels: Mapping[str, str]
     ports: Sequence[tuple[str, int]]
     phase: str = "Running"
+    namespace: str = "somewhere"
 
     def targets(self) -> Iterator[Any]:
         """One for every port that a container declares, as of role `pod`."""
@@ -83,7 +92,7 @@ class Pod:
                 "targets": [f"127.0.0.1:{number}"],
                 "labels": own
                 | {
-                    "__meta_kubernetes_namespace": "somewhere",
+                    "__meta_kubernetes_namespace": self.namespace,
                     "__meta_kubernetes_pod_name": self.name,
                     "__meta_kubernetes_pod_uid": f"uid-{self.name}",
                     "__meta_kubernetes_pod_ip": "127.0.0.1",
@@ -108,14 +117,19 @@ def cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]) -> Ite
         telemetry = running.enter_context(serving(lambda _: b"telemetry 1\n"))
         key, value, _ = LABELS["kube-state-metrics"]
         pods = [
-            Pod("gone", "system-1", {key: value}, [("http", telemetry)], "Succeeded"),
+            Pod("gone", "system-1", {key: value}, [("http", telemetry)], "Succeeded", "kube-system"),
+            *(
+                Pod(f"forged-{exporter}", "general-1", {label: name}, [(port, telemetry)], namespace="tenant")
+                for exporter, (label, name, port) in LABELS.items()
+            ),
             Pod("web", "general-1", {"app": "web"}, [("metrics", telemetry)]),
         ]
         for number, (exporter, node, answer) in enumerate(exporters):
             key, value, port = LABELS[exporter]
             own = running.enter_context(serving(answer))
             beside = [("metrics", telemetry)] if exporter == "kube-state-metrics" else []  # its telemetry port
-            pods.append(Pod(f"{exporter}-{number}", node, {key: value}, [(port, own), *beside]))
+            ports = [(port, own), *beside]
+            pods.append(Pod(f"{exporter}-{number}", node, {key: value}, ports, namespace=NAMESPACES[exporter]))
         body = json.dumps([target for one in pods for target in one.targets()]).encode()
         place = running.enter_context(serving(lambda _: body, "application/json"))
         yield f"http://127.0.0.1:{place}"
@@ -146,7 +160,7 @@ def prometheus(configuration: Any, *flags: str, agent: bool = False) -> Iterator
         (home / "prometheus.yml").write_text(yaml.safe_dump(configuration))
         storage = [f"--storage.agent.path={home / 'data'}"] if agent else [f"--storage.tsdb.path={home / 'data'}"]
         command = [executable("prometheus"), f"--config.file={home / 'prometheus.yml'}", *storage, *flags]
-        command += [f"--web.listen-address=127.0.0.1:{port}", *(["--enable-feature=agent"] if agent else [])]
+        command += [f"--web.listen-address=127.0.0.1:{port}", *([_agent_flag()] if agent else [])]
         with (home / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         url = f"http://127.0.0.1:{port}"
@@ -157,6 +171,13 @@ def prometheus(configuration: Any, *flags: str, agent: bool = False) -> Iterator
         finally:
             process.terminate()
             process.wait()
+
+
+@cache
+def _agent_flag() -> str:
+    """The flag of Prometheus' agent mode, which version 3 renamed."""
+    shown = subprocess.run([executable("prometheus"), "--version"], capture_output=True, text=True, check=True)
+    return "--enable-feature=agent" if "version 2." in shown.stdout + shown.stderr else "--agent"
 
 
 def _is_ready(url: str) -> bool:

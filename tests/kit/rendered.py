@@ -20,12 +20,25 @@ COLLECTORS = {
 """Files that carry a configuration in a ConfigMap, under which key."""
 
 
+ACCOUNT, WORKSPACE = "210987654321", "ws-1a2b3c4d-5e6f-7081-92a3-b4c5d6e7f809"
+
+
+def settings_text() -> str:
+    """The example settings with a workspace filled in, as docs/quickstart-eks.md says."""
+    return (CLUSTER / "settings.yaml").read_text().replace("ws-00000000-0000-0000-0000-000000000000", WORKSPACE)
+
+
+def parameters_text() -> str:
+    """The example parameters with an account filled in."""
+    return (CLUSTER / "parameters.yaml").read_text().replace("111122223333", ACCOUNT)
+
+
 def example_settings() -> Settings:
-    return parse_settings((CLUSTER / "settings.yaml").read_text())
+    return parse_settings(settings_text())
 
 
 def example_parameters() -> Parameters:
-    return parse_parameters((CLUSTER / "parameters.yaml").read_text())
+    return parse_parameters(parameters_text())
 
 
 @cache

@@ -35,7 +35,7 @@ from local.template import REPOSITORY
 from tests.kit import articles
 from tests.kit.cluster import ask, cluster, here, prometheus, until
 from tests.kit.exposition import Target, own, targets
-from tests.kit.rendered import CLUSTER, configuration
+from tests.kit.rendered import configuration, parameters_text
 from tests.system import fleet_truth
 
 PRICE = 12
@@ -60,7 +60,7 @@ def document(url: str = "", *, more: str = "") -> str:
 
 
 def kit(*, dashboards: bool) -> Mapping[str, str]:
-    parameters = (CLUSTER / "parameters.yaml").read_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
+    parameters = parameters_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
     parameters = re.sub(r", business_unit: bu-.", "", parameters)
     parameters = parameters.replace("dashboards: true", f"dashboards: {str(dashboards).lower()}")
     return dict(rendered(values(parse_settings(document()), parse_parameters(parameters))))
@@ -303,7 +303,7 @@ def test_workloads_keep_their_own_labels(run: Run) -> None:
 
 def test_labels_are_honoured(history: str) -> None:
     """Where the collector adds a namespace and a pod of its own, as an operator's does, a series' own stay its own."""
-    assert ask(history, 'count_over_time(up{namespace="somewhere"}[1m])')
+    assert ask(history, 'count_over_time(up{namespace="kube-system"}[1m])')
     assert not ask(
         history, 'count_over_time({exported_namespace!=""}[12h]) or count_over_time({exported_pod!=""}[12h])'
     )

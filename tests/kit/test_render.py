@@ -14,8 +14,21 @@ from gpucost.settings import parse_settings
 from local.kit.parameters import parse_parameters
 from local.kit.rendering import rendered, write
 from local.kit.values import values
+from local.placeholders import refuse_placeholders
 from local.template import REPOSITORY
-from tests.kit.rendered import CLUSTER, COLLECTORS, configuration, documents, example, objects
+from tests.kit.rendered import (
+    ACCOUNT,
+    CLUSTER,
+    COLLECTORS,
+    WORKSPACE,
+    configuration,
+    documents,
+    example,
+    objects,
+    parameters_text,
+    settings_text,
+)
+from tests.system.test_cli import in_this_process
 
 OTHER_SETTINGS = """
 clusters:
@@ -55,11 +68,17 @@ def other(settings: str = OTHER_SETTINGS, parameters: str = OTHER_PARAMETERS) ->
     return dict(rendered(values(parse_settings(settings), parse_parameters(parameters))))
 
 
+def render_command(folder: Path, out: Path, settings: str, parameters: str) -> subprocess.CompletedProcess[str]:
+    (folder / "settings.yaml").write_text(settings)
+    (folder / "parameters.yaml").write_text(parameters)
+    command = [str(REPOSITORY / ".venv/bin/gpucost"), "kit", "render", "--out", str(out)]
+    command += ["--settings", str(folder / "settings.yaml"), "--params", str(folder / "parameters.yaml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def test_the_command_writes_the_set(tmp_path: Path) -> None:
     out = tmp_path / "kit"
-    command = [str(REPOSITORY / ".venv/bin/gpucost"), "kit", "render", "--out", str(out)]
-    command += ["--settings", str(CLUSTER / "settings.yaml"), "--params", str(CLUSTER / "parameters.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = render_command(tmp_path, out, settings_text(), parameters_text())
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert f"{len(example())} files for cluster gpu-cost-poc are in {out}" in done.stderr
     written = {str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()}
@@ -90,7 +109,7 @@ def test_what_settings_have_no_use_for_any_more_goes(tmp_path: Path) -> None:
 def test_nothing_of_one_cluster_stays_in_another() -> None:
     """Every value comes from its one place: with other settings and parameters none of the example's is left."""
     text = "\n".join(other().values())
-    for value in ("gpu-cost-poc", "us-west-2", "111122223333", "ws-0000", "p4d.24xlarge", "bu-a", "g5.12xlarge",
+    for value in ("gpu-cost-poc", "us-west-2", ACCOUNT, WORKSPACE, "p4d.24xlarge", "bu-a", "g5.12xlarge",
                   "all-1g.5gb", "60s", '"1.34"'):  # fmt: skip
         assert value not in text, value
     for value in ("frankfurt", "eu-central-1b", "999999999999", "ws-abc", "p5.48xlarge", "seeing", "g6.xlarge",
@@ -101,7 +120,7 @@ def test_nothing_of_one_cluster_stays_in_another() -> None:
 def test_no_file_types_what_parameters_or_versions_say() -> None:
     typed = {name: (CLUSTER / name).read_text() for name in example()}
     versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())
-    said = ["us-west-2", "gpu-cost-poc", "111122223333", "p4d.24xlarge", "all-1g.5gb"]
+    said = ["us-west-2", "gpu-cost-poc", "111122223333", ACCOUNT, "p4d.24xlarge", "all-1g.5gb"]
     said += [chart["version"] for chart in versions["charts"].values()] + list(versions["images"].values())
     for name, text in typed.items():
         for value in said:
@@ -286,6 +305,60 @@ def test_settings_that_no_kit_can_be_made_of(old: str, new: str, says: str) -> N
         other(settings=OTHER_SETTINGS.replace(old, new, 1), parameters=parameters)
 
 
+EXAMPLE_WORKSPACE = "ws-00000000-0000-0000-0000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("settings", "parameters", "says"),
+    [
+        ((CLUSTER / "settings.yaml").read_text(), parameters_text(),
+         f"settings: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "),
+        (settings_text(), (CLUSTER / "parameters.yaml").read_text(),
+         "parameters: account_id: '111122223333' is an example's placeholder. Put in the ID of your own AWS account"),
+        (settings_text(), parameters_text() + "deployment_account_id: '123456789012'\n",
+         "parameters: deployment_account_id: '123456789012' is an example's placeholder"),
+        (settings_text().replace("# role_arn", "role_arn"), parameters_text(),
+         "settings: clusters[0].prometheus.role_arn: '111122223333' in 'arn:aws:iam::111122223333:role/"),
+        (settings_text().replace(WORKSPACE, "ws-…"), parameters_text(),
+         "settings: clusters[0].prometheus.url: 'ws-…' in "),
+        (settings_text().replace(WORKSPACE, "<id>"), parameters_text(),
+         "settings: clusters[0].prometheus.url: '<id>' in "),
+    ],
+)  # fmt: skip
+def test_placeholders_of_the_examples_are_refused(tmp_path: Path, settings: str, parameters: str, says: str) -> None:
+    done = render_command(tmp_path, tmp_path / "kit", settings, parameters)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"gpucost: {says}")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "kit").exists()
+
+
+@pytest.mark.parametrize("command", [["settings", "push", "{}", "--stack", "s"], ["doctor", "--settings", "{}"]])
+def test_placeholders_are_neither_pushed_nor_asked(command: list[str]) -> None:
+    said = in_this_process(*(part.format(CLUSTER / "settings.yaml") for part in command))
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith(f"gpucost: settings: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in ")
+
+
+def test_every_example_of_settings_that_is_copied_unchanged_is_refused() -> None:
+    """The README's, and the receiver of docs/alerts.md."""
+    readme = re.findall(r"^```yaml\n(clusters:.*?)^```", (REPOSITORY / "README.md").read_text(), re.M | re.S)
+    texts = [text for text in readme if "aps-workspaces" in text]
+    assert texts
+    for text in texts:
+        with pytest.raises(InvalidInputError, match="is an example's placeholder"):
+            refuse_placeholders(parse_settings(text), "settings")
+    receiver = 'alerts: {receivers: [{type: alertmanager, name: sre, url: "https://am.example.com"}]}\n'
+    with pytest.raises(InvalidInputError, match=re.escape("alerts.receivers[0].url: 'https://am.example.com'")):
+        refuse_placeholders(parse_settings(settings_text() + receiver), "settings")
+
+
+def test_values_of_ones_own_are_no_placeholders() -> None:
+    settings = settings_text().replace("name: bu-a,", 'name: "123456789012 example.com … ws-0",')
+    refuse_placeholders(parse_settings(settings), "settings")
+    refuse_placeholders(parse_parameters(parameters_text()), "parameters")
+
+
 def test_a_template_that_names_no_value_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "collection").mkdir()
     (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: {{ nobody }}\n")
@@ -305,3 +378,35 @@ def test_an_out_that_cannot_be_written_to(tmp_path: Path) -> None:
     given = values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
     with pytest.raises(InvalidInputError, match="cannot be written to"):
         write(given, tmp_path)
+
+
+def test_example_settings_read_the_jobs_that_the_collector_scrapes() -> None:
+    (cluster,) = parse_settings((CLUSTER / "settings.yaml").read_text()).clusters
+    named = {job for matchers in dict(cluster.sources).values() for job in matchers["job"]}
+    scraped = configuration(example(), "collection/prometheus-agent.yaml")["scrape_configs"]
+    assert named == {one["job_name"] for one in scraped}
+
+
+def test_exporters_are_scraped_in_the_namespaces_of_the_parameters() -> None:
+    more = "collection: {exporter_namespaces: {dcgm_exporter: [gpus, gpu-operator]}, "
+    files = other(parameters=OTHER_PARAMETERS.replace("collection: {", more))
+    kept = {
+        one["job_name"]: [
+            rule["regex"] for rule in one["relabel_configs"]
+            if rule.get("source_labels") == ["__meta_kubernetes_namespace"] and rule["action"] == "keep"
+        ]
+        for one in configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"]
+    }  # fmt: skip
+    assert kept == {
+        "kube-state-metrics": ["kube-system"],
+        "dcgm-exporter": ["gpus|gpu-operator"],
+        "neuron-monitor": ["neuron-monitor|kube-system"],
+    }
+
+
+def test_settings_that_trust_other_jobs_than_the_collectors_are_refused() -> None:
+    selector = "    selector: {cluster: fra, stage: prod}"
+    settings = OTHER_SETTINGS.replace(selector, f"{selector}\n    sources: {{dcgm_exporter: {{job: [gpus]}}}}")
+    with pytest.raises(InvalidInputError, match=re.escape("sources.dcgm_exporter names job gpus, and the kit's")):
+        other(settings=settings)
+    other(settings=settings.replace("[gpus]", "[gpus, dcgm-exporter]"))

@@ -86,7 +86,7 @@ class Memory:
         self.first = first
         self.asked: list[datetime] = []
 
-    def __call__(self, cluster: ClusterSettings) -> "Memory":
+    def __call__(self, cluster: ClusterSettings, _deadline: object = None) -> "Memory":
         assert cluster in SETTINGS.clusters
         return self
 
@@ -135,7 +135,7 @@ def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> Non
 class Waits:
     """Nobody waits."""
 
-    def __call__(self, cluster: ClusterSettings) -> "Waits":
+    def __call__(self, cluster: ClusterSettings, _deadline: object = None) -> "Waits":
         assert cluster in SETTINGS.clusters
         return self
 
@@ -154,7 +154,7 @@ class NoDays:
 class Silent:
     """Karpenter's metrics cannot be had."""
 
-    def __call__(self, cluster: ClusterSettings) -> "Silent":
+    def __call__(self, cluster: ClusterSettings, _deadline: object = None) -> "Silent":
         assert cluster in SETTINGS.clusters
         return self
 

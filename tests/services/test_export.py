@@ -1,6 +1,7 @@
 """Exports on Amazon's DynamoDB engine and S3: one version of a day, whatever is killed and whoever else writes."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,8 +16,9 @@ from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.export_bucket import S3Bucket
 from gpucost.adapters.export_files import DuckDbFiles
 from gpucost.domain.exports import ExportedDay, object_key
+from gpucost.domain.focus import ExportedHour, Row, focus_rows
 from gpucost.domain.hours import HOUR
-from gpucost.domain.model import HourRecord
+from gpucost.domain.model import Costs, HourRecord, Totals
 from gpucost.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.messages import ExportDue
 from gpucost.ports import Departure, StoredSettings
@@ -178,6 +180,34 @@ def test_an_hour_without_figures_adds_no_rows(world: World) -> None:
     assert (exported.status, exported.rows) == ("incomplete", 2)
     world.publish(hour(1, status="provisional"))
     assert [one.rows for one in world.run().exported] == [4]
+
+
+def test_hour_beyond_reason_is_exported_as_incomplete_and_the_others_as_they_are(world: World, tmp_path: Path) -> None:
+    world.publish(hour(0))
+    huge = Decimal("1E+308")
+    lines = (line(pod="huge")._replace(allocated_usd=huge, waste_usd=huge),)
+    costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=huge, waste_usd=huge)
+    world.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
+    result = world.run()
+    assert (result.failures, result.gone) == ([], [])
+    assert [(one.status, one.rows) for one in result.exported] == [("incomplete", 2)]
+    assert world.read(tmp_path) == {"p": 3, "q": 1}
+    assert world.run().exported == [], "nothing changed"
+
+
+def test_whatever_one_day_raises_the_others_are_exported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.publish(hour(0))
+    world.publish(hour(24))
+
+    def broken(what: ExportedHour, account: str) -> Iterator[Row]:
+        if what.manifest.hour >= NEXT:
+            raise ArithmeticError("a figure of that day")
+        return focus_rows(what, account)
+
+    monkeypatch.setattr("gpucost.services.export.focus_rows", broken)
+    result = world.run(at=NEXT + timedelta(days=1, hours=3))
+    assert [one.day for one in result.exported] == [DAY]
+    assert result.failures == [f"demo {NEXT:%Y-%m-%d}: ArithmeticError: a figure of that day"]
 
 
 def calls_of_an_export(world: World) -> int:

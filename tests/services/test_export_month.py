@@ -7,6 +7,7 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -27,6 +28,7 @@ from local.aws import local_client, running_aws
 from local.dynamodb_local import create_table
 from local.template import REPOSITORY
 from tests import exported_month, focus_rules
+from tests.enforced import ANY_TABLE, enforcing
 from tests.exported_month import DAYS, START
 from tests.functions.asking import Context, ask_as, by_role
 from tests.sandbox import forget
@@ -80,7 +82,8 @@ def ask(path: str, **query: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
-    with running_aws() as s3_url, pytest.MonkeyPatch.context() as patch:
+    with ExitStack() as running:
+        s3_url, patch = running.enter_context(running_aws()), running.enter_context(pytest.MonkeyPatch.context())
         table, bucket = f"ledger-{uuid4()}", f"exports-{uuid4()}"
         create_table(local_client("dynamodb", dynamodb_url), table)
         s3 = local_client("s3", s3_url)
@@ -99,6 +102,13 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         for cluster, days in CLUSTERS.items():
             for record in exported_month.month(cluster, days):
                 bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=now)
+        policies = running.enter_context(
+            enforcing(dynamodb_url, s3_url, parameters={**ANY_TABLE, "ExistingExportBucket": bucket})
+        )
+        for name, value in policies.environment("ExportFunction").items():
+            patch.setenv(name, value)
+        patch.delenv("AWS_ENDPOINT_URL_S3")
+        forget()
         answer = export.handler({"version": 1, "scheduled_time": format_instant(NOW)}, Lambda())
         folder = tmp_path_factory.mktemp("exported")
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
@@ -254,7 +264,7 @@ QUERIES = re.findall(r"```sql\n(.*?)```", (REPOSITORY / "docs/exports.md").read_
 @pytest.mark.parametrize("sql", QUERIES, ids=[query.splitlines()[0].removeprefix("-- ") for query in QUERIES])
 def test_the_documented_queries_run_and_find_something(exported: Exported, sql: str) -> None:
     (translated,) = sqlglot.transpile(sql, read="athena", write="duckdb")
-    assert exported.query(translated.replace("gpucost.focus", "focus"))
+    assert exported.query(translated.replace("gpucost_dev.focus", "focus"))
 
 
 def test_every_column_is_documented() -> None:

@@ -16,6 +16,7 @@ from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
 from gpucost.adapters.messaging import AwsBus
 from gpucost.adapters.prometheus import metrics_reader
+from gpucost.deadline import Deadline
 from gpucost.domain.hours import HOUR, floor_hour
 from gpucost.errors import SourceError
 from gpucost.messages import HoursDue, ScheduledTick, Tick, read_message
@@ -106,7 +107,7 @@ def test_of_three_hundred_clusters_those_that_fail_delay_only_themselves(
     }
     assert set(due) == {name(n) for n in range(CLUSTERS)} - {name(n) for n in UNREAD}
 
-    def reader(cluster: ClusterSettings, settings: Settings) -> MetricsReader:
+    def reader(cluster: ClusterSettings, settings: Settings, _deadline: Deadline | None = None) -> MetricsReader:
         if cluster.name in {name(AWAY), name(NO_ROLE)}:
             return metrics_reader(cluster, settings)  # nothing listens at its address
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)

@@ -65,7 +65,7 @@ def book(table: DynamoTable) -> DynamoPriceBook:
 @pytest.mark.parametrize("kind", [*TABLE])
 def test_a_gpu_of_each_instance_costs_what_the_table_says(book: DynamoPriceBook, kind: str) -> None:
     _, _, listed, spot = TABLE[kind]
-    gpus = GPUS_OF_INSTANCE[kind]
+    gpus = int(GPUS_OF_INSTANCE[kind])
     order: tuple[PriceSource, ...] = ("spot", "on-demand")
     assert priced(book, kind, "on-demand", order, gpus) == Fraction(listed)
     assert priced(book, kind, "spot", order, gpus) == Fraction(spot)

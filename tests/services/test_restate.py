@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,7 +18,7 @@ from gpucost.domain.hours import HOUR as ONE_HOUR
 from gpucost.domain.hours import to_ms
 from gpucost.domain.intervals import Scrapes
 from gpucost.domain.ledger import Restatement
-from gpucost.domain.model import Line
+from gpucost.domain.model import Costs, Line, Totals
 from gpucost.domain.observations import ContainerRequest, NodeObservation, NodeState, Observation, PodObservation
 from gpucost.errors import InvalidInputError
 from gpucost.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
@@ -115,7 +116,7 @@ class System:
         self.metrics = OnePod()
         self.push(12)
 
-    def reader(self, cluster: ClusterSettings, settings: Settings) -> MetricsReader:
+    def reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> MetricsReader:
         return self.metrics
 
     def push(self, price: int, **more: Any) -> None:
@@ -185,6 +186,28 @@ def test_a_new_price_restates_the_hour_from_what_was_stored(system: System) -> N
     assert summary.totals.capacity is not None
     assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, Decimal(40))
     assert [(one.record_version, one.origin) for one in system.heard.closed] == [(1, "schedule"), (2, "backfill")]
+
+
+def test_hour_beyond_reason_becomes_incomplete_and_is_asked_for_again(system: System) -> None:
+    """As an earlier version published it, of a request for 1e308 units."""
+    system.attribute(hours=2)
+    before = system.ledger.newest("demo", HOUR)
+    assert before is not None
+    usage = system.ledger.usage(before)
+    assert usage is not None
+    (pod,) = usage.pods
+    forged = replace(usage, pods=(replace(pod, holding=replace(pod.holding, units=10**308)),))
+    costs = Costs(allocated_gpu_hours=Decimal("1e308"), allocated_usd=Decimal("1e308"), waste_usd=Decimal("1e308"))
+    absurd = replace(record(hour=HOUR), status="complete", totals=Totals(costs, None))
+    system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)
+    system.push(20)
+    assert system.restate(hours=2) == [3, 2], "the hour after it is restated all the same"
+    after = system.ledger.newest("demo", HOUR)
+    assert after is not None
+    assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
+    assert after.notes[0].startswith("suspect samples: figures are beyond 1,000,000,000,000 USD or GPU-hours")
+    system.attribute(version=2, origin="backfill")
+    assert system.line().allocated_usd == 20
 
 
 def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:

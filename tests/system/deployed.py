@@ -1,22 +1,21 @@
 """A stack in the embedded AWS whose functions run in this process, and the command line beside them."""
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from unittest.mock import patch
 
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
 from gpucost.adapters.dynamodb.rollups import DynamoRollups
 from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.rollups import DAY
-from local import deployment
 from local.aws import STACK, Deployed, create_stack, local_client, running_aws
 from local.cli import main
 from tests.chaos.script import document
 from tests.chaos.world import Endpoints, World
+from tests.enforced import enforcing
+from tests.system.demo_record import announced_in
 from tests.system.test_cli import Said
 
 FIRST = floor_day(datetime.now(UTC)) - 2 * DAY - 2 * HOUR
@@ -30,8 +29,12 @@ class Stack(World):
         self.now = self.first
         self.sqs, self.sns = (local_client(name, self.endpoints.aws) for name in ("sqs", "sns"))
         self.dynamodb = local_client("dynamodb", self.endpoints.dynamodb)
-        self.clients = {"dynamodb": self.dynamodb, "sqs": self.sqs, "sns": self.sns}
+        self._running = ExitStack()
         self.deploy({})
+        self.enforced = self._running.enter_context(
+            enforcing(self.endpoints.dynamodb, self.endpoints.aws, physical=self._physical())
+        )
+        self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
         self.push(document(self.clusters))
 
     def deploy(self, parameters: dict[str, str]) -> None:
@@ -55,6 +58,10 @@ class Stack(World):
         self.ledger = DynamoLedger(self.dynamodb, self.table)
         self.rollups = DynamoRollups(self.dynamodb, self.table)
 
+    def close(self) -> None:
+        """Fail where a function was denied something."""
+        self._running.close()
+
     def figures(self) -> dict[str, object]:
         """What readers see; without the memory of alerts, which a backfill leaves alone."""
         return {name: value for name, value in self.seen().items() if " alert " not in name}
@@ -74,8 +81,7 @@ class Stack(World):
 @contextmanager
 def running(folder: Path) -> Iterator[Stack]:
     """The embedded AWS with one cluster's stack, where the command line finds it."""
-    with running_aws() as endpoint:
-        state = folder / "local.json"
-        state.write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
-        with patch.object(deployment, "STATE", state):
-            yield Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
+    with running_aws() as endpoint, announced_in(folder, endpoint):
+        stack = Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
+        yield stack
+        stack.close()

@@ -16,7 +16,6 @@ LABELS = {
     "nvidia_com_gpu_count": "4",
     "nvidia_com_gpu_replicas": "1",
     "nvidia_com_gpu_sharing_strategy": "none",
-    "nvidia_com_mig_strategy": "none",
 }
 
 
@@ -107,7 +106,7 @@ def sliced(profile: str = "1g_5gb", *, labelled: bool = True, product: str = "NV
     """One A100 in slices, two of them held, and a whole GPU beside it on another node."""
     cluster = healthy()
     own = {"node_kubernetes_io_instance_type": "custom.1gpu", "nvidia_com_gpu_count": "1"}
-    own |= {"nvidia_com_gpu_product": product, "nvidia_com_mig_strategy": "mixed"}
+    own |= {"nvidia_com_gpu_product": product}
     resource = f"nvidia_com_mig_{profile}"
     cluster.node("mig", capacity={resource: 7}, labels={**LABELS, **own})
     cluster.exporter_up("mig")

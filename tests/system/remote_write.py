@@ -4,12 +4,15 @@ promtool cannot load markers. The protocol is small: a protobuf `WriteRequest` i
 Write 1.0"); a Snappy block of literals alone is a valid one, so neither needs a package.
 """
 
+import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
 import requests
 
 from local.fleet.series import Series
+from local.prometheus import VICTORIA_METRICS
+from local.victoria_metrics import flush
 
 STALE = struct.pack("<Q", 0x7FF0000000000002)
 """The one NaN that means: this series has ended (Prometheus, `model/value`)."""
@@ -41,6 +44,8 @@ def send(url: str, series: Sequence[Series], base_ms: int, scrapes: Mapping[str,
         samples = by_time[at]
         for first in range(0, len(samples), SERIES_PER_REQUEST):
             _post(url, samples[first : first + SERIES_PER_REQUEST], base_ms + at)
+    if os.environ.get(VICTORIA_METRICS):
+        flush(url)
 
 
 def _post(url: str, samples: Iterable[tuple[bytes, bytes]], at_ms: int) -> None:

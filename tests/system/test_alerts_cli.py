@@ -13,11 +13,11 @@ import yaml
 
 from gpucost.adapters import aws, secrets
 from gpucost.domain.hours import HOUR, format_instant
-from local import deployment
 from local.aws import create_stack, local_client, running_aws
 from local.slack import Slack, running_slack
 from tests.alerting_world import START, Fleet, Person, document, pod
 from tests.conftest import DynamoTable
+from tests.system.demo_record import announced_in
 from tests.system.test_cli import Said, in_this_process
 
 WASTE = "rule: waste, name: team-waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 2"
@@ -51,11 +51,9 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    state = tmp_path_factory.mktemp("alerts") / "local.json"
     with ExitStack() as running:
         endpoint = running.enter_context(running_aws())
-        state.write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
-        running.enter_context(patch.object(deployment, "STATE", state))
+        running.enter_context(announced_in(tmp_path_factory.mktemp("alerts"), endpoint))
         running.enter_context(patch.dict(os.environ))  # commands set where AWS is
         aws.client.cache_clear()
         secrets.forget()

@@ -5,11 +5,13 @@ import io
 import json
 import os
 import subprocess
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
@@ -107,21 +109,97 @@ def test_several_hours_and_csv(settings: Callable[..., str], cluster: str) -> No
     assert {row["business_unit"] for row in rows} == {"'=cmd|calc"}
 
 
-def test_the_table_is_for_people(settings: Callable[..., str], cluster: str) -> None:
+def test_attribute_table_shows_business_units_and_where_node_cost_went(
+    settings: Callable[..., str], cluster: str
+) -> None:
     done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_instant(HOUR), COLUMNS="100")
     assert done.returncode == 0
-    assert "=cmd|calc" in done.stdout
-    assert "$5.14" in done.stdout
+    rows = {cells[0]: cells[1:] for line in done.stdout.splitlines() if (cells := line.split())}
+    assert rows["=cmd|calc"][:2] == ["0.429", "$5.14"]
+    assert {part: rows[part][0] for part in ("unallocated", "stranded", "host", "residual")} == {
+        "unallocated": "$6.86",
+        "stranded": "$0.00",
+        "host": "$0.00",
+        "residual": "$0.00",
+    }
+    assert rows["node"] == ["cost", "$12.00", "identity", "exact"]
+    assert "sum of" not in done.stdout
 
 
-def test_no_heartbeat_is_an_incomplete_hour_with_null_figures(settings: Callable[..., str], cluster: str) -> None:
-    long_ago = format_instant(HOUR - timedelta(days=2))
-    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", long_ago, "--format", "json")
+def test_attribute_table_ends_with_the_sum_over_the_hours_with_figures(
+    settings: Callable[..., str], cluster: str
+) -> None:
+    first = format_instant(HOUR - timedelta(hours=3))  # two hours without samples, the rest with the same figures
+    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", first, "--hours", "5", COLUMNS="200")
     assert done.returncode == 0
+    end = format_instant(HOUR + timedelta(hours=2))
+    _, title, total = done.stdout.partition(f"demo  {first} to {end}  sum of 3 of 5 hours")
+    assert title
+    rows = {cells[0]: cells[1:] for line in total.splitlines() if (cells := line.split())}
+    assert rows["=cmd|calc"][:2] == ["1.286", "$15.43"]
+    assert rows["unallocated"][0] == "$20.57"
+    assert rows["node"] == ["cost", "$36.00", "identity", "exact"]
+
+
+def test_attribute_table_says_where_node_cost_is_unknown(
+    settings: Callable[..., str], prometheus: Callable[[str], str]
+) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.pod("a-0", namespace="bu-a")
+    url = prometheus(timeline.text())
+    done = gpucost("attribute", "--settings", settings(url=url), "--hour", format_instant(HOUR), COLUMNS="200")
+    assert done.returncode == 0
+    assert "the nodes' cost is unknown" in done.stdout
+    assert "unallocated  " not in done.stdout
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_attribute_without_any_figures_is_a_failure_that_names_doctor(
+    settings: Callable[..., str], cluster: str, form: str
+) -> None:
+    path = settings(
+        f'clusters: [{{name: demo, prometheus: {{url: "{cluster}"}}, selector: {{cluster: wrong}}}}]\n{PRICING}'
+    )
+    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--hours", "2", "--format", form)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("gpucost: cluster demo has no figures: hour ")
+    assert "no scrape of the allocation source was seen" in done.stderr
+    assert done.stderr.endswith(f"run: gpucost doctor --settings {path}\n")
+    if form == "json":
+        hours = json.loads(done.stdout)["hours"]
+        assert [hour["status"] for hour in hours] == ["incomplete", "incomplete"]
+        assert [set(hour["totals"].values()) for hour in hours] == [{None}, {None}]
+        assert [hour["lines"] for hour in hours] == [[], []]
+
+
+def test_cluster_scaled_to_zero_costs_zero_and_is_no_failure(
+    settings: Callable[..., str], prometheus: Callable[[str], str]
+) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={})
+    path = settings(url=prometheus(timeline.text()))
+    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
+    assert (done.returncode, done.stderr) == (0, "")
     (hour,) = json.loads(done.stdout)["hours"]
-    assert hour["status"] == "incomplete"
-    assert set(hour["totals"].values()) == {None}
-    assert hour["lines"] == []
+    assert (hour["status"], hour["totals"]["node_cost_usd"]) == ("complete", 0)
+
+
+def test_a_cluster_without_figures_takes_no_other_clusters_figures_away(
+    settings: Callable[..., str], cluster: str
+) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    path = settings(
+        f'clusters: [{{name: away, prometheus: {{url: "{away}", retention_days: 30}}}}, '
+        f'{{name: demo, prometheus: {{url: "{cluster}"}}}}]\n{PRICING}'
+    )
+    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
+    assert done.returncode == 1
+    assert [hour["cluster"] for hour in json.loads(done.stdout)["hours"]] == ["demo"]
+    assert "cluster away: Prometheus at" in done.stderr
+    assert "gpucost doctor" in done.stderr
 
 
 ATTRIBUTE = ["attribute", "--settings", "{}", "--hour"]
@@ -137,7 +215,7 @@ OK = "2026-11-19T10:00:00Z"
         ([*ATTRIBUTE, "2026-11-19T10:00:00"], "not a UTC time"),
         ([*ATTRIBUTE, format_instant(NOW + timedelta(hours=1))], "not over yet"),
         ([*ATTRIBUTE, "2099-01-01T00:00:00Z"], "not over yet"),
-        ([*ATTRIBUTE, "9999-12-31T23:00:00Z"], "outside the years"),
+        ([*ATTRIBUTE, "9999-12-31T23:00:00Z"], "of 1971 to 9998"),
         (["report", "--api", "foo"], "not an address"),
         ([*ATTRIBUTE, OK, "--hours", "0"], "0 is not in the range"),
         ([*ATTRIBUTE, OK, "--format", "xml"], "'table', 'json', 'csv'"),
@@ -165,6 +243,15 @@ def test_bad_input_ends_the_script_with_status_2(settings: Callable[..., str]) -
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("gpucost: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_day_stands_for_its_first_hour(settings: Callable[..., str]) -> None:
+    day = f"{NOW + timedelta(days=1):%Y-%m-%d}"
+    done = in_this_process("attribute", "--settings", settings(), "--hour", day)
+    assert done.returncode == 2
+    assert f"hour {day}T00:00:00Z is not over yet" in done.stderr
+    done = in_this_process("backfill", "--stack", "local", "--start", "2026-11-02", "--end", "2026-11-01T00:00:00Z")
+    assert (done.returncode, done.stderr) == (2, "gpucost: --to must be after --from\n")
 
 
 CLUSTERS = "clusters: [{name: a, prometheus: {url: 'http://x'}}]\n"
@@ -208,12 +295,61 @@ def test_wrong_settings_name_the_key_and_what_is_allowed(
     assert len(done.stderr.splitlines()) == 1
 
 
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """A server that answers everything with the same; yields its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST  # noqa: N815 - a name that the base class looks up
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            """Keep the test's output clean."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def assert_no_figures(done: subprocess.CompletedProcess[str], says: str) -> None:
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert says in done.stderr
+    assert "run: gpucost doctor --settings " in done.stderr
+
+
 def test_prometheus_away_is_a_failure_and_no_figure(settings: Callable[..., str]) -> None:
     path = settings(url=f"http://127.0.0.1:{free_port()}")
     done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert "could not be reached" in done.stderr
+    assert_no_figures(done, "could not be reached")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (403, b"no", "answered 403 Forbidden"),
+        (200, b"rubbish", "not whole JSON"),
+        (200, b'{"status":"success","data":{}}', "not Prometheus' own"),
+    ],
+)
+def test_prometheus_that_refuses_or_answers_rubbish_is_a_failure(
+    settings: Callable[..., str], status: int, body: bytes, says: str
+) -> None:
+    with answering(status, body) as url:
+        done = gpucost("attribute", "--settings", settings(url=url), "--hour", format_instant(HOUR))
+    assert_no_figures(done, says)
 
 
 def test_an_hour_past_the_retention_is_refused_with_the_reason(settings: Callable[..., str], cluster: str) -> None:

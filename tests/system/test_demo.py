@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +18,11 @@ import requests
 import simplejson
 
 from local.fleet import demo, truth
+from local.loopback import listen
 from local.template import REPOSITORY
+from tests.listening import listening_addresses
 from tests.system.running_demo import GPUCOST, Demo, running_demo
+from tests.system.test_demo_records import another_demo
 
 UNITS = {"training": "research", "notebooks": "research", "chat": "assistant"}
 
@@ -231,11 +235,41 @@ def test_the_api_refuses_what_is_not_there_or_wrong(running: Demo) -> None:
 
 
 def test_once_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    done = run_to_end(["demo", "--once", "--port", "0"], environment)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "AWS_PROFILE": "not-there"}
+    with listen(0) as listener:  # it needs no port, so one that is taken does not matter
+        done = run_to_end(["demo", "--once", "--port", str(listener.getsockname()[1])], environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "identity exact" in done.stdout
-    assert not (tmp_path / "gpucost" / "local.json").exists()
+    assert not [*tmp_path.rglob("*.json")]
+
+
+def test_demo_checks_its_port_before_it_works(running: Demo) -> None:
+    port = running.url.rpartition(":")[2]
+    began = time.monotonic()
+    done = run_to_end(["demo", "--port", port], running.environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"gpucost: port {port} is taken; choose another with --port\n"
+    assert time.monotonic() - began < 10
+
+
+def test_everything_that_the_demo_starts_listens_on_loopback_only(running: Demo) -> None:
+    assert listening_addresses(running.process.pid) == {"127.0.0.1"}
+
+
+def test_commands_reach_the_demo_that_they_name(running: Demo) -> None:
+    port = running.url.rpartition(":")[2]
+    names = ", ".join(sorted([f"local:{port}", "local:1"], key=lambda name: int(name[6:])))
+    with another_demo(Path(running.environment["XDG_CACHE_HOME"]), 1) as other:
+        asked = run_to_end(["settings", "show", "--stack", "local"], running.environment)
+        assert (asked.returncode, asked.stdout) == (2, "")
+        assert asked.stderr == f"gpucost: 2 demos are running on this machine; name one with --stack: {names}\n"
+        named = run_to_end(["report", "--stack", f"local:{port}", "--group-by", "namespace"], running.environment)
+        assert (named.returncode, named.stderr) == (0, "")
+        silent = run_to_end(["settings", "show", "--stack", "local:1"], running.environment)
+        assert silent.returncode == 1
+        assert "the demo of stack 'local:1' does not answer" in silent.stderr
+        other.kill()
+    assert run_to_end(["settings", "show", "--stack", "local"], running.environment).returncode == 0
 
 
 def test_days_are_exported_and_sum_to_what_the_api_says(running: Demo, tmp_path: Path) -> None:
@@ -291,6 +325,27 @@ def test_a_report_by_workload_in_a_terminal_is_the_apis(running: Demo) -> None:
         assert f"${row['cost_usd']:,.2f}" in shown.stdout
     table = run_to_end(["report", "--stack", "local", *question, "--format", "csv"], running.environment).stdout
     assert len(table.splitlines()) == 1 + len(answer["rows"])
+
+
+def test_report_without_a_period_answers_the_last_24_hours_and_says_so(running: Demo) -> None:
+    for more in ([], ["--group-by", "namespace"]):
+        shown = run_to_end(["report", "--stack", "local", *more], running.environment)
+        assert shown.returncode == 0, shown.stderr
+        assert "the last 24 hours, as no period was given" in " ".join(shown.stdout.split())
+        assert "24 of 24 hours complete" in " ".join(shown.stdout.split())
+    named = run_to_end(["report", "--stack", "local", "--window", "24h"], running.environment)
+    assert "no period was given" not in named.stdout
+
+
+def test_report_takes_times_as_the_api_does(running: Demo) -> None:
+    day = f"{running.end - timedelta(days=1):%Y-%m-%d}"
+    start, end = f"{running.end - timedelta(days=2):%Y-%m-%d}", f"{day}T00:00:00Z"
+    answer = running.ask(f"/v1/business-units?start={start}&end={day}")
+    for names in (("--start", "--end"), ("--from", "--to")):
+        for last in (day, end):
+            command = ["report", "--stack", "local", names[0], start, names[1], last, "--format", "json"]
+            shown = run_to_end(command, running.environment)
+            assert simplejson.loads(shown.stdout, use_decimal=True) == answer
 
 
 def test_node_pools_stand_against_karpenters_limits(running: Demo) -> None:

@@ -70,7 +70,8 @@ def test_an_empty_prometheus_is_status_1(tmp_path: Path, prometheus: Callable[[s
     assert done.returncode == 1
     assert "demo: attribution is impossible" in done.stdout
     assert len(done.stderr.splitlines()) == 1
-    assert "no series of kube-state-metrics are there" in done.stderr
+    assert "no series of kube-state-metrics are there" in done.stdout
+    assert done.stderr == "gpucost: attribution is impossible for cluster demo\n"
 
 
 @pytest.mark.parametrize(

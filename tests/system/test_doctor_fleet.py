@@ -59,7 +59,7 @@ def test_the_rungs_foretold_are_those_on_the_lines(told: Mapping[str, tuple[Repo
     foretold: dict[str, Decimal] = defaultdict(Decimal)
     for one in report.utilization:
         foretold[one.rung] += one.gpus
-    assert report.possible
+    assert report.verdict != "impossible"
     assert {rung: round(gpus, 3) for rung, gpus in foretold.items()} == {
         rung: round(gpus, 3) for rung, gpus in lines.items()
     }

@@ -97,6 +97,19 @@ def test_a_backfill_is_followed_to_its_end(stack: Stack, monkeypatch: pytest.Mon
     assert re.search(r"backfilling .* 3/3 hours \d:\d\d:\d\d left: 0:00:00", done.stderr)
 
 
+def test_backfill_without_any_figures_is_a_failure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def meanwhile(_seconds: float) -> None:
+        stack.now = datetime.now(UTC)
+        stack.drain()
+
+    monkeypatch.setattr("local.backfilling.time", SimpleNamespace(sleep=meanwhile))
+    readers(stack, poison=FIRST)
+    done = stack.gpucost("backfill", *period(FIRST, 1))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "0 hours have figures, 1 are incomplete")
+    assert "no hour of the period has figures" in done.stderr
+    assert "gpucost doctor --settings FILE" in done.stderr
+
+
 def test_a_backfill_says_that_it_waits_behind_another_one(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     stack.gpucost("backfill", *period(FIRST - 9 * HOUR, 9), "--no-wait")
     seen: list[Progress] = []

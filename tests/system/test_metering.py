@@ -237,12 +237,17 @@ def test_no_heartbeat_is_incomplete_and_has_no_figures(attribute: Attribute) -> 
 
 def test_more_held_than_there_is_shows_as_a_residual(attribute: Attribute) -> None:
     timeline = fleet()
-    timeline.pod("p", units=6)
+    timeline.pod("p", units=3)
+    timeline.pod("q", units=3)
     (record,) = attribute(timeline)
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert line(record, "p").allocated_usd == 60
+    assert line(record, "p").allocated_usd == 30
     assert record.totals.capacity.residual_usd == -20
+    (note,) = record.notes
+    assert note == (
+        "suspect samples: pods hold 2.000 GPU-hours more of node 'n1' than it has; its residual is negative"
+    )
 
 
 def test_business_units_by_pattern_and_label(attribute: Attribute) -> None:

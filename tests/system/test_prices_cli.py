@@ -18,6 +18,7 @@ from gpucost.domain.hours import floor_hour, format_instant
 from gpucost.domain.prices import Price
 from local.aws import create_stack, local_client, running_aws
 from local.demo import settings_text
+from tests.system.demo_record import announced_in
 from tests.system.test_cli import gpucost
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -35,8 +36,6 @@ class Stack:
         self.store = DynamoSettingsStore(client, deployed.outputs["TableName"], clock=lambda: NOW)
         self.store.push(settings_text("http://127.0.0.1:1"), author="me", now=NOW)
         self.folder = folder
-        (folder / "gpucost").mkdir()
-        (folder / "gpucost" / "local.json").write_text(json.dumps({"endpoint": endpoint, "dynamodb": endpoint}))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command, *rest = arguments
@@ -51,7 +50,7 @@ class Stack:
 
 @pytest.fixture(params=[{"SpotPrices": "true", "OnDemandPrices": "true"}])
 def stack(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with running_aws() as endpoint:
+    with running_aws() as endpoint, announced_in(tmp_path, endpoint):
         yield Stack(endpoint, tmp_path, request.param)
 
 
@@ -117,7 +116,7 @@ def test_csv_of_the_book_has_the_amounts_exactly(stack: Stack) -> None:
         (("--match", "region"), "is not FACT=PATTERN"),
         (("--currency", "usd"), "is not a code of three capitals"),
         (("--from", "2026-11-02", "--to", "2026-11-01"), "--to must be after --from"),
-        (("--from", "yesterday"), "'yesterday' is neither a UTC time"),
+        (("--from", "yesterday"), "'yesterday' is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_sentence(arguments: tuple[str, ...], says: str) -> None:

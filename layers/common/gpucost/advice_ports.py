@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from gpucost.deadline import Deadline
 from gpucost.domain.advice.history import Disruption, LineUse, Wait
 from gpucost.domain.advice.model import Recommendation, Review
 from gpucost.domain.ledger import Manifest
@@ -70,8 +71,8 @@ class MemoryReader(Protocol):
 class MemoryReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings) -> MemoryReader:
-        """The reader of one cluster."""
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> MemoryReader:
+        """The reader of one cluster, whose queries all end by a deadline."""
         ...
 
 
@@ -104,8 +105,8 @@ class WaitingReader(Protocol):
 class WaitingReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings) -> WaitingReader:
-        """The reader of one cluster."""
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> WaitingReader:
+        """The reader of one cluster, whose queries all end by a deadline."""
         ...
 
 
@@ -136,6 +137,6 @@ class DisruptionReader(Protocol):
 class DisruptionReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings) -> DisruptionReader:
-        """The reader of one cluster."""
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> DisruptionReader:
+        """The reader of one cluster, whose queries all end by a deadline."""
         ...

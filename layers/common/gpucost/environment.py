@@ -12,6 +12,8 @@ class Environment(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     table: str
+    stack: str = ""
+    """The stack's name, a dimension of every metric; read by `observability`."""
     hours_queue_url: str = ""
     backfill_queue_url: str = ""
     dead_letter_queue_url: str = ""

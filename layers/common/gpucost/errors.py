@@ -10,11 +10,13 @@ GpuCostError
 ├── SettingsMissingError     no settings have been pushed yet
 ├── ConflictError            somebody else wrote first                                      (HTTP 409)
 └── SourceError              a source of data did not answer as it should                   (exit 1, HTTP 502)
+    ├── CredentialsError           no AWS credentials, or they cannot be used
     ├── NotKeptError               it has expired: trying again does not help
     ├── DamagedError               what is stored cannot be read, or is missing: names the item
     ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
     └── MetricsAnswerError         an answer that cannot be used: refused query, not JSON, truncated, warnings
-        └── MetricsTooLargeError   asking for less at a time may help
+        ├── MetricsTooLargeError   asking for less at a time may help
+        └── HoursTooLargeError     asking for fewer hours at a time may help
 """
 
 
@@ -63,6 +65,10 @@ class SourceError(GpuCostError):
     """A source of data did not answer as it should."""
 
 
+class CredentialsError(SourceError):
+    """There are no AWS credentials, or they cannot be used."""
+
+
 class NotKeptError(SourceError):
     """What was asked for has expired; trying again does not help."""
 
@@ -80,4 +86,8 @@ class MetricsAnswerError(SourceError):
 
 
 class MetricsTooLargeError(MetricsAnswerError):
-    """Prometheus refuses to answer so much at once (AMP: 50 MB, or too many samples)."""
+    """An answer is too large: for Prometheus (AMP: 50 MB, or too many samples), or for this process's memory."""
+
+
+class HoursTooLargeError(MetricsAnswerError):
+    """The answers for some hours are too large together, though none is by itself."""

@@ -1,9 +1,10 @@
 """One way to log and to count: structured logs with a correlation id, and CloudWatch metrics in the log (EMF).
 
-CloudWatch bills each series of a metric, so that none has a dimension beyond the function's name: a fleet's figures are
-metrics, a cluster's are in the log.
+CloudWatch bills each series of a metric, so that none has a dimension beyond the stack's and the function's name: a
+fleet's figures are metrics, a cluster's are in the log.
 """
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ NAMESPACE = "GpuCost"
 
 logger = Logger()
 metrics = Metrics(namespace=NAMESPACE)
+if stack := os.environ.get("GPUCOST_STACK"):  # two stacks in an account and region must not ring each other's alarms
+    metrics.set_default_dimensions(stack=stack)
 
 
 class Tally:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from gpucost.deadline import Deadline
 from gpucost.domain.ledger import (
     DEFAULT_RETENTION,
     FrozenMonth,
@@ -50,8 +51,16 @@ class MetricsReader(Protocol):
 class MetricsReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings, settings: Settings) -> MetricsReader:
-        """The reader of one cluster."""
+    def __call__(
+        self, cluster: ClusterSettings, settings: Settings, deadline: Deadline | None = None, /
+    ) -> MetricsReader:
+        """The reader of one cluster.
+
+        Args:
+            cluster: one of the settings'.
+            settings: the document in force.
+            deadline: for all of its queries together.
+        """
         ...
 
 
@@ -260,8 +269,8 @@ class LimitsReader(Protocol):
 class LimitsReaders(Protocol):
     """A reader for each cluster."""
 
-    def __call__(self, cluster: ClusterSettings) -> LimitsReader:
-        """The reader of one cluster."""
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> LimitsReader:
+        """The reader of one cluster, whose queries all end by a deadline."""
         ...
 
 

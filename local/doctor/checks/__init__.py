@@ -1,13 +1,15 @@
 """The catalogue of checks: pure functions from facts to findings, in the order in which they are shown."""
 
-from local.doctor.checks import devices, metrics, nodes, signals, sources
+from local.doctor.checks import devices, jobs, metrics, nodes, signals, sources
 from local.doctor.checks.model import Case, Check, Concludes
 
 __all__ = ["CATALOGUE", "Case", "Check", "conclude"]
 
 CATALOGUE: tuple[Concludes, ...] = (
+    sources.query_length,
     sources.selector,
     sources.clusters,
+    jobs.jobs,
     sources.kube_state_metrics,
     sources.silent,
     sources.up,

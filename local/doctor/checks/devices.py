@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from gpucost.domain.devices import GPUS_OF_INSTANCE
+from gpucost.domain.kubernetes_labels import INSTANCE_TYPE
 from local.doctor import sharing
 from local.doctor.checks.model import Case, Check, Fault, Status, some
 from local.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Device, Facts, Holder
-from local.doctor.labels import INSTANCE_TYPE
 from local.doctor.signals import NEURON
 
 _ON = "DCGM_EXPORTER_KUBERNETES=true"

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from gpucost.domain.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from local.doctor.checks.model import Case, Check, Fault, Severity
 from local.doctor.facts import CLAIM_INFO, REQUESTS
-from local.doctor.labels import NAMESPACE_LABELS, POD_LABELS, allow_list
 
-_ALLOW_LIST = "kube_node_labels", NAMESPACE_LABELS, POD_LABELS
+_ALLOW_LIST = NODE_LABELS_METRIC, NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
 """Families that are empty unless a flag fills them."""
 
 
@@ -71,14 +71,14 @@ METRICS = (
     Needed(
         "kube_node_status_allocatable", "recommended", "unhealthy GPUs cannot be told from free ones", "nodes",
     ),
-    Needed("kube_node_labels", "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
+    Needed(NODE_LABELS_METRIC, "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
     Needed(
-        NAMESPACE_LABELS, "recommended", "business units that are told by namespace labels own nothing", "namespaces",
-        lambda case: bool(case.need.of_namespaces),
+        NAMESPACE_LABELS_METRIC, "recommended", "business units that are told by namespace labels own nothing",
+        "namespaces",        lambda case: bool(case.need.of_namespaces),
     ),
     Needed(
-        POD_LABELS, "recommended", "business units and cost_labels that are told by pod labels stay blank", "pods",
-        lambda case: bool(case.need.of_pods),
+        POD_LABELS_METRIC, "recommended", "business units and cost_labels that are told by pod labels stay blank",
+        "pods",        lambda case: bool(case.need.of_pods),
     ),
     Needed(
         CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims are not seen",
@@ -103,7 +103,7 @@ def _family(case: Case, needed: Needed) -> Check:
         return case.check(metric, metric, needed.severity, status="missing", series=0)
     change = _let_through(needed)
     if metric in _ALLOW_LIST:
-        change = allow_list(case.need)
+        change = case.allow_list
     elif metric == CLAIM_INFO:
         change = f"version 2.20 or later, {change}"
     fault = Fault(f"{metric} has no series: {needed.lost}", f"kube-state-metrics: {change}")
@@ -128,7 +128,7 @@ def needed_labels(case: Case) -> Iterable[Check]:
                 continue
             fault = Fault(
                 f"no series of {metric} carries the label {key} that the settings ask for",
-                f"kube-state-metrics: {allow_list(case.need)}",
+                f"kube-state-metrics: {case.allow_list}",
             )
             told = case.facts.has(metric)  # otherwise it is said of the family
             yield case.check(name, metric, "recommended", fault if told else None, status="missing", series=0)

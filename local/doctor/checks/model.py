@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+from gpucost.domain.kubernetes_labels import NODE_LABELS, mig_replicas
 from gpucost.settings import ClusterSettings, Settings
-from local.doctor.facts import Facts
-from local.doctor.labels import Needs
+from local.doctor.facts import Facts, shared_mig_profiles
+from local.doctor.labels import Needs, allow_list_flag
 from local.doctor.signals import Signal
 
 Status = Literal["found", "missing", "faulty", "not needed"]
@@ -34,11 +35,6 @@ class Check:
     change: str | None = None
     """The line to change."""
 
-    @property
-    def forbids(self) -> bool:
-        """Whether attribution is impossible."""
-        return self.severity == "required" and self.status == "missing"
-
 
 class Fault(NamedTuple):
     """What is wrong, and the line to change."""
@@ -57,6 +53,12 @@ class Case:
     need: Needs
     ranks: Sequence[Sequence[Signal]]
     """Signals that attribution would read, best first."""
+
+    @property
+    def allow_list(self) -> str:
+        """kube-state-metrics' flag that exports every label that is read in this cluster."""
+        profiles = sorted({one for node in self.facts.nodes.values() for one in shared_mig_profiles(node)})
+        return allow_list_flag(self.need, [*NODE_LABELS, *(mig_replicas(profile) for profile in profiles)])
 
     def check(
         self,

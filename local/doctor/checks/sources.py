@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import combinations
 
+from gpucost.adapters.prometheus.client import QUERY_LENGTH_LIMIT
 from gpucost.adapters.prometheus.queries import quote
 from gpucost.domain.hours import format_instant, to_ms
 from local.doctor.checks.metrics import KUBE_METRICS
@@ -18,6 +19,16 @@ _ALIKE = Decimal("1.5")
 """Jitter and a missed scrape or two do not make a median differ by this much."""
 _COARSE = Decimal(120)
 """Seconds; scrapes further apart than this, or more than Prometheus' look-back of five minutes, lose short lives."""
+
+
+def query_length(case: Case) -> Iterable[Check]:
+    """A server that refuses long queries, which is VictoriaMetrics as it is installed."""
+    if not case.facts.takes_long_queries:
+        fault = Fault(
+            "the server refuses long queries: hours in which some hundred pods come and go cannot be read",
+            f"VictoriaMetrics: {QUERY_LENGTH_LIMIT}=1MB; a proxy before it: its limit on the size of requests",
+        )
+        yield case.check("length of queries", "", "recommended", fault)
 
 
 def selector(case: Case) -> Iterable[Check]:

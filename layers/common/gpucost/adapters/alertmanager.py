@@ -11,13 +11,15 @@ from typing import Any
 
 import requests
 
+from gpucost.adapters.bearer import BearerAuth
+from gpucost.adapters.bounded_http import FAILURES, AnswerTooLargeError, post_json
 from gpucost.adapters.wording import advice, facts, headline, one_line, report_link, sentence, workloads
 from gpucost.domain.alerting.model import Notification
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.errors import SourceError
 
 OUTLIVES = timedelta(hours=25)
-TIMEOUT_SECONDS = (3.05, 10.0)
+TIMEOUT_SECONDS = 13.0
 LONGEST_VALUE = 500
 
 
@@ -30,7 +32,7 @@ class AlertmanagerNotifier:
 
     Args:
         url: its base address.
-        secret: name of the secret that holds a bearer token; None to send none.
+        secret: name of the secret that holds a bearer token and the address for it; None to send none.
         secret_value: reads a secret.
         public_url: the API's address, or "" for alerts without links.
         clock: the time now.
@@ -47,11 +49,10 @@ class AlertmanagerNotifier:
         secret_value: Callable[[str], str],
         public_url: str = "",
         clock: Callable[[], datetime] = _now,
-        timeout: tuple[float, float] = TIMEOUT_SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._url = url.rstrip("/") + "/api/v2/alerts"
-        self._secret = secret
-        self._secret_value = secret_value
+        self._auth = None if secret is None else BearerAuth(secret, secret_value)
         self._public_url = public_url
         self._clock = clock
         self._timeout = timeout
@@ -66,17 +67,12 @@ class AlertmanagerNotifier:
         body = [alert(one, now, self._public_url) for one in notifications if one.event != "digest"]
         if not body:
             return
-        headers = (
-            {} if self._secret is None else {"Authorization": f"Bearer {self._secret_value(self._secret).strip()}"}
-        )
         try:
-            answer = requests.post(self._url, json=body, headers=headers, timeout=self._timeout, allow_redirects=False)
-        except requests.RequestException as error:
+            answer = post_json(self._url, body, seconds=self._timeout, auth=self._auth)
+        except (*FAILURES, AnswerTooLargeError, ValueError) as error:
             raise SourceError(f"Alertmanager could not be reached ({type(error).__name__})") from error
-        if answer.status_code != requests.codes.ok:
-            raise SourceError(
-                f"Alertmanager refused the alerts: HTTP {answer.status_code} {one_line(answer.text[:80])}"
-            )
+        if answer.status != requests.codes.ok:
+            raise SourceError(f"Alertmanager refused the alerts: HTTP {answer.status} {one_line(answer.text(80))}")
 
 
 def alert(news: Notification, now: datetime, public_url: str = "") -> dict[str, Any]:

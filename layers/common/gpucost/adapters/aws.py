@@ -3,6 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from gpucost.errors import SourceError
 from gpucost.observability import tally
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def client(service: str, region: str | None = None) -> Any:
     import boto3
 
     # The stubs know services by name only.
-    made = boto3.client(service, region_name=region, config=_config())  # type: ignore[call-overload]
+    made = boto3.client(service, region_name=region, config=config())  # type: ignore[call-overload]
     if service == "dynamodb":
         count_units(made)
     return made
@@ -38,7 +39,7 @@ def s3_client() -> Any:
     regional = Config(
         signature_version="s3v4", s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
     )
-    return boto3.client("s3", config=_config().merge(regional))
+    return boto3.client("s3", config=config().merge(regional))
 
 
 def count_units(dynamodb: Any) -> None:
@@ -58,22 +59,36 @@ def _add_units(parsed: dict[str, Any], **_: Any) -> None:
         tally.add("CapacityUnits", one.get("CapacityUnits", 0.0))
 
 
-def client_as(service: str, *, region: str | None, role_arn: str | None) -> Any:
-    """A client of another region, or under another role: its credentials last an hour, so it is not kept."""
+def client_as(service: str, *, region: str | None, role_arn: str | None, external_id: str | None = None) -> Any:
+    """A client of another region, or under another role: its credentials last an hour, so it is not kept.
+
+    Raises:
+        SourceError: the role cannot be assumed.
+    """
     import boto3
 
-    credentials = {}
-    if role_arn:
-        answer = client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost")["Credentials"]
-        credentials = {
-            "aws_access_key_id": answer["AccessKeyId"],
-            "aws_secret_access_key": answer["SecretAccessKey"],
-            "aws_session_token": answer["SessionToken"],
-        }
-    return boto3.client(service, region_name=region, config=_config(), **credentials)  # type: ignore[call-overload]
+    credentials = _assumed(role_arn, external_id) if role_arn else {}
+    return boto3.client(service, region_name=region, config=config(), **credentials)  # type: ignore[call-overload]
 
 
-def _config() -> "Config":
+def _assumed(role_arn: str, external_id: str | None) -> dict[str, str]:
+    """Temporary credentials of a role, as a client takes them."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    condition = {"ExternalId": external_id} if external_id else {}
+    try:
+        answer = client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost", **condition)["Credentials"]
+    except (BotoCoreError, ClientError) as error:
+        raise SourceError(f"the role {role_arn} could not be assumed: {error}") from error
+    return {
+        "aws_access_key_id": answer["AccessKeyId"],
+        "aws_secret_access_key": answer["SecretAccessKey"],
+        "aws_session_token": answer["SessionToken"],
+    }
+
+
+def config() -> "Config":
+    """How long a client waits, and how often it tries."""
     from botocore.config import Config
 
     return Config(

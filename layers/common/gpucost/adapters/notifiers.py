@@ -19,7 +19,7 @@ def notifiers(settings: Settings, *, email_topic_arn: str, public_url: str) -> M
 
 def _notifier(receiver: Receiver, email_topic_arn: str, public_url: str) -> Notifier:
     if isinstance(receiver, SlackReceiver):
-        return SlackNotifier(receiver.secret, secret_value=secret_value, public_url=public_url)
+        return SlackNotifier(receiver.secret, secret_value=secret_value, host=receiver.host, public_url=public_url)
     if isinstance(receiver, AlertmanagerReceiver):
         return AlertmanagerNotifier(
             receiver.url, secret=receiver.secret, secret_value=secret_value, public_url=public_url

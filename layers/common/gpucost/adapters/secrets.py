@@ -3,7 +3,7 @@
 import time
 
 from gpucost.adapters import aws
-from gpucost.errors import SourceError
+from gpucost.errors import CredentialsError, SourceError
 
 MAX_AGE_SECONDS = 300.0
 """A rotated secret is picked up within this time, without a deploy."""
@@ -17,7 +17,7 @@ def secret_value(name: str) -> str:
     Raises:
         SourceError: it is not there, is empty, or may not be read; names the secret, never its value.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ProfileNotFound
 
     kept_at, value = _kept.get(name, (0.0, ""))
     if value and time.monotonic() - kept_at < MAX_AGE_SECONDS:
@@ -27,6 +27,8 @@ def secret_value(name: str) -> str:
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
         raise SourceError(f"secret {name!r} could not be read ({code})") from error
+    except (NoCredentialsError, ProfileNotFound) as error:
+        raise CredentialsError(f"there are no AWS credentials to read secret {name!r} with: {error}") from error
     except BotoCoreError as error:
         raise SourceError(f"secret {name!r} could not be read ({type(error).__name__})") from error
     if not value:

@@ -6,12 +6,14 @@ from typing import Any
 
 import requests
 
+from gpucost.adapters.bounded_http import FAILURES, AnswerTooLargeError, post_json, retry_after
+from gpucost.adapters.destinations import origin_of
 from gpucost.adapters.wording import advice, facts, headline, names, one_line, report_link, sentence, workloads
 from gpucost.domain.alerting.model import Notification
 from gpucost.errors import SourceError
 
 ATTEMPTS = 3
-TIMEOUT_SECONDS = (3.05, 6.0)
+TIMEOUT_SECONDS = 9.0
 LONGEST_WAIT_SECONDS = 8
 """Three attempts and two such waits stay below the outbox's lease of 55 s."""
 MOST_BLOCKS = 50
@@ -19,6 +21,7 @@ MOST_BLOCKS = 50
 BLOCKS_EACH = 5
 MOST_FIELDS = 10
 LONGEST_TEXT = 3000
+SLACK_HOSTS = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 _JOINER = "\u2060"
 _MARKUP = "*_~`@:/"
 
@@ -29,6 +32,7 @@ class SlackNotifier:
     Args:
         secret: name of the secret whose value is the webhook's address.
         secret_value: reads a secret.
+        host: of the webhook, where it is not Slack's own.
         public_url: the API's address, or "" for messages without links.
         sleep: waits between attempts.
     """
@@ -41,12 +45,14 @@ class SlackNotifier:
         secret: str,
         *,
         secret_value: Callable[[str], str],
+        host: str | None = None,
         public_url: str = "",
         sleep: Callable[[float], None] = time.sleep,
-        timeout: tuple[float, float] = TIMEOUT_SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._secret = secret
         self._secret_value = secret_value
+        self._host = host
         self._public_url = public_url
         self._sleep = sleep
         self._timeout = timeout
@@ -58,8 +64,7 @@ class SlackNotifier:
             SourceError: not delivered; the sentence never holds the webhook's address.
         """
         url = self._secret_value(self._secret).strip()
-        if not url.startswith(("https://", "http://")):
-            raise SourceError(f"secret {self._secret} does not hold a webhook's address (https://…)")
+        self._check(url)
         body = message(notifications, self._public_url)
         for attempt in range(1, ATTEMPTS + 1):
             problem, wait = self._post(url, body, attempt)
@@ -69,25 +74,44 @@ class SlackNotifier:
                 raise SourceError(f"Slack ({self._secret}) {problem}")
             self._sleep(wait)
 
+    def _check(self, url: str) -> None:
+        """Refuse what is no webhook: another secret's value, or an address that would show it on the way.
+
+        Raises:
+            SourceError: names the secret, never its value.
+        """
+        origin = origin_of(url)
+        if origin is None:
+            raise SourceError(f"secret {self._secret} does not hold a webhook's address (https://…)")
+        if not origin.protects_secrets:
+            raise SourceError(f"secret {self._secret} holds an http:// address; a webhook must be https://")
+        allowed = {self._host} if self._host else SLACK_HOSTS
+        if origin.scheme == "https" and origin.host not in allowed:
+            raise SourceError(
+                f"secret {self._secret} holds an address that is not of {' or '.join(sorted(allowed))}; for another "
+                "service that takes Slack's webhooks, set host on the receiver"
+            )
+
     def _post(self, url: str, body: dict[str, Any], attempt: int) -> tuple[str | None, float | None]:
         """What went wrong, and after how many seconds it is worth another try (None: it is not)."""
         backoff = float(2 ** (attempt - 1))
         try:
-            answer = requests.post(url, json=body, timeout=self._timeout, allow_redirects=False)
-        except (requests.Timeout, requests.ConnectionError) as error:
-            return f"could not be reached ({type(error).__name__})", backoff
-        except requests.RequestException as error:
+            answer = post_json(url, body, seconds=self._timeout)
+        except (requests.RequestException, AnswerTooLargeError, ValueError) as error:
             return f"could not be asked ({type(error).__name__})", None
-        if answer.status_code == requests.codes.ok:
+        except FAILURES as error:
+            return f"could not be reached ({type(error).__name__})", backoff
+        if answer.status == requests.codes.ok:
             return None, None
-        if answer.status_code == requests.codes.too_many_requests:
-            wait = _seconds(answer.headers.get("Retry-After"), backoff)
+        if answer.status == requests.codes.too_many_requests:
+            asked = retry_after(answer.headers)
+            wait = backoff if asked is None else asked
             problem = f"asks to wait {wait:g} s (HTTP 429)"
             return problem, wait if wait <= LONGEST_WAIT_SECONDS else None
-        if answer.status_code >= requests.codes.internal_server_error:
-            return f"answered HTTP {answer.status_code}", backoff
-        reason = one_line(answer.text[:80]).replace(url, "…")
-        return f"refused the message: HTTP {answer.status_code} {reason}".rstrip(), None
+        if answer.status >= requests.codes.internal_server_error:
+            return f"answered HTTP {answer.status}", backoff
+        reason = one_line(answer.text(80)).replace(url, "…")
+        return f"refused the message: HTTP {answer.status} {reason}".rstrip(), None
 
 
 def message(news: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
@@ -133,10 +157,3 @@ def _inert(name: str) -> str:
 
 def _plain(text: str) -> dict[str, Any]:
     return {"type": "plain_text", "text": text, "emoji": False}
-
-
-def _seconds(header: str | None, otherwise: float) -> float:
-    try:
-        return max(0.0, float(header)) if header is not None else otherwise
-    except ValueError:
-        return otherwise

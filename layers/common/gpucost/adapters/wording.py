@@ -41,6 +41,7 @@ _ADVICE: dict[Kind, str] = {
 }
 _DATA = {
     "overdue": "hours are missing or incomplete",
+    "suspect-samples": "samples contradict each other or reason: what they say is on no bill",
     "coverage": "too few scrapes were seen",
     "prices": "prices are old",
     "dead-letters": "messages that nobody could handle wait in the dead-letter queue",
@@ -181,6 +182,7 @@ _FIGURES: dict[Kind, tuple[tuple[str, str], ...]] = {
         ("Coverage", "coverage_percent"),
         ("Age in hours", "age_hours"),
         ("Messages", "count"),
+        ("Suspect samples", "notes"),
     ),
     "digest": (
         ("Cost", "cost_usd"),

@@ -3,6 +3,7 @@
 Every route says with `open_to` what it asks of its caller. One that says nothing is open to nobody.
 """
 
+import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
 from json import loads
@@ -12,7 +13,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.domain.access import Caller, IamCaller, Need, Scope, TokenCaller, principal_of
-from gpucost.errors import AccessDeniedError
+from gpucost.errors import AccessDeniedError, InvalidInputError
 from gpucost.services.access import AccessPolicy
 
 Route = TypeVar("Route", bound=Callable[..., Any])
@@ -69,12 +70,20 @@ def scope_of_caller(app: APIGatewayHttpResolver) -> Scope:
 
 
 def caller_of(event: Mapping[str, Any]) -> Caller | None:
-    """Whom API Gateway let in (HTTP API, payload 2.0); None where it says nobody."""
+    """Whom API Gateway let in (HTTP API, payload 2.0); None where it says nobody.
+
+    Raises:
+        InvalidInputError: the request has two identities or two tokens, of which API Gateway verified one at most.
+    """
     authorizer = (event.get("requestContext") or {}).get("authorizer") or {}
     arn = (authorizer.get("iam") or {}).get("userArn")
+    claims = (authorizer.get("jwt") or {}).get("claims")
+    if arn and claims:
+        raise InvalidInputError(
+            "the request has an IAM identity and a JWT; sign it (SigV4), or send one bearer token, not both"
+        )
     if arn:
         return IamCaller(principal_of(str(arn)))
-    claims = (authorizer.get("jwt") or {}).get("claims")
     if claims:
         token = _token((event.get("headers") or {}).get("authorization", ""))
         return TokenCaller({name: _values(str(text), token.get(name)) for name, text in claims.items()})
@@ -95,9 +104,19 @@ def _values(text: str, own: object) -> tuple[str, ...]:
 
 
 def _token(authorization: str) -> dict[str, Any]:
-    """The claims of the bearer token, which API Gateway has verified; empty where it cannot be read."""
+    """The claims of the bearer token, which API Gateway has verified; empty where it cannot be read.
+
+    Raises:
+        InvalidInputError: the header holds more than one value. API Gateway joins repeated headers with commas, and
+            does not say which of them it verified; no token has a comma or a space in it.
+    """
+    token = re.sub(r"^bearer +", "", authorization.strip(), flags=re.IGNORECASE)
+    if re.search(r"[,\s]", token):
+        raise InvalidInputError(
+            "Authorization: the request has more than one value; send the header once, as Authorization: Bearer <token>"
+        )
     try:
-        _, payload, _ = authorization.rpartition(" ")[2].split(".")
+        _, payload, _ = token.split(".")
         found = loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (ValueError, RecursionError):
         return {}

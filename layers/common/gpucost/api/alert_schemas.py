@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gpucost.api.schemas import Amount, Instant, Shape
+from gpucost.api.schemas import Amount, Instant, PeriodAnswer, Shape, period_answer
 from gpucost.domain.alerting.model import Event, Kind, Notification, Severity, Subject
 from gpucost.domain.alerting.telling import Silence
+from gpucost.domain.reporting.periods import Period
 from gpucost.services.alerting.managing import Listed
 
 
@@ -65,11 +66,9 @@ class NewsRow(Shape):
     note: str
 
 
-class AlertsAnswer(Shape):
+class AlertsAnswer(PeriodAnswer):
     """GET /v1/alerts."""
 
-    start: Instant
-    end: Instant
     active: list[ActiveAlert] = Field(description="Now, whatever the period: firing ones first, the oldest first")
     history: list[NewsRow] = Field(description="What was decided by the hours of the period, oldest first")
 
@@ -94,13 +93,10 @@ class SilencesAnswer(Shape):
     rows: list[SilenceRow] = Field(description="In force, to come, and of the last three months; by end, latest first")
 
 
-def alerts_answer(
-    start: datetime, end: datetime, active: Sequence[Listed], history: Sequence[Notification]
-) -> dict[str, Any]:
+def alerts_answer(period: Period, active: Sequence[Listed], history: Sequence[Notification]) -> dict[str, Any]:
     """The answer as it is sent."""
     return {
-        "start": start,
-        "end": end,
+        **period_answer(period),
         "active": [_active(one) for one in active],
         "history": [_news(o) for o in history],
     }

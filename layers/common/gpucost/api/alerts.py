@@ -8,14 +8,25 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from gpucost.api import alert_schemas
 from gpucost.api.access import open_to, scope_of_caller
+from gpucost.api.report_parameters import Window
 from gpucost.api.routes import answers, json_answer
-from gpucost.domain.reporting.periods import parse_moment
+from gpucost.domain.reporting.periods import parse_moment_parameter, parse_period
 from gpucost.services.alerting.managing import AlertDesk
 
-Start = Annotated[str, Query(description="First moment of the history, UTC", examples=["2026-11-18T00:00:00Z"])]
+Start = Annotated[
+    str | None,
+    Query(
+        description="First moment of the history, UTC, or a day for its first. With end; or pass window; without any, "
+        "the last 24 hours",
+        examples=["2026-11-18T00:00:00Z", "2026-11-18"],
+    ),
+]
 End = Annotated[
-    str,
-    Query(description="End of it, itself not in it; at most 100 days later", examples=["2026-11-19T00:00:00Z"]),
+    str | None,
+    Query(
+        description="End of it, itself not in it; at most 100 days later",
+        examples=["2026-11-19T00:00:00Z", "2026-11-19"],
+    ),
 ]
 
 
@@ -29,16 +40,16 @@ def add_alert_routes(app: APIGatewayHttpResolver, desk: Callable[[], AlertDesk])
         responses=answers(alert_schemas.AlertsAnswer),
     )
     @open_to("bu")
-    def alerts(start: Start, end: End) -> Response[str]:
+    def alerts(start: Start = None, end: End = None, window: Window = None) -> Response[str]:
         """Pending and firing alerts now, and everything that was decided by the hours of a period.
 
         Who may see some business units only sees their alerts, and none of clusters and node pools.
         """
-        first, last = parse_moment("start", start), parse_moment("end", end)
+        period = parse_period(start, end, window, desk().now(), parse=parse_moment_parameter)
         scope = scope_of_caller(app)
         active = [one for one in desk().active() if scope.covers(one.alert.subject.business_unit)]
-        history = [one for one in desk().past(first, last) if scope.covers(one.subject.business_unit)]
-        return json_answer(alert_schemas.alerts_answer(first, last, active, history))
+        history = [one for one in desk().past(period.start, period.end) if scope.covers(one.subject.business_unit)]
+        return json_answer(alert_schemas.alerts_answer(period, active, history))
 
     @app.get(
         "/v1/silences",

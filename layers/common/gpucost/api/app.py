@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
@@ -125,16 +125,6 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     return app
 
 
-def with_encoded_path(event: dict[str, Any]) -> dict[str, Any]:
-    """An event whose path has its names percent-encoded again.
-
-    HTTP APIs decode `rawPath` before a function sees it, and Powertools matches names of few characters only: without
-    this, a business unit with an emoji or a # in its name would have no path. What an HTTP API cannot tell from a path
-    is not to be had here either: a slash, and all from a question mark on, which it cuts off.
-    """
-    return {**event, "rawPath": quote(event["rawPath"], safe="/-._~!$&'()*+,;=:@")} if "rawPath" in event else event
-
-
 def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Refuse what would otherwise be ignored: a misspelt parameter answers another question than the one asked."""
     route = app.context["_route"]
@@ -144,8 +134,9 @@ def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMidd
         return next_middleware(app)
     dependant = getattr(route, "dependant", None)
     allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
-    given = parse_qsl(app.current_event.raw_event.get("rawQueryString", ""), True)
-    given = given or list((app.current_event.query_string_parameters or {}).items())
+    event = app.current_event.raw_event
+    # The text as it was sent, and what API Gateway made of it: routes read the latter.
+    given = [*parse_qsl(event["rawQueryString"], True), *(event["queryStringParameters"] or {}).items()]
     for name, value in given:
         if name not in allowed:
             takes = f"allowed: {', '.join(allowed)}" if allowed else "none is taken here"

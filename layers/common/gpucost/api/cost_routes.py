@@ -70,7 +70,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         asked = Asked(start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor)
         report = service().costs(asked, scope=scope_of_caller(app))
         if format == "csv":
-            return paged_csv(*schemas.costs_table(report), cursor_of(report), "costs.csv")
+            return paged_csv(*schemas.costs_table(report), cursor_of(report), "costs.csv", report.period)
         page = cut(cost_rows(report), cursor_of(report))
         shape = paged_json if format == "json" else paged_lines
         return shape(schemas.costs_head(report), page, schemas.costs_tail(report))

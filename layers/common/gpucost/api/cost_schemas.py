@@ -1,6 +1,5 @@
 """Shapes of the answers about costs, and how reports become them."""
 
-from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -12,8 +11,11 @@ from gpucost.api.schemas import (
     Coverage,
     FleetTotals,
     Instant,
+    PeriodAnswer,
     Shape,
     coverage_answer,
+    default_window,
+    period_answer,
     totals_answer,
 )
 from gpucost.domain.model import Costs, Line
@@ -52,11 +54,9 @@ class CostRow(IdleFigures):
     kind: Literal["held", "idle"] = Field(default="held", description="idle: what nobody held, or can be made to bear")
 
 
-class CostsAnswer(Shape):
+class CostsAnswer(PeriodAnswer):
     """GET /v1/costs. A period in which no hour has figures has no row."""
 
-    start: Instant
-    end: Instant
     granularity: Granularity
     group_by: list[str]
     idle: IdlePolicy
@@ -78,11 +78,9 @@ class BusinessUnitRow(CostFigures):
     business_unit: str
 
 
-class BusinessUnitsAnswer(Shape):
+class BusinessUnitsAnswer(PeriodAnswer):
     """GET /v1/business-units."""
 
-    start: Instant
-    end: Instant
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[BusinessUnitRow]
     totals: FleetTotals
@@ -110,12 +108,10 @@ class PeriodRow(CostFigures):
     end: Instant
 
 
-class BusinessUnitAnswer(Shape):
+class BusinessUnitAnswer(PeriodAnswer):
     """GET /v1/business-units/{name}. A period in which it held nothing has no row."""
 
     business_unit: str
-    start: Instant
-    end: Instant
     granularity: Granularity
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[PeriodRow]
@@ -132,12 +128,10 @@ class WorkloadRow(CostFigures):
     workload: str
 
 
-class WorkloadsAnswer(Shape):
+class WorkloadsAnswer(PeriodAnswer):
     """GET /v1/business-units/{name}/workloads."""
 
     business_unit: str
-    start: Instant
-    end: Instant
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[WorkloadRow]
     row_count: int = Field(description=_ROW_COUNT)
@@ -160,6 +154,7 @@ class TrendAnswer(Shape):
 
     business_unit: str
     currency: str = Field(description=_CURRENCY, examples=["USD"])
+    default_window: Literal["24h"] | None = Field(description="As in `/v1/costs`; of the current period")
     current: TrendPeriod
     before: TrendPeriod
     change: UnknownCosts = Field(
@@ -196,11 +191,9 @@ class OffenderRow(WorkloadRow):
     pods: list[WastingPod] = Field(description="Those that wasted in that hour, the worst first; at most ten")
 
 
-class WasteAnswer(Shape):
+class WasteAnswer(PeriodAnswer):
     """GET /v1/waste: workloads that wasted money, the worst first."""
 
-    start: Instant
-    end: Instant
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[OffenderRow]
     row_count: int = Field(description=_ROW_COUNT)
@@ -213,7 +206,7 @@ def costs_head(report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `CostsAnswer`."""
     question = report.question
     return {
-        **_period(report),
+        **period_answer(report.period),
         "granularity": question.granularity,
         "group_by": question.group_by,
         "idle": question.idle,
@@ -248,7 +241,7 @@ def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
 def business_units_answer(report: CostReport) -> dict[str, Any]:
     """As `BusinessUnitsAnswer`."""
     return {
-        **_period(report),
+        **period_answer(report.period),
         "currency": report.currency,
         "rows": [{**row.group, **row.costs.figures()} for row in report.rows],
         "totals": totals_answer(report.totals),
@@ -270,7 +263,7 @@ def business_unit_answer(name: str, report: CostReport) -> dict[str, Any]:
 
 def unit_head(name: str, report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `WorkloadsAnswer`."""
-    return {"business_unit": name, **_period(report), "currency": report.currency}
+    return {"business_unit": name, **period_answer(report.period), "currency": report.currency}
 
 
 def unit_tail(report: CostReport) -> dict[str, Any]:
@@ -293,6 +286,7 @@ def trend_answer(name: str, trend: Trend) -> dict[str, Any]:
     return {
         "business_unit": name,
         "currency": trend.current.currency,
+        **default_window(trend.current.period),
         "current": _trend_period(trend.current, current),
         "before": _trend_period(trend.before, before),
         "change": change,
@@ -302,7 +296,7 @@ def trend_answer(name: str, trend: Trend) -> dict[str, Any]:
 
 def waste_head(report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `WasteAnswer`."""
-    return {**_period(report), "currency": report.currency}
+    return {**period_answer(report.period), "currency": report.currency}
 
 
 def waste_tail(report: CostReport) -> dict[str, Any]:
@@ -330,10 +324,6 @@ def _pod(line: Line) -> dict[str, Any]:
     return {name: getattr(line, name) for name in WastingPod.model_fields}
 
 
-def _period(report: CostReport) -> dict[str, datetime]:
-    return {"start": report.period.start, "end": report.period.end}
-
-
 def _figures(row: Row, question: Question) -> dict[str, Decimal | None]:
     return row.costs.figures() if question.idle == "hidden" else {**row.costs.figures(), **row.idle_figures()}
 
@@ -343,7 +333,8 @@ def _own_totals(report: CostReport) -> dict[str, Decimal | None]:
 
 
 def _trend_period(report: CostReport, costs: dict[str, Decimal | None]) -> dict[str, Any]:
-    return {**_period(report), "costs": costs, "coverage": coverage_answer(report.coverage)}
+    period = {"start": report.period.start, "end": report.period.end}
+    return {**period, "costs": costs, "coverage": coverage_answer(report.coverage)}
 
 
 def _minus(one: Decimal | None, other: Decimal | None) -> Decimal | None:

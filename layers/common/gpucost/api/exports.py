@@ -11,7 +11,7 @@ from pydantic import Field
 from gpucost.api.access import open_to
 from gpucost.api.routes import answers, json_answer
 from gpucost.api.schemas import Instant, Shape
-from gpucost.domain.reporting.periods import parse_moment
+from gpucost.domain.reporting.periods import parse_moment_parameter
 from gpucost.services.export_listing import ExportListing, ListedExport
 
 Start = Annotated[str, Query(description="First UTC day of the period", examples=["2026-11-01T00:00:00Z"])]
@@ -66,7 +66,7 @@ def add_export_routes(app: APIGatewayHttpResolver, listing: Callable[[], ExportL
 
         A day that is not listed was not exported yet. Exports hold the rows of all business units.
         """
-        first, last = parse_moment("start", start), parse_moment("end", end)
+        first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
         return json_answer(exports_answer(first, last, listing().exports(first, last, cluster)))
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from gpucost.api import report_parameters as given
 from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.routes import answers, json_answer
-from gpucost.api.schemas import Amount, Instant, Shape
+from gpucost.api.schemas import Amount, Instant, PeriodAnswer, Shape, period_answer
 from gpucost.domain.money import quantize
 from gpucost.domain.reporting.periods import Period
 from gpucost.services.limits import LimitReports, PoolRow, QuotaRow
@@ -29,11 +29,9 @@ class NodePoolRow(Shape):
     percent: Amount | None = Field(description="100 × used ÷ limit, rounded to 1e-12; null where one of them is, or 0")
 
 
-class NodePoolsAnswer(Shape):
+class NodePoolsAnswer(PeriodAnswer):
     """GET /v1/nodepools. Hours of which Karpenter's metrics said nothing have no row."""
 
-    start: Instant
-    end: Instant
     rows: list[NodePoolRow]
     cursor: None = Field(description="Null: the answer is whole")
 
@@ -54,11 +52,9 @@ class QuotaAnswerRow(Shape):
     used: Amount | None = Field(description="Mean units that they used, as far as observed; null: nothing was observed")
 
 
-class QuotasAnswer(Shape):
+class QuotasAnswer(PeriodAnswer):
     """GET /v1/quotas. Hours of which kube-state-metrics said nothing of quotas have no row."""
 
-    start: Instant
-    end: Instant
     rows: list[QuotaAnswerRow]
     cursor: None = Field(description="Null: the answer is whole")
 
@@ -88,7 +84,7 @@ def add_limit_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitRep
 
 
 def _answer(period: Period, rows: list[Any], shape: Callable[[Any], dict[str, Any]]) -> Response[str]:
-    found = {"start": period.start, "end": period.end, "rows": [shape(row) for row in rows], "cursor": None}
+    found = {**period_answer(period), "rows": [shape(row) for row in rows], "cursor": None}
     return json_answer(found)
 
 

@@ -10,7 +10,17 @@ from gpucost.api import report_parameters as given
 from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.pages import cut, paged_json
 from gpucost.api.routes import answers, json_answer
-from gpucost.api.schemas import Amount, Coverage, FleetTotals, Instant, Shape, coverage_answer, totals_answer
+from gpucost.api.schemas import (
+    Amount,
+    Coverage,
+    FleetTotals,
+    Instant,
+    PeriodAnswer,
+    Shape,
+    coverage_answer,
+    period_answer,
+    totals_answer,
+)
 from gpucost.domain.reporting.paging import write_cursor
 from gpucost.domain.reporting.periods import Granularity
 from gpucost.encoding import dumps_row
@@ -26,11 +36,9 @@ class FleetPeriod(FleetTotals):
     end: Instant
 
 
-class FleetAnswer(Shape):
+class FleetAnswer(PeriodAnswer):
     """GET /v1/fleet. A period in which no hour has figures has no row."""
 
-    start: Instant
-    end: Instant
     granularity: Granularity
     currency: str = Field(description="Of every amount, whatever their names say", examples=["USD"])
     rows: list[FleetPeriod]
@@ -86,11 +94,9 @@ class LineAnswerRow(Shape):
     shared_from: str = Field(description='The shared unit whose cost this is a part of; "" for a unit\'s own')
 
 
-class LinesAnswer(Shape):
+class LinesAnswer(PeriodAnswer):
     """GET /v1/lines: in order of hour and cluster."""
 
-    start: Instant
-    end: Instant
     rows: list[LineAnswerRow]
     cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
 
@@ -116,8 +122,7 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         report, rows = service().fleet(asked, scope=scope_of_caller(app))
         return json_answer(
             {
-                "start": report.period.start,
-                "end": report.period.end,
+                **period_answer(report.period),
                 "granularity": report.question.granularity,
                 "currency": report.currency,
                 "rows": [_period(row) for row in rows],
@@ -159,9 +164,8 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             place = found.rows[count].place if count < len(found.rows) else found.next_place
             return None if place is None else write_cursor(place, found.seal)
 
-        period = found.question.period
         page = cut(map(dumps_row, map(_line, found.rows)), cursor_after)
-        return paged_json({"start": period.start, "end": period.end}, page, {})
+        return paged_json(period_answer(found.question.period), page, {})
 
 
 def _period(row: FleetRow) -> dict[str, Any]:

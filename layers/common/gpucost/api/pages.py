@@ -9,11 +9,13 @@ from aws_lambda_powertools.event_handler import Response
 
 from gpucost.api.problems import SECURITY_HEADERS
 from gpucost.domain.reporting.paging import write_cursor
+from gpucost.domain.reporting.periods import DEFAULT_WINDOW, Period
 from gpucost.encoding import csv_text, dumps
 from gpucost.services.reports import CostReport
 
 LARGEST_PAGE_BODY = 4_500_000
 """Bytes of rows: Lambda answers 6 MB at most, and what is around the rows counts, too."""
+DEFAULT_WINDOW_HEADER = "X-Default-Window"
 NEXT_CURSOR = "X-Next-Cursor"
 
 
@@ -67,7 +69,11 @@ def paged_lines(head: dict[str, Any], page: Page, tail: dict[str, Any]) -> Respo
 
 
 def paged_csv(
-    header: Sequence[str], rows: Sequence[Sequence[object]], cursor_after: Callable[[int], str | None], name: str
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    cursor_after: Callable[[int], str | None],
+    name: str,
+    period: Period,
 ) -> Response[str]:
     """A CSV download of as many rows as fit."""
     count, size = 0, 0
@@ -77,7 +83,8 @@ def paged_csv(
             break
         count += 1
     text = csv_text(header, rows[:count])
-    return Response(HTTPStatus.OK, "text/csv; charset=utf-8", text, headers=_headers(cursor_after(count), name))
+    more: dict[str, str | list[str]] = {DEFAULT_WINDOW_HEADER: DEFAULT_WINDOW} if period.given_by == "default" else {}
+    return Response(HTTPStatus.OK, "text/csv; charset=utf-8", text, headers=_headers(cursor_after(count), name) | more)
 
 
 def _headers(cursor: str | None, name: str) -> dict[str, str | list[str]]:

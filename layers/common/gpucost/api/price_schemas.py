@@ -6,7 +6,17 @@ from typing import Any
 
 from pydantic import Field
 
-from gpucost.api.schemas import Amount, CapacityFigures, CostFigures, FleetTotals, Instant, Shape, totals_answer
+from gpucost.api.schemas import (
+    Amount,
+    CapacityFigures,
+    CostFigures,
+    FleetTotals,
+    Instant,
+    PeriodAnswer,
+    Shape,
+    period_answer,
+    totals_answer,
+)
 from gpucost.domain.ledger import Restatement
 from gpucost.domain.model import Capacity, NodeHour
 from gpucost.domain.money import ZERO
@@ -97,11 +107,9 @@ class NodeAnswerRow(CapacityFigures):
     )
 
 
-class NodesAnswer(Shape):
+class NodesAnswer(PeriodAnswer):
     """GET /v1/nodes: in order of hour, cluster and node."""
 
-    start: Instant
-    end: Instant
     rows: list[NodeAnswerRow]
     cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
 
@@ -131,11 +139,9 @@ class RestatementRow(Shape):
     beside: bool = Field(description="Recorded beside a frozen month: in no figure of /v1/costs", examples=[False])
 
 
-class RestatementsAnswer(Shape):
+class RestatementsAnswer(PeriodAnswer):
     """GET /v1/restatements."""
 
-    start: Instant
-    end: Instant
     rows: list[RestatementRow]
     cursor: None = Field(description="Null: the answer is whole")
 
@@ -205,7 +211,7 @@ def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
 
 def restatements_answer(period: Period, found: list[Restatement]) -> dict[str, Any]:
     """As `RestatementsAnswer`."""
-    return {"start": period.start, "end": period.end, "rows": [_restatement(one) for one in found], "cursor": None}
+    return {**period_answer(period), "rows": [_restatement(one) for one in found], "cursor": None}
 
 
 def _restatement(one: Restatement) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from gpucost.api import price_schemas
 from gpucost.api.access import open_to
 from gpucost.api.routes import answers, json_answer
 from gpucost.domain.prices import PriceSource
-from gpucost.domain.reporting.periods import parse_moment
+from gpucost.domain.reporting.periods import parse_moment_parameter
 from gpucost.errors import ParameterError
 from gpucost.services.price_listing import PriceListing
 
@@ -43,7 +43,7 @@ def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceLis
 
         Prices given in the settings (sources rates, constant, capacity-block) and the bill's are not in the book.
         """
-        first, last = parse_moment("start", start), parse_moment("end", end)
+        first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
         page = listing().page(first, last, source=source, instance_type=instance_type, after=_place(cursor))
         return json_answer(price_schemas.prices_answer(first, last, page, _cursor(page.last)))
 

@@ -109,7 +109,7 @@ def _finding(finding: dict[str, Any]) -> tuple[str, str]:
     parameter = str(finding["loc"][-1])
     if finding["type"] == "missing":
         return parameter, "is needed and missing"
-    if finding["type"] == "string_type":
+    if isinstance(finding.get("input"), list):
         return parameter, "is given more than once"
     if finding["type"] == "literal_error":
         return parameter, f"must be {finding['ctx']['expected']}"

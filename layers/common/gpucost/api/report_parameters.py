@@ -20,7 +20,8 @@ _FILTER = (
 Start = Annotated[
     str | None,
     Query(
-        description="First moment of the period: a full UTC hour, or a day for its first. With end; or give window",
+        description="First moment of the period: a full UTC hour, or a day for its first. With end; or pass "
+        "window. Without any of the three: the last 24 hours that have ended, and the answer says so",
         examples=["2026-11-18T00:00:00Z", "2026-11-18"],
     ),
 ]

@@ -63,7 +63,7 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
             return None if found.is_last else write_cursor(found.next_place, found.seal)
 
         page = cut(map(dumps_row, map(price_schemas.node_row, found.rows)), cursor_after)
-        return paged_json({"start": found.period.start, "end": found.period.end}, page, {})
+        return paged_json(schemas.period_answer(found.period), page, {})
 
     @app.get(
         "/v1/restatements",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.domain.model import Capacity, Costs, Status, Totals
-from gpucost.domain.reporting.periods import Period
+from gpucost.domain.reporting.periods import DEFAULT_WINDOW, Period
 from gpucost.services.reports import HourRow, PeriodCoverage
 
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
@@ -24,6 +24,17 @@ class Shape(BaseModel):
     """Base of all answers: nothing in them that is not described."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class PeriodAnswer(Shape):
+    """Base of answers about a period."""
+
+    start: Instant
+    end: Instant
+    default_window: Literal["24h"] | None = Field(
+        description="24h where neither start and end nor window was passed: the period is the last 24 hours that have "
+        "ended. Null where one was"
+    )
 
 
 class CostFigures(Shape):
@@ -105,11 +116,9 @@ class HourAnswerRow(Shape):
     notes: list[str] = Field(description="Why the hour is as it is")
 
 
-class HoursAnswer(Shape):
+class HoursAnswer(PeriodAnswer):
     """GET /v1/hours."""
 
-    start: Instant
-    end: Instant
     rows: list[HourAnswerRow]
     coverage: Coverage
     cursor: None
@@ -139,11 +148,20 @@ class Problem(BaseModel):
     errors: list[ParameterProblem] | None = Field(default=None, description="The wrong parameters, where it is them")
 
 
+def period_answer(period: Period) -> dict[str, Any]:
+    """As `PeriodAnswer`."""
+    return {"start": period.start, "end": period.end, **default_window(period)}
+
+
+def default_window(period: Period) -> dict[str, str | None]:
+    """Says whether a period is the default one."""
+    return {"default_window": DEFAULT_WINDOW if period.given_by == "default" else None}
+
+
 def hours_answer(period: Period, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
     """As `HoursAnswer`."""
     return {
-        "start": period.start,
-        "end": period.end,
+        **period_answer(period),
         "rows": [_hour_row(row) for row in rows],
         "coverage": coverage_answer(coverage),
         "cursor": None,

@@ -15,6 +15,7 @@ from gpucost.domain.observations import PodObservation
 from gpucost.domain.pricing import NodePrice, Pricing
 from gpucost.domain.rating import RatedPod, rate_usage
 from gpucost.domain.shares import kubernetes_resource
+from gpucost.domain.suspicion import MOST_AMOUNT, MOST_UNITS, SUSPECT
 from gpucost.domain.usage import Usage
 
 _WILDCARDS = frozenset("*?[")
@@ -106,23 +107,40 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
     if shortfall:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
+    if any(pod.holding.units > MOST_UNITS for pod in usage.pods):  # stored before requests had bounds
+        return _beyond_reason(usage, usage.notes)
+    try:
+        return _rated(usage, rules)
+    except ArithmeticError:  # more digits than any amount has
+        return _beyond_reason(usage, usage.notes)
+
+
+def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
     rated = rate_usage(usage, rules.pricing)
     units = units_in_force(rules.business_units, usage.hour)
     owners = Owners(units)
     own = [_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated.pods]
     lines = tuple(distribute(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
+    totals = Totals(Costs.total(line.costs() for line in lines), rated.capacity)
+    if not totals.are_reasonable():
+        return _beyond_reason(usage, (*usage.notes, *rated.notes))
     return HourRecord(
         cluster=usage.cluster,
         hour=usage.hour,
         status="complete" if rated.is_final else "provisional",
         coverage=usage.coverage,
-        totals=Totals(Costs.total(line.costs() for line in lines), rated.capacity),
+        totals=totals,
         lines=lines,
         notes=(*usage.notes, *rated.notes),
         nodes=tuple(rated.nodes),
         charges=tuple(rated.charges),
         currency=rules.pricing.currency,
     )
+
+
+def _beyond_reason(usage: Usage, notes: Sequence[str]) -> HourRecord:
+    beyond = f"{SUSPECT}figures are beyond {MOST_AMOUNT:,} USD or GPU-hours; the hour is left without figures"
+    return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=(beyond, *notes))
 
 
 def _shortfall(usage: Usage, rules: AttributionRules) -> list[str]:

@@ -22,6 +22,15 @@ class Offer:
     healthy: Fraction
 
 
+@dataclass(frozen=True, slots=True)
+class Disputed:
+    """GPUs of which nobody knows who held them, because the samples that tell contradict each other or reason."""
+
+    time: Interval
+    gpus: Fraction | None
+    """Physical GPUs that may have been held; None where that is not known either."""
+
+
 @dataclass(slots=True)
 class _Parts:
     """Physical-GPU milliseconds by what became of them."""
@@ -54,6 +63,7 @@ def account(
     holdings: Sequence[Holding],
     blind: Sequence[Interval],
     slices_per_gpu: int | None,
+    disputed: Sequence[Disputed] = (),
 ) -> NodeUsage:
     """Split a node's physical-GPU time by what became of it.
 
@@ -63,14 +73,17 @@ def account(
         holdings: what pods held on it, within its life.
         blind: times in which nobody saw who held what.
         slices_per_gpu: the settings' word for nodes that say nothing.
+        disputed: what may have been held on it beside that.
     """
     physical = _physical(life, on_offer, slices_per_gpu)
     parts = _Parts()
-    for piece in pieces(life.present, [offer.time for offer in on_offer], blind, [one.held for one in holdings]):
+    cuts = [[offer.time for offer in on_offer], blind, [one.held for one in holdings], [one.time for one in disputed]]
+    for piece in pieces(life.present, *cuts):
         held = sum((one.gpus for one in holdings if one.held.holds(piece.start)), ZERO)
         offer = next((offer for offer in on_offer if offer.time.holds(piece.start)), None)
         is_blind = any(gap.holds(piece.start) for gap in blind)
-        _split(parts, piece.length, physical, held, offer, is_blind=is_blind)
+        claims = [physical if one.gpus is None else one.gpus for one in disputed if one.time.holds(piece.start)]
+        _split(parts, piece.length, physical, held, sum(claims, ZERO), offer, is_blind=is_blind)
     return NodeUsage(
         node=life.node,
         present=life.present,
@@ -96,12 +109,22 @@ def pieces(whole: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
 
 
 def _split(
-    parts: _Parts, length: int, physical: Fraction, held: Fraction, offer: Offer | None, *, is_blind: bool
+    parts: _Parts,
+    length: int,
+    physical: Fraction,
+    held: Fraction,
+    disputed: Fraction,
+    offer: Offer | None,
+    *,
+    is_blind: bool,
 ) -> None:
     """Say what became of a node's GPUs over a piece of time in which nothing changed."""
     if held > physical:
         parts.excess += (held - physical) * length
         return
+    contested = min(disputed, physical - held)
+    parts.unobserved += contested * length
+    held += contested
     rest = physical - held
     if offer is None or not offer.advertised:
         if is_blind:

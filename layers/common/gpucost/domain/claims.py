@@ -1,11 +1,12 @@
 """Which devices a pod's GPUs are: what exporters label, and what follows from it."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gpucost.domain.device_use import DeviceHour, DeviceKey, Label
+from gpucost.domain.intervals import Interval
 from gpucost.domain.shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, SHARED_SUFFIX, is_neuron
 from gpucost.domain.usage import Holding
 
@@ -25,12 +26,21 @@ class Claims:
         self.holders_of.setdefault(device.key, []).append(place)
 
 
-def find_claims(holdings: Sequence[Holding], devices: Iterable[DeviceHour]) -> Claims:
+def find_claims(
+    holdings: Sequence[Holding], devices: Iterable[DeviceHour], window: Interval, suspect_nodes: Container[str] = ()
+) -> Claims:
     """Join holdings and devices by the pods that devices are labelled with while these run.
 
     A label outside of a pod's running time may linger after the finish, come before the start, or be of a namesake: it
     tells on which device the pod is only where no label within that time does, and there is no namesake. Where a node
-    has one device only, whoever holds a unit of it is on that device, labelled or not.
+    has one device only, whoever holds a unit of it is on that device, labelled or not. Who holds all of a node's GPUs
+    alone is on all of them, where no label tells of anybody.
+
+    Args:
+        holdings: all of the hour.
+        devices: all of the hour.
+        window: the hour.
+        suspect_nodes: names of nodes on which others may have held GPUs.
     """
     by_name: dict[tuple[str, str], list[int]] = {}
     for place, one in enumerate(holdings):
@@ -42,11 +52,22 @@ def find_claims(holdings: Sequence[Holding], devices: Iterable[DeviceHour]) -> C
         for place, found in _labels(device, holdings, by_name).items():
             labelled.setdefault(place, []).append(found)
     claims = Claims()
+    neighbors: dict[str, list[Holding]] = {}
+    for one in holdings:
+        neighbors.setdefault(one.node.name, []).append(one)
+    mapped = {
+        device.node for devices in on_node.values() for device in devices
+        if any(label[:2] in by_name for label in device.labels)
+    }  # fmt: skip
     for place, one in enumerate(holdings):
         named = by_name[one.pod.namespace, one.pod.pod]
         has_namesakes = len(named) > 1 and len({holdings[other].pod.uid for other in named}) > 1
         own = _own(one, labelled.get(place, []), has_namesakes=has_namesakes)
-        for device in own or _only_device(one, on_node.get(one.node.name, [])):
+        there = on_node.get(one.node.name, [])
+        own = own or _only_device(one, there)
+        if not own and one.node.name not in mapped and one.node.name not in suspect_nodes:
+            own = _all_devices(one, there, neighbors[one.node.name], window)
+        for device in own:
             claims.add(place, device)
     return claims
 
@@ -86,10 +107,32 @@ def _own(one: Holding, found: Sequence[_Labelled], *, has_namesakes: bool) -> li
 
 def _only_device(one: Holding, devices: Sequence[DeviceHour]) -> list[DeviceHour]:
     """The one device that a sharer can be on, whatever labels say."""
-    if not is_shared_resource(one) or one.node.physical != 1:
+    if not is_shared_resource(one) or one.node.devices != 1:
         return []
     only = [device for device in devices if fits(one, device)]
     return only if len(only) == 1 else []
+
+
+def _all_devices(
+    one: Holding, devices: Sequence[DeviceHour], neighbors: Sequence[Holding], window: Interval
+) -> list[DeviceHour]:
+    """All devices of a node that one pod holds whole; none where a sample may speak of another pod as well.
+
+    Means over the hour are the pod's where it ran all hour. Of single samples those in its time are, where nobody
+    else held GPUs of the node within two intervals of it: a sample speaks of the interval before it.
+    """
+    whole = one.resource in {GPU, GPU_SHARED} or is_neuron(one.resource)
+    if not whole or is_shared_resource(one) or one.node.mig_profile or one.gpus != one.node.physical:
+        return []
+    fitting = [device for device in devices if not device.is_part and fits(one, device)]
+    if len(fitting) != len(devices) or len(devices) != devices_expected(one):
+        return []
+    near = 2 * max((device.interval for device in devices), default=0)
+    around = Interval(one.held.start - near, one.held.end + near)
+    if any(other is not one and other.held.overlap(around).length for other in neighbors):
+        return []
+    is_separable = one.running == window or not any(device.is_plain for device in devices)
+    return fitting if is_separable else []
 
 
 def scaled_to_gpus(holdings: Sequence[Holding], claims: Claims) -> list[Holding]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from gpucost.domain.intervals import Interval, Scrapes, overlap_length, union
 from gpucost.domain.observations import DeviceSeries, Instance
 from gpucost.domain.spans import DEFAULT_INTERVAL_MS
+from gpucost.domain.suspicion import is_utilization
 
 DeviceKey = tuple[str, str, str]
 """Node, UUID and MIG instance."""
@@ -92,7 +93,7 @@ class DeviceHour:
         for one in self.series:
             source = one.instance.split("/", 1)[0]
             for time, value in one.values or ():
-                if value.is_finite():
+                if is_utilization(value, one.scale):
                     at = by_source.setdefault(source, {}).setdefault(time, {})
                     at[_label(one)] = max(at.get(_label(one), ZERO), _part(value, one.scale))
                     instances[source, time] = one.instance

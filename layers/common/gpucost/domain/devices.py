@@ -114,7 +114,17 @@ def _share(profile: str, gpu: MigGpu) -> Fraction | None:
 _SIZES_G = {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 1}
 _SIZES_G_LARGE = {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8}
 
-GPUS_OF_INSTANCE: dict[str, int] = {
+GPU_FRACTION_OF_INSTANCE: dict[str, Fraction] = {
+    "g6f.large": Fraction(1, 8),
+    "g6f.xlarge": Fraction(1, 8),
+    "g6f.2xlarge": Fraction(1, 4),
+    "g6f.4xlarge": Fraction(1, 2),
+    "gr6f.4xlarge": Fraction(1, 2),
+}
+"""The part of a physical GPU that the one GPU device of an instance is, where it is not a whole one (EC2's
+DescribeInstanceTypes: `GpuPartitionSize`)."""
+
+_WHOLE_GPUS_OF_INSTANCE = {
     f"{family}.{size}": gpus
     for family, sizes in {
         "p2": {"xlarge": 1, "8xlarge": 8, "16xlarge": 16},
@@ -139,6 +149,8 @@ GPUS_OF_INSTANCE: dict[str, int] = {
     }.items()
     for size, gpus in sizes.items()
 }
+
+GPUS_OF_INSTANCE: dict[str, int | Fraction] = {**_WHOLE_GPUS_OF_INSTANCE, **GPU_FRACTION_OF_INSTANCE}
 """Physical GPUs per EC2 instance type."""
 
 NEURON_OF_INSTANCE: dict[str, tuple[int, int]] = {

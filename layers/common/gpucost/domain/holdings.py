@@ -3,15 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from fractions import Fraction
 
-from gpucost.domain.capacity import overcommitted, pieces
+from gpucost.domain.capacity import Disputed, overcommitted, pieces
 from gpucost.domain.intervals import Interval
 from gpucost.domain.nodes import NodeLife
 from gpucost.domain.observations import ContainerRequest, PodObservation
 from gpucost.domain.shares import GpuNode, Share, kubernetes_resource
 from gpucost.domain.spans import Span, SpanReader
+from gpucost.domain.suspicion import MOST_UNITS, SUSPECT, is_count
 from gpucost.domain.usage import Holding
 
+ZERO = Fraction(0)
 NodeKey = tuple[str, str]
 """A node's name and provider id."""
 
@@ -33,6 +36,12 @@ class HoldingReader:
     slices_per_gpu: int | None
     nodes_are_kept: bool = False
     notes: list[str] = field(default_factory=list)
+    advertised: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
+    """By node, the most units of each resource that it was seen to advertise."""
+    suspect_nodes: Mapping[str, str] = field(default_factory=dict)
+    """By node, how sources contradict each other about what it advertises."""
+    disputed: dict[NodeKey, list[Disputed]] = field(default_factory=dict)
+    """What pods may have held of which the samples cannot be true: on nobody's bill."""
     _shares: dict[tuple[int, str], Share] = field(default_factory=dict)
     _all_hour: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node: where and when those held that were seen at every scrape, which most are."""
@@ -53,6 +62,13 @@ class HoldingReader:
             span, node = self._placed(pod)
         if node is None or not span.time.length:
             return []
+        requests = self._effective_requests(pod)
+        suspicion, gpus = self._suspicion(pod, node, requests)
+        if suspicion:
+            self.notes.append(f"{SUSPECT}{suspicion}; what it holds is unobserved")
+            disputed = self.disputed.setdefault((node.name, node.provider_id), [])
+            disputed.append(Disputed(span.time, gpus))
+            return []
         running = self.spans.running(pod, span)
         return [
             Holding(
@@ -66,8 +82,34 @@ class HoldingReader:
                 span.sure_until,
                 span.since,
             )
-            for resource, units in self._effective_requests(pod).items()
+            for resource, units in (requests or {}).items()
         ]
+
+    def _suspicion(
+        self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int] | None
+    ) -> tuple[str, Fraction | None]:
+        """Why a pod's samples cannot be true, and the GPUs that they claim; "" where they can be.
+
+        A request is impossible where it is more than the node ever advertised and more than its physical GPUs: pods
+        keep what they hold while a node advertises less, because a GPU failed for instance.
+        """
+        name = f"pod {pod.namespace}/{pod.pod}"
+        if requests is None:
+            return f"{name} requests no number of GPUs that can be", None
+        if pod.node in self.suspect_nodes:
+            return f"{self.suspect_nodes[pod.node]}, with {name} on it", None
+        gpus = sum((units * self._share(pod, node, resource).of_gpu for resource, units in requests.items()), ZERO)
+        if pod.contradiction:
+            return f"{name}: {pod.contradiction}", gpus
+        for resource, units in requests.items():
+            advertised = self.advertised.get(pod.node, {}).get(resource)
+            bounds = [] if advertised is None else [Fraction(advertised)]
+            if node.physical is not None:
+                bounds.append(node.physical / self._share(pod, node, resource).of_gpu)
+            if bounds and units > max(bounds):
+                what = kubernetes_resource(resource)
+                return f"{name} requests {units} of {what}, and node {node.name} has {float(max(bounds)):g}", gpus
+        return "", gpus
 
     def _placed(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
         """When a pod held, and its node as it was then; no node where that is not there."""
@@ -95,16 +137,19 @@ class HoldingReader:
             self.notes.append(f"the share of {name} on {model} is in no table; estimated from {how}")
         return share
 
-    def _effective_requests(self, pod: PodObservation) -> dict[str, int]:
+    def _effective_requests(self, pod: PodObservation) -> dict[str, int] | None:
         """Units per resource as the scheduler counts them: `max(Σ containers and sidecars, largest init container)`.
 
         Source: Kubernetes, "Init containers" and "Sidecar containers", resource sharing within containers.
+
+        Returns:
+            None where a container's request is no number of units.
         """
         together: dict[str, Decimal] = {}
         largest_init: dict[str, Decimal] = {}
         for request in pod.requests:
             if not self._is_units(pod, request):
-                continue
+                return None
             if request.kind == "init":
                 largest_init[request.resource] = max(largest_init.get(request.resource, Decimal(0)), request.units)
             else:
@@ -116,11 +161,13 @@ class HoldingReader:
 
     def _is_units(self, pod: PodObservation, request: ContainerRequest) -> bool:
         """Whether a request is a count of units; Kubernetes takes whole numbers only for such resources."""
-        units = request.units
-        if units.is_finite() and units >= 0 and units == units.to_integral_value():
+        if is_count(request.units):
             return True
         what = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
-        self.notes.append(f"{what} requests {units} of {kubernetes_resource(request.resource)}; left out")
+        resource = kubernetes_resource(request.resource)
+        self.notes.append(
+            f"{SUSPECT}{what} requests {request.units} of {resource}, which is no whole number from 0 to {MOST_UNITS}"
+        )
         return False
 
 

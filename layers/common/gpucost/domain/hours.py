@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 HOUR = timedelta(hours=1)
 HOUR_MS = 3_600_000
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 FIRST_YEAR, LAST_YEAR = 1971, 9998
 """Times that a zone, an hour or a look-back can be added to without leaving the calendar."""
 
@@ -26,13 +27,28 @@ def parse_instant(text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
+def parse_moment(text: str) -> datetime:
+    """Read an instant, or a day (`2026-11-19`) for its first moment, UTC.
+
+    Raises:
+        ValueError: neither; the message says what is allowed.
+    """
+    try:
+        return parse_instant(f"{text}T00:00:00Z" if _DAY.fullmatch(text) else text)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19, of {FIRST_YEAR} to "
+            f"{LAST_YEAR}"
+        ) from None
+
+
 def parse_hour(text: str) -> datetime:
-    """Read the start of a UTC hour.
+    """Read the start of a UTC hour, or a day for its first hour.
 
     Raises:
         ValueError: not a time, or not on the full hour.
     """
-    moment = parse_instant(text)
+    moment = parse_moment(text)
     if floor_hour(moment) != moment:
         raise ValueError(
             f"{text!r} is not on the full hour; the hour it lies in is {format_instant(floor_hour(moment))}"

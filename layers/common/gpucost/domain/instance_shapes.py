@@ -29,6 +29,8 @@ _FAMILIES: dict[str, dict[str, tuple[int, int]]] = {
     "g6": {**_G, **_G_LARGE},
     "g6e": _G6E,
     "gr6": {"4xlarge": (16, 128), "8xlarge": (32, 256)},
+    "g6f": {"large": (2, 8), "xlarge": (4, 16), "2xlarge": (8, 32), "4xlarge": (16, 64)},
+    "gr6f": {"4xlarge": (16, 128)},
     "g7": {
         "2xlarge": (8, 32),
         "4xlarge": (16, 64),

@@ -1,14 +1,15 @@
 """Metering: from an hour's observation to who held how much GPU for how long, and how much of it was used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
-from gpucost.domain.capacity import Offer, account, offers
+from gpucost.domain.capacity import Disputed, Offer, account, offers
 from gpucost.domain.claims import find_claims, scaled_to_gpus
-from gpucost.domain.device_use import DeviceHour, device_hours
+from gpucost.domain.device_use import DeviceHour, DeviceKey, device_hours
+from gpucost.domain.exporters import contradictory_devices, notes_on, surplus_claims, surplus_devices, without
 from gpucost.domain.holdings import HoldingReader, NodeKey
 from gpucost.domain.hours import HOUR_MS, format_ms, to_ms
 from gpucost.domain.intervals import Interval, gaps, overlap_length, union
@@ -17,6 +18,7 @@ from gpucost.domain.money import quantize
 from gpucost.domain.nodes import NodeLife, describe, is_gpu_node
 from gpucost.domain.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.domain.spans import DEFAULT_INTERVAL_MS, SpanReader
+from gpucost.domain.suspicion import SUSPECT, is_utilization
 from gpucost.domain.usage import Holding, NodeUsage, PodUsage, Usage
 from gpucost.domain.utilization import Ladder
 
@@ -54,12 +56,19 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     )
     blind = gaps(covered, window, LONGEST_BRIDGE_MS)
     notes += [_says(gap, window) for gap in blind]
-    devices = device_hours(observation.devices, observation.utilization, window)
     lives = _lives(observation, spans)
-    holdings = HoldingReader(spans, lives, rules.slices_per_gpu, observation.nodes_are_kept, notes).read(
-        observation.pods
-    )
-    claims = find_claims(holdings, devices)
+    devices, suspect = _trusted_devices(observation, lives, window)
+    reader = HoldingReader(
+        spans, lives, rules.slices_per_gpu, observation.nodes_are_kept, notes, _advertised(observation.nodes),
+        {node.name: node.contradiction for node in observation.nodes if node.contradiction},
+    )  # fmt: skip
+    holdings = reader.read(observation.pods)
+    claims = find_claims(holdings, devices, window, {name for name, _ in reader.disputed})
+    surplus = surplus_claims(holdings, claims, window)
+    if surplus:
+        devices, suspect = without(devices, surplus), suspect | surplus
+        claims = find_claims(holdings, devices, window, {name for name, _, _ in surplus})
+    notes += notes_on(suspect)
     holdings = scaled_to_gpus(holdings, claims)
     ladder = Ladder(holdings, devices, claims, rules.ladder, window)
     measured = ladder.measure()
@@ -72,9 +81,37 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
             utilization=_device_coverage(devices, lives, holdings, window),
         ),
         pods=tuple(PodUsage(holding, measurement) for holding, measurement in zip(holdings, measured, strict=True)),
-        nodes=_capacity(observation, lives, holdings, blind, rules, notes),
-        notes=tuple(dict.fromkeys(notes)),
+        nodes=_capacity(observation, lives, holdings, reader.disputed, blind, rules, notes),
+        notes=suspect_first(notes),
     )
+
+
+def _trusted_devices(
+    observation: Observation, lives: Mapping[str, Sequence[NodeLife]], window: Interval
+) -> tuple[list[DeviceHour], dict[DeviceKey, tuple[str, str]]]:
+    """Devices that exporters agree about; and the others, with two exporters that contradict each other."""
+    pods = {(pod.namespace, pod.pod) for pod in observation.pods}
+    suspect = contradictory_devices(observation.devices, window, pods)
+    surplus = surplus_devices(lives, observation.devices, window)
+    devices = device_hours(observation.devices, observation.utilization, window)
+    suspect |= {device.key: surplus[device.node] for device in devices if device.node in surplus}
+    return without(devices, suspect), suspect
+
+
+def _advertised(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal]]:
+    """By node, the most units of each resource that it was seen to advertise."""
+    found: dict[str, dict[str, Decimal]] = {}
+    for node in nodes:
+        units = found.setdefault(node.name, {})
+        for state in node.states:
+            for resource, count in state.capacity.items():
+                units[resource] = max(count, units.get(resource, count))
+    return found
+
+
+def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
+    """Notes, each once; those about suspect samples first, because the ledger keeps a thousand."""
+    return tuple(sorted(dict.fromkeys(notes), key=lambda note: not note.startswith(SUSPECT)))
 
 
 def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLife]]:
@@ -135,6 +172,7 @@ def _capacity(
     observation: Observation,
     lives: Mapping[str, Sequence[NodeLife]],
     holdings: Sequence[Holding],
+    disputed: Mapping[NodeKey, Sequence[Disputed]],
     blind: Sequence[Interval],
     rules: MeteringRules,
     notes: list[str],
@@ -148,9 +186,16 @@ def _capacity(
     for name in sorted(lives):
         for life in lives[name]:
             if is_gpu_node(life):
-                own = on_node.pop((name, life.node.provider_id), [])
+                key = name, life.node.provider_id
+                own = on_node.pop(key, [])
                 offer: Sequence[Offer] = offers(life, rules.slices_per_gpu, capacity_is_kept=is_kept)
-                accounts.append(account(life, offer, own, blind, rules.slices_per_gpu))
+                accounts.append(account(life, offer, own, blind, rules.slices_per_gpu, disputed.get(key, ())))
+                excess = accounts[-1].excess_gpu_ms
+                if excess >= NOTEWORTHY_GPU_MS:
+                    notes.append(
+                        f"{SUSPECT}pods hold {float(excess / HOUR_MS):.3f} GPU-hours more of node {name!r} than it "
+                        "has; its residual is negative"
+                    )
     if on_node:
         name, _ = min(on_node)
         notes.append(f"nothing tells how many GPUs node {name!r} has: capacity is not known")
@@ -174,7 +219,7 @@ def _device_coverage(
     expected, seen = 0, 0
     for life in nodes:
         own = [device for device in on_node.pop(life.node.name, []) if overlap_length(device.covered, life.present)]
-        expected += life.present.length * (len(own) or life.node.physical or 1)
+        expected += life.present.length * (len(own) or life.node.devices or 1)
         for device in own:
             observed, present = overlap_length(device.covered, life.present), life.present.length
             seen += present if 2 * (present - observed) <= 3 * device.interval else observed
@@ -185,15 +230,15 @@ def _device_coverage(
 
 
 def _utilization_notes(observation: Observation, ladder: Ladder) -> list[str]:
-    odd = sorted(
-        {
-            device.pod or device.node
-            for device in observation.devices
-            for _, value in device.values or ((0, device.total),)
-            if not value.is_finite()
-        }
-    )
-    notes = [f"utilization of {name!r} holds values that are no numbers; they count as not observed" for name in odd]
+    odd: dict[str, str] = {}
+    for device in observation.devices:
+        for _, value in device.values or ((0, device.total),):
+            name = device.pod or device.node
+            if not value.is_finite():
+                odd.setdefault(name, f"utilization of {name!r} holds values that are no numbers")
+            elif device.values and not is_utilization(value, device.scale):
+                odd[name] = f"{SUSPECT}utilization of {name!r} holds {value:g}, where {device.scale} is full use"
+    notes = [f"{odd[name]}; they count as not observed" for name in sorted(odd)]
     for node, used in sorted(ladder.unclaimed().items()):
         if used >= NOTEWORTHY_GPU_MS:
             notes.append(f"{float(used / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested")

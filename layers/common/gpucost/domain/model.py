@@ -11,7 +11,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import ClassVar, Literal, NamedTuple, Self
 
-from gpucost.domain.money import ZERO
+from gpucost.domain.money import ZERO, is_amount
 
 Status = Literal["complete", "provisional", "incomplete"]
 UtilizationSource = Literal["pod", "shared", "node", "cluster", "none"]
@@ -33,6 +33,10 @@ class Amounts:
         """The sum of many."""
         rows = [*map(attrgetter(*cls.names()), parts)]
         return cls(*map(sum, zip(*rows, strict=True), repeat(ZERO))) if rows else cls()
+
+    def are_reasonable(self) -> bool:
+        """Whether every amount is a number that a cluster-hour can have."""
+        return all(map(is_amount, attrgetter(*self.names())(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,10 @@ class Totals:
 
     costs: Costs
     capacity: Capacity | None
+
+    def are_reasonable(self) -> bool:
+        """Whether every amount is a number that a cluster-hour can have."""
+        return self.costs.are_reasonable() and (self.capacity is None or self.capacity.are_reasonable())
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,13 @@ _EXACT = 10**28
 """Below it, a product has no more digits than decimals keep by default; a product takes a third of a shift's time."""
 ZERO = Decimal(0).quantize(QUANTUM)
 """Nothing, at the ledger's resolution."""
+MOST_AMOUNT = Decimal(10**12)
+"""USD or GPU-hours of one cluster-hour; sums of ten thousand such hours still fit the default precision."""
+
+
+def is_amount(value: Decimal, most: Decimal = MOST_AMOUNT) -> bool:
+    """Whether a value is a number from `-most` to `most`."""
+    return value.is_finite() and -most <= value <= most
 
 
 def quantize(value: Fraction | Decimal | int) -> Decimal:

@@ -8,24 +8,21 @@ from fractions import Fraction
 
 from gpucost.domain.devices import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.domain.intervals import Interval
+from gpucost.domain.kubernetes_labels import (
+    CAPACITY_TYPE,
+    GPU_COUNT,
+    GPU_PRODUCT,
+    GPU_REPLICAS,
+    GPU_SHARING,
+    INSTANCE_TYPE,
+    NODE_POOL,
+    ZONE,
+    ZONE_ID,
+    whole_number,
+)
 from gpucost.domain.observations import DeviceSeries, NodeObservation
 from gpucost.domain.shares import MIG_PREFIX, GpuNode, is_neuron
 
-_INSTANCE_TYPE = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
-_ZONE = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
-_ZONE_ID = ("label_topology_k8s_aws_zone_id",)
-_NODE_POOL = (
-    "label_karpenter_sh_nodepool",
-    "label_karpenter_sh_provisioner_name",
-    "label_eks_amazonaws_com_nodegroup",
-    "label_alpha_eksctl_io_nodegroup_name",
-)
-_CAPACITY_TYPE = (
-    "label_karpenter_sh_capacity_type",
-    "label_eks_amazonaws_com_capacity_type",
-    "label_node_lifecycle",
-    "label_lifecycle",
-)
 _CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
 
 
@@ -58,30 +55,30 @@ def describe(
     label `nvidia.com/gpu.count` unless slices are advertised as GPUs (there it counts slices). Exporters leave idle
     GPUs out at times, so UUIDs count only where GPUs are sliced or shared, or no capacity is known.
     """
-    product = labels.get("label_nvidia_com_gpu_product", "")
+    product = GPU_PRODUCT.value(labels)
     shared = product.endswith("-SHARED")
     base, _, profile = product.removesuffix("-SHARED").partition("-MIG-")
     profile = "" if profile == "INVALID" else profile
-    instance_type = _first(labels, _INSTANCE_TYPE)
-    replicas = labels.get("label_nvidia_com_gpu_replicas", "")
-    sharing = labels.get("label_nvidia_com_gpu_sharing_strategy", "time-slicing" if shared else "")
-    count = labels.get("label_nvidia_com_gpu_count", "")
+    instance_type = INSTANCE_TYPE.value(labels)
+    replicas = GPU_REPLICAS.value(labels)
+    sharing = GPU_SHARING.value(labels) or ("time-slicing" if shared else "")
+    count = GPU_COUNT.value(labels)
     sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
     sliced = sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
     uuids = most_at_once(devices) if sliced or not capacity else 0
-    counted = int(count) if count.isdigit() and not profile else 0
+    counted = 0 if profile else whole_number(count)
     neuron, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
     return GpuNode(
         name=seen.name,
         provider_id=seen.provider_id,
         instance_type=instance_type,
-        zone=_first(labels, _ZONE),
-        zone_id=_first(labels, _ZONE_ID),
-        capacity_type=_capacity_type(_first(labels, _CAPACITY_TYPE)),
-        node_pool=_first(labels, _NODE_POOL),
+        zone=ZONE.value(labels),
+        zone_id=ZONE_ID.value(labels),
+        capacity_type=capacity_type(labels),
+        node_pool=NODE_POOL.value(labels),
         gpu_model=base or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
         mig_profile=profile,
-        replicas=int(replicas) if replicas.isdigit() and int(replicas) > 1 and sharing != "none" else 1,
+        replicas=1 if sharing == "none" else max(1, whole_number(replicas)),
         physical=GPUS_OF_INSTANCE.get(instance_type) or neuron or uuids or counted or _neuron_devices(capacity),
         capacity=capacity,
         allocatable={**capacity, **allocatable},
@@ -135,10 +132,7 @@ def _neuron_devices(capacity: Mapping[str, Decimal]) -> int | None:
     return min(units) if units else None
 
 
-def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")
-
-
-def _capacity_type(value: str) -> str:
-    plain = value.lower().replace("_", "-")
+def capacity_type(labels: Mapping[str, str]) -> str:
+    """Return a node's capacity type in one spelling: `spot`, `on-demand`, `reserved`, `capacity-block` or ""."""
+    plain = CAPACITY_TYPE.value(labels).lower().replace("_", "-")
     return _CAPACITY_TYPES.get(plain, plain)

@@ -60,6 +60,8 @@ class PodObservation:
     workload: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    contradiction: str = ""
+    """How sources contradict each other about what it holds; "" where they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class NodeObservation:
     """All labels seen; the latest value of each."""
     states: tuple[NodeState, ...]
     """In order of time; none where the node advertised no GPUs."""
+    contradiction: str = ""
+    """How sources contradict each other about what it advertises; "" where they do not."""
 
 
 class DeviceSeries(NamedTuple):

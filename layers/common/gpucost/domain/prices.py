@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from gpucost.domain.intervals import Interval
+from gpucost.domain.kubernetes_labels import OPERATING_SYSTEM, REGION, RESERVATION_ID
 from gpucost.domain.shares import GpuNode
 
 PriceSource = Literal["override", "capacity-block", "cur", "spot", "on-demand", "rates", "constant"]
@@ -30,10 +31,7 @@ FACTS = (
     "zone", "zone_id", "region", "operating_system",
 )  # fmt: skip
 """What is known of a node, and a price can apply to."""
-_RESERVATION = ("label_karpenter_k8s_aws_capacity_reservation_id", "label_eks_amazonaws_com_capacity_reservation_id")
-_REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
-_OPERATING_SYSTEM = "label_kubernetes_io_os"
-PRICE_LABELS = frozenset({*_RESERVATION, *_REGION_LABELS, _OPERATING_SYSTEM})
+PRICE_LABELS = frozenset({*RESERVATION_ID.exported, *REGION.exported, *OPERATING_SYSTEM.exported})
 """The labels that facts are read off, beside what `GpuNode` already says."""
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
 _DIRECTIONS = {
@@ -105,15 +103,15 @@ def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
         "cluster": cluster,
         "node": node.name,
         "instance_id": instance_id if instance_id.startswith("i-") else "",
-        "reservation_id": _first(labels, _RESERVATION),
+        "reservation_id": RESERVATION_ID.value(labels),
         "node_pool": node.node_pool,
         "instance_type": node.instance_type,
         "gpu_model": node.gpu_model,
         "capacity_type": node.capacity_type,
         "zone": node.zone,
         "zone_id": node.zone_id,
-        "region": _first(labels, _REGION_LABELS) or region_of(node.zone),
-        "operating_system": labels.get(_OPERATING_SYSTEM) or "linux",
+        "region": REGION.value(labels) or region_of(node.zone),
+        "operating_system": OPERATING_SYSTEM.value(labels) or "linux",
     }
 
 
@@ -218,10 +216,6 @@ def _cut(time: Interval, intervals: Sequence[Interval]) -> list[Interval]:
     edges = {edge for interval in intervals for edge in (interval.start, interval.end) if time.start < edge < time.end}
     points = [time.start, *sorted(edges), time.end]
     return [Interval(start, end) for start, end in pairwise(points)]
-
-
-def _first(labels: Mapping[str, str], names: Sequence[str]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")
 
 
 def _matches(applies_to: Mapping[str, str], facts: Mapping[str, str]) -> bool:

@@ -6,7 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache, cached_property
 
-from gpucost.domain.devices import NEURON_OF_INSTANCE, compute_share, profile_share
+from gpucost.domain.devices import GPU_FRACTION_OF_INSTANCE, NEURON_OF_INSTANCE, compute_share, profile_share
+from gpucost.domain.kubernetes_labels import mig_replicas, whole_number
 from gpucost.domain.money import quantize
 
 GPU = "nvidia_com_gpu"
@@ -55,13 +56,23 @@ class GpuNode:
     """The one profile of all slices where they are advertised as `nvidia.com/gpu` (MIG strategy single)."""
     replicas: int = 1
     """Holders per GPU under time-slicing or MPS."""
-    physical: int | None = None
+    physical: int | Fraction | None = None
     """Physical GPUs, or Neuron devices; None where nothing tells."""
     capacity: Mapping[str, Decimal] = field(default_factory=dict)
     allocatable: Mapping[str, Decimal] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     layouts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The resources into which each GPU is divided, by UUID, as exporters show its MIG devices."""
+
+    @property
+    def gpu_fraction(self) -> Fraction:
+        """The part of a physical GPU that each of its devices is."""
+        return GPU_FRACTION_OF_INSTANCE.get(self.instance_type, Fraction(1))
+
+    @property
+    def devices(self) -> int | None:
+        """GPU devices, whole or fractions of a GPU, or Neuron devices; None where nothing tells."""
+        return None if self.physical is None else int(self.physical / self.gpu_fraction)
 
     @property
     def is_neuron(self) -> bool:
@@ -144,6 +155,11 @@ class GpuNode:
         return gpus + neuron
 
     def _unscaled(self, resource: str, slices_per_gpu: int | None) -> Share:
+        found, fraction = self._of_device(resource, slices_per_gpu), self.gpu_fraction
+        return found if fraction == 1 else Share(found.of_gpu * fraction, found.source, found.replicas)
+
+    def _of_device(self, resource: str, slices_per_gpu: int | None) -> Share:
+        """What a unit is of a device of the node."""
         if resource.startswith(MIG_PREFIX):
             return self._mig_share(resource)
         if is_neuron(resource):
@@ -157,15 +173,15 @@ class GpuNode:
             if share is not None:
                 return Share(share / self.replicas, "product-label", self.replicas)
             share = compute_share(self.mig_profile)
-            if share is not None and not self.physical:
+            if share is not None and not self.devices:
                 return Share(share / self.replicas, "mig-compute-slices", self.replicas)
         if self.replicas > 1:
             return Share(Fraction(1, self.replicas), "sharing", self.replicas)
         units = self.capacity.get(resource)
-        if self.physical and units and units > self.physical:
-            share = Fraction(self.physical) / Fraction(units)
+        if self.devices and units and units > self.devices:
+            share = Fraction(self.devices) / Fraction(units)
             return Share(share, "capacity", max(1, int(1 / share)))
-        if self.physical and units == self.physical:
+        if self.devices and units == self.devices:
             return Share(Fraction(1), "capacity")
         if resource == GPU and slices_per_gpu:
             return Share(Fraction(1, slices_per_gpu), "settings")
@@ -176,7 +192,7 @@ class GpuNode:
         replicas = 1
         if profile.endswith(SHARED_SUFFIX):
             profile = profile.removesuffix(SHARED_SUFFIX)
-            replicas = _count(self.labels.get(f"label_nvidia_com_mig_{profile}_replicas", "")) or 1
+            replicas = whole_number(mig_replicas(profile.replace("_", ".")).value(self.labels)) or 1
         share = profile_share(profile.replace("_", "."), self.gpu_model)
         if share is not None:
             return Share(share / replicas, "mig-profile", replicas)
@@ -185,7 +201,7 @@ class GpuNode:
         if share is not None:
             return Share(share / replicas, "mig-compute-slices", replicas)
         units = sum((Fraction(count) for count in self.capacity.values()), Fraction(0))
-        return Share(min(Fraction(1), (self.physical or 1) / units) if units else Fraction(1), "node-average")
+        return Share(min(Fraction(1), (self.devices or 1) / units) if units else Fraction(1), "node-average")
 
 
 def is_neuron(resource: str) -> bool:
@@ -203,7 +219,3 @@ def kubernetes_resource(resource: str) -> str:
     if is_neuron(resource):
         return "aws.amazon.com/" + resource.removeprefix("aws_amazon_com_")
     return resource
-
-
-def _count(text: str) -> int:
-    return int(text) if text.isdigit() else 0

@@ -15,7 +15,7 @@ class InstanceShape:
     """What an EC2 instance type consists of (`DescribeInstanceTypes`)."""
 
     instance_type: str
-    gpus: int
+    gpus: int | Fraction
     """Physical GPUs, or Neuron devices."""
     vcpus: int
     memory_mib: int

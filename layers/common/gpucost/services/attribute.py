@@ -4,14 +4,15 @@
 and its next attempt, and the message counts as handled.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpucost.collector import collector_paused
+from gpucost.deadline import Deadline
 from gpucost.domain.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.domain.hours import HOUR, floor_hour, format_instant, format_ms, to_ms
+from gpucost.domain.kubernetes_labels import exported_name
 from gpucost.domain.ledger import Manifest, Retention
 from gpucost.domain.metering import MeteringRules, meter
 from gpucost.domain.model import HourRecord
@@ -19,7 +20,15 @@ from gpucost.domain.pricing import Pricing
 from gpucost.domain.rollups import DAY, days_of
 from gpucost.domain.silence import silent_since
 from gpucost.domain.usage import Usage
-from gpucost.errors import ConflictError, InvalidInputError, MetricsUnavailableError, NotKeptError, SourceError
+from gpucost.errors import (
+    ConflictError,
+    HoursTooLargeError,
+    InvalidInputError,
+    MetricsTooLargeError,
+    MetricsUnavailableError,
+    NotKeptError,
+    SourceError,
+)
 from gpucost.messages import HourClosed, HoursDue, Origin
 from gpucost.observability import logger, tally
 from gpucost.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
@@ -52,6 +61,17 @@ class RatedHour:
     usage: Usage | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """What the hours of a message have in common."""
+
+    reader: MetricsReader
+    cluster: ClusterSettings
+    settings: Settings
+    now: datetime
+    message: HoursDue
+
+
 class AttributeService:
     """Handles `HoursDue`: twice, late or after a crash, the ledger ends in the same figures."""
 
@@ -76,8 +96,12 @@ class AttributeService:
         self._clock = clock
         self._limits = limits
 
-    def attribute(self, message: HoursDue) -> list[Attributed]:
+    def attribute(self, message: HoursDue, deadline: Deadline | None = None) -> list[Attributed]:
         """Attribute every hour that a message names, and announce each.
+
+        Args:
+            message: names the hours.
+            deadline: for all queries together. Hours whose metrics have not come by then are incomplete.
 
         Raises:
             InvalidInputError: the message names a cluster that its settings do not know.
@@ -92,7 +116,9 @@ class AttributeService:
         now = self._clock()
         known = {hour: self._ledger.newest(cluster.name, hour) for hour in message.starts()}
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
-        rated = {one.record.hour: one for one in self._rated(cluster, settings, waiting, now, message)}
+        reader = self._readers(cluster, settings, deadline)
+        attempt = _Attempt(reader, cluster, settings, now, message)
+        rated = {one.record.hour: one for run in _runs(waiting) for one in self._rated(attempt, run)}
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in known.items():
@@ -104,41 +130,35 @@ class AttributeService:
             results.append(result)
         if self._limits is not None:
             with_figures = [one.manifest.hour for one in results if one.manifest.status != "incomplete"]
-            self._limits.keep(cluster, settings, with_figures, now)
+            self._limits.keep(cluster, settings, with_figures, now, deadline)
         roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
         return results
 
-    def _rated(
-        self,
-        cluster: ClusterSettings,
-        settings: Settings,
-        hours: Sequence[datetime],
-        now: datetime,
-        message: HoursDue,
-    ) -> list[RatedHour]:
-        """A record for each hour, incomplete where the metrics failed, or where we did.
+    def _rated(self, attempt: "_Attempt", hours: Sequence[datetime]) -> list[RatedHour]:
+        """A record for each of consecutive hours, incomplete where the metrics failed, or where we did.
 
         Raises:
             SourceError: the price book or the bill could not be read.
         """
-        reader = self._readers(cluster, settings)
-        rated: list[RatedHour] = []
-        for run in _runs(hours):
-            prices = self._pricer.of_hours(settings, run)
-            try:
-                with tally.timed("MeterSeconds"):
-                    rated += rate_hours(reader, cluster, settings, run, now=now, prices=prices)
-            except InvalidInputError:
-                raise
-            except Exception as error:
-                if len(run) > 1 and not isinstance(error, MetricsUnavailableError):
-                    for hour in run:  # one hour's bad answer, or our own mistake with it, must not cost its neighbours
-                        rated += self._rated(cluster, settings, [hour], now, message)
-                    continue
+        prices = self._pricer.of_hours(attempt.settings, hours)
+        try:
+            with tally.timed("MeterSeconds"):
+                return rate_hours(
+                    attempt.reader, attempt.cluster, attempt.settings, hours, now=attempt.now, prices=prices
+                )
+        except InvalidInputError:
+            raise
+        except Exception as error:
+            if len(hours) == 1 or isinstance(error, MetricsUnavailableError):
                 if not isinstance(error, SourceError):
-                    self._put_aside(message, run, error)
-                rated += _failed(cluster, run, error)
-        return rated
+                    self._put_aside(attempt.message, hours, error)
+                return _failed(attempt.cluster, hours, error)
+            is_too_large = isinstance(error, MetricsTooLargeError | HoursTooLargeError)
+        # One hour's bad answer, or our own mistake with it, must not cost its neighbors. Not in the handler above:
+        # there the error would keep the answers.
+        size = -(-len(hours) // 2) if is_too_large else 1
+        parts = [hours[at : at + size] for at in range(0, len(hours), size)]
+        return [one for part in parts for one in self._rated(attempt, part)]
 
     def _put_aside(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """A mistake of ours waits among the dead letters for its mending; `gpucost redrive` sends the hour again."""
@@ -298,7 +318,7 @@ def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
     return AttributionRules(
         pricing=pricing,
         business_units=business_units(settings),
-        cost_labels={name: _exported(name) for name in settings.cost_labels},
+        cost_labels={name: exported_name(name) for name in settings.cost_labels},
         least_allocation_coverage=settings.coverage.allocation,
         least_utilization_coverage=settings.coverage.utilization,
     )
@@ -310,19 +330,13 @@ def business_units(settings: Settings) -> tuple[BusinessUnit, ...]:
         BusinessUnit(
             unit.name,
             unit.namespaces,
-            {_exported(name): value for name, value in unit.namespace_labels.items()},
-            {_exported(name): value for name, value in unit.pod_labels.items()},
+            {exported_name(name): value for name, value in unit.namespace_labels.items()},
+            {exported_name(name): value for name, value in unit.pod_labels.items()},
             since=unit.since,
             distribute=unit.distribute,
         )
         for unit in settings.business_units
     )
-
-
-def _exported(label: str) -> str:
-    """A Kubernetes label as kube-state-metrics names it: `app.kubernetes.io/team` → `label_app_kubernetes_io_team`."""
-    snake = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", re.sub(r"[^a-zA-Z0-9_]", "_", label))
-    return f"label_{snake.lower()}"
 
 
 def _is_to_do(manifest: Manifest | None, message: HoursDue, now: datetime) -> bool:

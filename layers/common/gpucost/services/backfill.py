@@ -4,7 +4,7 @@ The ledger itself says what is left to do, so that a backfill that was interrupt
 figures are not asked for again, incomplete ones are tried anew.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -12,9 +12,9 @@ from itertools import groupby
 from gpucost.domain.hours import floor_day, hours_between
 from gpucost.domain.ledger import Manifest
 from gpucost.errors import GpuCostError
-from gpucost.messages import MAX_HOURS_PER_MESSAGE, HoursDue
+from gpucost.messages import HoursDue
 from gpucost.ports import AdjustableHours, Clock, WorkQueue
-from gpucost.services.dispatch import messages
+from gpucost.services.dispatch import messages, portions
 
 STALLED = timedelta(minutes=65)
 """With nothing in the queue and no hour done for so long, nobody is at work: a message that failed twice is delivered
@@ -135,7 +135,7 @@ class Backfill:
             self._tried_before |= {(cluster, hour, known[hour].run_id) for hour in left if hour in known}
             days = [list(hours) for _, hours in groupby(left, floor_day)]
             work: list[HoursDue] = []
-            for portion in (one for hours in reversed(days) for one in _portions(hours, known)):
+            for portion in (one for hours in reversed(days) for one in portions(hours, known)):
                 work += messages(cluster, portion, settings_version=settings_version, origin="backfill", why=why)
             self._queue.send_due(work)
             self._sent += work
@@ -217,14 +217,3 @@ def _stalled(now: Progress) -> GpuCostError:
         f"{now.wanted - now.done} are left; look at the dead letters and the log of attribute, then run the same "
         "command again"
     )
-
-
-def _portions(hours: Sequence[datetime], known: Mapping[datetime, Manifest]) -> Iterator[list[datetime]]:
-    """A day's hours; those tried before by six, then alone: queries over all of them may be what was too slow."""
-    for most, run in groupby(hours, lambda hour: _most(known.get(hour))):
-        own = list(run)
-        yield from (own[at : at + most] for at in range(0, len(own), most))
-
-
-def _most(tried: Manifest | None) -> int:
-    return max(1, MAX_HOURS_PER_MESSAGE >> 2 * tried.attempts) if tried else MAX_HOURS_PER_MESSAGE

@@ -1,7 +1,7 @@
 """Dispatch: what is due for work now, for every cluster, as messages; and the tick that says where each one stands."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gpucost.domain.hours import HOUR, floor_hour, month_of
@@ -50,6 +50,8 @@ class Owed:
     """Within reach, of the schedule's own hours."""
     due: Mapping[Origin, Sequence[datetime]]
     """In order, by the queue that they go to: what a backfill asked for first is tried again on its own."""
+    tried: Mapping[datetime, Manifest] = field(default_factory=dict)
+    """What became of hours that were tried before."""
 
 
 class DispatchService:
@@ -79,9 +81,13 @@ class DispatchService:
             try:
                 owed = self._owed(cluster, reach, tick.scheduled_time, closed)
                 for origin, due in owed.due.items():
-                    self._bus.send_due(
-                        messages(cluster.name, due, settings_version=cluster.version, origin=origin, why=correlation_id)
-                    )
+                    self._bus.send_due([
+                        message
+                        for hours in portions(due, owed.tried)
+                        for message in messages(
+                            cluster.name, hours, settings_version=cluster.version, origin=origin, why=correlation_id
+                        )
+                    ])  # fmt: skip
             except SourceError as error:  # one cluster's trouble delays only itself
                 failures.append(f"{cluster.name}: {error}")
                 continue
@@ -119,6 +125,7 @@ class DispatchService:
                 "schedule": [hour for hour in wanted if hour not in backfilled],
                 "backfill": [hour for hour in wanted if hour in backfilled],
             },
+            tried={manifest.hour: manifest for manifest in known},
         )
 
     def _out_of_reach(
@@ -174,6 +181,28 @@ def messages(
         )
         for run in runs
     ]
+
+
+def portions(hours: Sequence[datetime], tried: Mapping[datetime, Manifest]) -> list[list[datetime]]:
+    """Hours that go together, in order; those tried in vain at most six, then alone.
+
+    What failed may be all of them together: too slow for one invocation, or too large for its memory.
+    """
+    together: list[list[datetime]] = []
+    most = 0
+    for hour in hours:
+        own = _most(tried.get(hour))
+        if together and len(together[-1]) < min(most, own):
+            together[-1].append(hour)
+            most = min(most, own)
+        else:
+            together.append([hour])
+            most = own
+    return together
+
+
+def _most(tried: Manifest | None) -> int:
+    return max(1, MAX_HOURS_PER_MESSAGE >> 2 * tried.attempts) if tried else MAX_HOURS_PER_MESSAGE
 
 
 def _state(cluster: str, manifests: Sequence[Manifest], due: Sequence[datetime], newest: datetime) -> ClusterState:

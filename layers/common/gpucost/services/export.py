@@ -6,7 +6,7 @@ saw older hours loses. The catalogue is written last: after a crash it does not 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from gpucost.domain.rollups import DAY
 from gpucost.errors import ConflictError, InvalidInputError, NotFoundError, SettingsMissingError, SourceError
 from gpucost.export_ports import ExportBucket, ExportCatalogue, ExportedHours, ExportWriter
 from gpucost.messages import ExportDue
+from gpucost.observability import logger
 from gpucost.ports import Clock, SettingsStore
 
 MARGIN = 2 * DAY
@@ -113,6 +114,9 @@ class ExportService:
                 (result.gone if due.first_day is None else result.failures).append(f"{name} {day:%Y-%m-%d}: {error}")
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name} {day:%Y-%m-%d}: {error}")
+            except Exception as error:  # whatever one day's figures do, other days and clusters are exported
+                logger.exception("a day could not be exported", cluster=name, day=f"{day:%Y-%m-%d}")
+                result.failures.append(f"{name} {day:%Y-%m-%d}: {type(error).__name__}: {error}")
             else:
                 result.exported += [exported] if exported else []
         return result
@@ -137,12 +141,14 @@ class ExportService:
         """Export a day; None where it has no hours."""
         keys = object_key(cluster, day, "csv"), object_key(cluster, day)
         before = [self._bucket.etag(key) for key in keys]
-        manifests = self._ledger.manifests(cluster, day, day + DAY)
-        if not manifests:
+        found = self._ledger.manifests(cluster, day, day + DAY)
+        if not found:
             return None
+        summaries = self._ledger.summaries_of(found)
+        manifests = [_as_usable(one, summary) for one, summary in zip(found, summaries, strict=True)]
         known = {one.day: one for one in self._catalogue.days(cluster, day, day + DAY)}
         with TemporaryDirectory(prefix="gpucost-export-") as folder:
-            files = self._writer(self._rows(manifests), Path(folder))
+            files = self._writer(self._rows(manifests, summaries), Path(folder))
             for key, path, replacing in zip(keys, (files.csv, files.parquet), before, strict=True):
                 self._bucket.put(key, path, replacing=replacing)
             exported = ExportedDay(
@@ -155,15 +161,14 @@ class ExportService:
                 csv_bytes=files.csv.stat().st_size,
                 currency=" ".join(sorted({one.currency for one in manifests if one.status != "incomplete"})) or "USD",
                 exported_at=self._clock().replace(microsecond=0),
-                fingerprint=fingerprint(manifests),
+                fingerprint=fingerprint(found),
                 publications=sum(one.version for one in manifests),
             )
         self._catalogue.put(exported)
         return exported
 
-    def _rows(self, manifests: Sequence[Manifest]) -> Iterator[Iterator[Row]]:
+    def _rows(self, manifests: Sequence[Manifest], summaries: Sequence[HourSummary]) -> Iterator[Iterator[Row]]:
         """Each hour's rows, read when they are asked for."""
-        summaries = self._ledger.summaries_of(manifests)
         for manifest, summary in zip(manifests, summaries, strict=True):
             if manifest.status != "incomplete":
                 yield focus_rows(self._hour(manifest, summary), self._account)
@@ -183,3 +188,8 @@ class ExportService:
         if Costs.total(line.costs() for line in lines) != summary.totals.costs:
             raise SourceError(f"the lines of {hour} are not what the hour's sums were made of; nothing was exported")
         return ExportedHour(manifest, summary.totals, lines, nodes, charges)
+
+
+def _as_usable(manifest: Manifest, summary: HourSummary) -> Manifest:
+    """An hour whose figures are beyond reason is exported as incomplete."""
+    return replace(manifest, status="incomplete") if summary.status == "incomplete" else manifest

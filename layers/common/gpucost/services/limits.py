@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from gpucost.deadline import Deadline
 from gpucost.domain.access import Scope
 from gpucost.domain.hours import HOUR
 from gpucost.domain.limits import Limits, PoolLimit, Quota
@@ -35,7 +36,14 @@ class LimitsKeeper:
         self._readers = readers
         self._store = store
 
-    def keep(self, cluster: ClusterSettings, settings: Settings, hours: Sequence[datetime], now: datetime) -> None:
+    def keep(
+        self,
+        cluster: ClusterSettings,
+        settings: Settings,
+        hours: Sequence[datetime],
+        now: datetime,
+        deadline: Deadline | None = None,
+    ) -> None:
         """Keep the limits of hours. An hour's figures do not wait for them: what cannot be had is logged and left out.
 
         Hours that have some are not asked for again; those of a delivery that was killed after publishing are.
@@ -45,6 +53,7 @@ class LimitsKeeper:
             settings: say how long they are kept.
             hours: any, in order.
             now: the time.
+            deadline: for the queries.
         """
         if not hours:
             return
@@ -52,7 +61,7 @@ class LimitsKeeper:
         try:
             known = {one.hour for one in self._store.limits(cluster.name, hours[0], hours[-1] + HOUR)}
             for run in _runs([hour for hour in hours if hour not in known]):
-                for one in self._readers(cluster).at_ends(run):
+                for one in self._readers(cluster, deadline).at_ends(run):
                     if one.pools or one.quotas:
                         self._store.put(one, expires_at)
         except SourceError as error:

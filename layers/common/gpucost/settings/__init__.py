@@ -6,27 +6,41 @@ names of Secrets Manager secrets.
 
 import json
 import re
-from datetime import UTC, datetime
+from collections.abc import Hashable, Iterator
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticSerializationError
 
 from gpucost.domain.hours import floor_hour
 from gpucost.domain.signals import SIGNALS
 from gpucost.errors import SettingsError
 from gpucost.settings.access import GrantSettings
-from gpucost.settings.alert_receivers import RECEIVER_TYPES, SecretName
+from gpucost.settings.alert_receivers import RECEIVER_TYPES, AlertmanagerReceiver, SecretName
 from gpucost.settings.alert_rules import RULE_KINDS
 from gpucost.settings.alerts import AlertSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
-from gpucost.settings.section import Address, Name, Positive, QueryRole, Region, Section, as_instant, like
+from gpucost.settings.section import (
+    Address,
+    ExternalId,
+    Name,
+    Positive,
+    QueryRole,
+    Region,
+    Section,
+    as_instant,
+    duplicates,
+    like,
+    protects_secrets,
+)
+from gpucost.settings.sources import LabelName, SourcesSettings
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
-LabelName = Annotated[str, like(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")]
 ClusterName = Annotated[
     str,
     like(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"),
@@ -46,7 +60,7 @@ class PrometheusSettings(Section):
     auth: Literal["none", "sigv4", "bearer"] = "none"
     region: Region | None = None
     role_arn: QueryRole | None = None
-    external_id: Name | None = None
+    external_id: ExternalId | None = None
     secret: SecretName | None = None
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
@@ -94,6 +108,8 @@ class ClusterSettings(Section):
     prometheus: PrometheusSettings
     selector: dict[LabelName, str] = Field(default_factory=dict)
     """Matchers added to every query, where several clusters share a workspace."""
+    sources: SourcesSettings = SourcesSettings()
+    """Which series of each source are trusted, by their labels; all where nothing is said."""
     slices_per_gpu: Annotated[int, Field(ge=1, le=64)] | None = None
     """What a unit of `nvidia.com/gpu` is (1/n of a GPU), where the node does not say."""
 
@@ -188,12 +204,12 @@ class Settings(Section):
     def _names_are_unique(self) -> "Settings":
         names = [cluster.name for cluster in self.clusters]
         units = [(unit.name, unit.since) for unit in self.business_units]
-        for what, twice in (
-            ("clusters", sorted({name for name in names if names.count(name) > 1})),
-            ("business_units", sorted({name for name, since in units if units.count((name, since)) > 1})),
+        for section, repeated in (
+            ("clusters", duplicates(names)),
+            ("business_units", [name for name, _ in duplicates(units)]),
         ):
-            if twice:
-                raise ValueError(f"{what}: {twice[0]!r} is named twice")
+            if repeated:
+                raise ValueError(f"{section}: {min(repeated)!r} is named twice")
         return self
 
     @model_validator(mode="after")
@@ -213,6 +229,10 @@ class Settings(Section):
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
 
+_KEY_SHOWN = 60
+"""Characters of a key that a finding repeats."""
+
+
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML keeps the last of two equal keys in silence; money does not.
 
@@ -220,11 +240,17 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        own = (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge")
-        keys = [self.construct_object(key, deep=deep) for key in own]
-        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if twice:
-            raise yaml.constructor.ConstructorError(None, None, f"key {twice[0]!r} stands twice", node.start_mark)
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=deep)
+            if not isinstance(key, Hashable):
+                break  # the base class says so
+            if key in seen:
+                problem = f"key {str(key)[:_KEY_SHOWN]!r} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -234,6 +260,24 @@ def _document(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_once)
     except ValueError:
         return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
+
+
+def json_form(text: str) -> str | None:
+    """A YAML settings document as JSON; None where it is JSON, or holds what JSON cannot."""
+    try:
+        json.loads(text)
+    except ValueError:
+        try:
+            return json.dumps(_document(text), default=_iso, ensure_ascii=False, separators=(",", ":"))
+        except (TypeError, ValueError):
+            return None
+    return None
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, date):  # or a datetime, which is one
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -261,21 +305,41 @@ def parse_settings(text: str) -> Settings:
     if not isinstance(document, dict):
         raise SettingsError("settings must be a mapping with the keys " + ", ".join(Settings.model_fields))
     try:
-        return Settings.model_validate(document)
+        settings = Settings.model_validate(document)
+        settings.model_dump_json()
     except ValidationError as error:
         raise SettingsError(f"settings: {_finding(error)}") from error
+    except PydanticSerializationError as error:
+        raise SettingsError(
+            r"settings hold half a character (a lone surrogate such as \ud800); write the whole character"
+        ) from error
+    return settings
 
 
 def check_new(settings: Settings) -> None:
     """What is asked of a document that is pushed, beyond what older stored ones must fulfil to be read.
 
     Raises:
-        SettingsError: rules that only their place tells apart, or a time zone that does not exist.
+        SettingsError: rules that only their place tells apart, a time zone that does not exist, or an address to which
+            credentials would go unencrypted.
     """
     if sentence := settings.alerts.unstable_names():
         raise SettingsError(sentence)
     if unknown := settings.alerts.unknown_zones():
         raise SettingsError(f"settings: alerts: time_zone {unknown[0]!r} is not known; one like Europe/Berlin is meant")
+    for where, address in _addresses_with_credentials(settings):
+        if not protects_secrets(address):
+            raise SettingsError(f"settings: {where}: {address} has no TLS, and credentials are sent to https:// only")
+
+
+def _addresses_with_credentials(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Keys and values of the addresses to which credentials are sent."""
+    for number, cluster in enumerate(settings.clusters):
+        if cluster.prometheus.auth != "none":
+            yield f"clusters[{number}].prometheus.url", cluster.prometheus.url
+    for number, receiver in enumerate(settings.alerts.receivers):
+        if isinstance(receiver, AlertmanagerReceiver) and receiver.secret is not None:
+            yield f"alerts.receivers[{number}].url", receiver.url
 
 
 _PLAIN = {

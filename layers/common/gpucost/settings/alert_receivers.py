@@ -12,6 +12,9 @@ SecretName = Annotated[
     like(r"gpucost/[A-Za-z0-9/_+=.@-]{1,400}", "the name of a secret that begins with gpucost/, never what it holds"),
 ]
 ReceiverName = Slug
+HostName = Annotated[
+    str, like(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "a host's name in lower case, as chat.example.com")
+]
 
 
 class _Receiver(Section):
@@ -26,6 +29,8 @@ class SlackReceiver(_Receiver):
 
     type: Literal["slack"]
     secret: SecretName
+    host: HostName | None = None
+    """Of the webhook, where another service than Slack takes it."""
 
     @property
     def key(self) -> str:
@@ -51,7 +56,7 @@ class AlertmanagerReceiver(_Receiver):
     url: Address
     """Base address; `/api/v2/alerts` is added."""
     secret: SecretName | None = None
-    """Its value is sent as a bearer token."""
+    """It holds a bearer token and the address that the token may be sent to."""
 
     @field_validator("url")
     @classmethod

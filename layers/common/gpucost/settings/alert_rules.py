@@ -257,6 +257,8 @@ class DataRule(RuleSettings):
     """The newest fetched price is older."""
     dead_letters: bool = True
     invalid_settings: bool = True
+    suspect_samples: bool = True
+    """An hour published since the tick before has samples that contradict each other or reason."""
 
 
 class DigestRule(RuleSettings):

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from gpucost.domain.alerting.model import FLEET
 from gpucost.settings.alert_receivers import Receiver
 from gpucost.settings.alert_rules import RULE_KINDS, QuietHoursSettings, Rule, RuleSettings, ZoneName
-from gpucost.settings.section import Section
+from gpucost.settings.section import Section, duplicates
 
 
 class AlertSettings(Section):
@@ -28,8 +28,8 @@ class AlertSettings(Section):
             ("rules", [rule.name for rule in self.rules if rule.name]),
             ("receivers", [receiver.name for receiver in self.receivers if receiver.name]),
         ):
-            if twice := sorted({name for name in names if names.count(name) > 1}):
-                raise ValueError(f"{what}: {twice[0]!r} is named twice")
+            if repeated := duplicates(names):
+                raise ValueError(f"{what}: {min(repeated)!r} is named twice")
         return self
 
     @model_validator(mode="after")

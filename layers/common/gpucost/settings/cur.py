@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gpucost.domain.billing import Blend, ChargeKind
-from gpucost.settings.section import Name, QueryRole, Region, Section, like
+from gpucost.settings.section import ExternalId, Name, QueryRole, Region, Section, like
 
 OutputLocation = Annotated[str, like(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")]
 GlueName = Annotated[str, like(r"[a-z0-9_]{1,255}", "a name of Glue's: up to 255 lower-case letters, digits and _")]
@@ -28,6 +28,8 @@ class CurSettings(Section):
     """Of the workgroup; None: the deployment's own."""
     role_arn: QueryRole | None = None
     """To assume, where the bill is another account's."""
+    external_id: ExternalId | None = None
+    """That the role's trust policy asks for."""
     amount: Literal["net_amortized", "amortized"] | None = None
     """CUR 2.0 only, net_amortized where not given. An export has columns with `net_` only where the account has
     private discounts. FOCUS has one amount, EffectiveCost, which is net."""
@@ -41,6 +43,8 @@ class CurSettings(Section):
 
     @model_validator(mode="after")
     def _fits_the_format(self) -> "CurSettings":
+        if self.external_id and not self.role_arn:
+            raise ValueError("external_id goes with role_arn only")
         if self.amount and self.format != "cur2":
             raise ValueError("amount goes with format: cur2; FOCUS has one amount, EffectiveCost")
         if self.unused_commitments_to and not self.unused_commitments:

@@ -1,12 +1,17 @@
 """What all sections of the settings document are made of."""
 
 import re
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Annotated
+from ipaddress import ip_address
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+Value = TypeVar("Value", bound=Hashable)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100)]
@@ -26,7 +31,7 @@ def like(pattern: str, meaning: str) -> AfterValidator:
 
 Slug = Annotated[str, like(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")]
 Address = Annotated[str, like(r"https?://\S+", "an address that begins with http:// or https://")]
-Region = Annotated[str, like(r"[a-z]{2}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
+Region = Annotated[str, like(r"[a-z]{2,4}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
 QueryRole = Annotated[
     str,
     like(
@@ -35,11 +40,31 @@ QueryRole = Annotated[
     ),
 ]
 
+ExternalId = Annotated[
+    str, like(r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an external id of IAM's)")
+]
+"""What the trust policy of a role in another account may ask for, so that nobody else has it assumed."""
+
 
 class Section(BaseModel):
     """Base of all: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def duplicates(values: Iterable[Value]) -> list[Value]:
+    """The values that there are several of, each once."""
+    return [value for value, count in Counter(values).items() if count > 1]
+
+
+def protects_secrets(address: str) -> bool:
+    """Whether an address is one that a secret may be sent to: https, or on the machine itself."""
+    parts = urlsplit(address)
+    try:
+        is_loopback = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        is_loopback = False
+    return parts.scheme == "https" or is_loopback
 
 
 def as_instant(value: object) -> object:

@@ -130,7 +130,11 @@ def bill_reader(cur: CurSettings) -> AthenaBill:
 
 
 def athena_client(cur: CurSettings) -> Any:
-    """A boto3 client in the export's region, under the role that may read the bill."""
+    """A boto3 client in the export's region, under the role that may read the bill.
+
+    Raises:
+        SourceError: the role cannot be assumed.
+    """
     from gpucost.adapters import aws
 
-    return aws.client_as("athena", region=cur.region, role_arn=cur.role_arn)
+    return aws.client_as("athena", region=cur.region, role_arn=cur.role_arn, external_id=cur.external_id)

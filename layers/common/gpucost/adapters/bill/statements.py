@@ -11,6 +11,7 @@ from typing import get_args
 
 from gpucost.domain.billing import BillLine, LineKind
 from gpucost.domain.hours import HOUR
+from gpucost.domain.money import is_amount
 from gpucost.errors import SourceError
 from gpucost.settings.cur import CurSettings
 
@@ -73,8 +74,8 @@ def read_row(row: Sequence[str | None]) -> BillLine:
             instance_type=cells["instance_type"] or "",
             capacity_type=_text(cells, "capacity_type"),
             operation=cells["operation"] or "",
-            hours=None if cells["hours"] is None else Fraction(Decimal(cells["hours"])),
-            amount=Decimal(_text(cells, "amount")),
+            hours=None if cells["hours"] is None else Fraction(_number(cells["hours"])),
+            amount=_number(_text(cells, "amount")),
             currency=_text(cells, "currency"),
             is_final=_text(cells, "is_final") == "1",
         )
@@ -93,6 +94,13 @@ def _text(cells: Mapping[str, str | None], name: str) -> str:
     if not found:
         raise ValueError(f"{name} is empty")
     return found
+
+
+def _number(text: str) -> Decimal:
+    value = Decimal(text)
+    if not is_amount(value):
+        raise ValueError(f"{text} is no amount that a bill can have")
+    return value
 
 
 def _kind(text: str) -> LineKind:

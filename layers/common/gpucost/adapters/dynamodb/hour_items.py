@@ -12,6 +12,7 @@ from gpucost.adapters.dynamodb.table import FORMAT, Item, key, text, undamaged
 from gpucost.domain.ledger import HourSummary, Manifest, Retention, content_digest, summarize
 from gpucost.domain.model import HourRecord, Line
 from gpucost.errors import DamagedError
+from gpucost.observability import logger
 
 
 def hour_items(record: HourRecord, run: str, version: int, now: datetime, retention: Retention) -> list[Item]:
@@ -53,6 +54,8 @@ def _summary_items(summary: HourSummary, run: str, expires: datetime) -> list[It
 def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
     """A version's summary from its items, in order; where there are none, it has no figures any more.
 
+    Figures beyond reason, which earlier versions of the product let in, are none: the hour counts as incomplete.
+
     Raises:
         DamagedError: what is there cannot be read, or nothing is and it cannot have expired.
     """
@@ -67,14 +70,17 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
             f"the figures of {manifest.cluster} {keys.hour(manifest.hour)} are missing from the ledger, though they "
             "have not expired; restating the hour writes them anew"
         )
+    usable = totals is None or totals.are_reasonable()
+    if not usable:
+        logger.warning("an hour's figures are beyond reason", cluster=manifest.cluster, hour=manifest.hour)
     return HourSummary(
         cluster=manifest.cluster,
         hour=manifest.hour,
-        status=manifest.status,
+        status=manifest.status if usable else "incomplete",
         version=manifest.version,
         coverage=manifest.coverage,
-        totals=totals,
-        groups=blobs.read_groups(items),
+        totals=totals if usable else None,
+        groups=blobs.read_groups(items if usable else ()),
         currency=manifest.currency,
     )
 

@@ -44,6 +44,7 @@ from gpucost.domain.ledger import (
     next_attempt,
 )
 from gpucost.domain.model import ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
+from gpucost.domain.money import MOST_AMOUNT, ZERO, is_amount
 from gpucost.domain.usage import Usage
 from gpucost.errors import ConflictError, DamagedError
 
@@ -133,10 +134,10 @@ class DynamoLedger:
 
         Raises:
             ConflictError: the newest version is not the one to be replaced, or it has figures and the record has
-                none: an incomplete attempt never replaces them. Readers see no change.
+                none: an incomplete attempt never replaces them, unless they are beyond reason. Readers see no change.
             SourceError: the table failed; publishing again is safe.
         """
-        if record.status == "incomplete" and replacing is not None and replacing.status != "incomplete":
+        if record.status == "incomplete" and replacing is not None and self._has_figures(replacing):
             raise ConflictError(f"{record.cluster} {record.hour}: an incomplete attempt does not replace figures")
         version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
@@ -181,6 +182,16 @@ class DynamoLedger:
         self._supersede(manifest, replacing, base, now)
         return manifest
 
+    def _has_figures(self, manifest: Manifest) -> bool:
+        """Whether a version has figures that nothing incomplete may replace; damaged ones may be whole elsewhere."""
+        if manifest.status == "incomplete":
+            return False
+        try:
+            (summary,) = self.summaries_of([manifest])
+        except DamagedError:
+            return True
+        return summary.status != "incomplete"
+
     def is_readable(self, manifest: Manifest) -> bool:
         """Whether a version's sums and nodes are there, and whole; else the same figures are worth writing anew."""
         try:
@@ -189,7 +200,7 @@ class DynamoLedger:
             self.nodes_of(manifest)
         except DamagedError:
             return False
-        return True
+        return summary.status == manifest.status
 
     def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
         """Put a version in force that was recorded beside, once its month is open again.
@@ -223,13 +234,17 @@ class DynamoLedger:
         return [] if item is None else self.lines_of(read_manifest(cluster, item), business_unit)
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
-        """The lines of this very version of an hour."""
+        """The lines of this very version of an hour; none where the amounts of any are beyond reason."""
         start = f"{manifest.run_id}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
-        return self._read_lines(manifest, start, read_line_items)
+        lines = self._read_lines(manifest, start, read_line_items)
+        amounts = (amount or ZERO for line in lines for amount in (line.allocated_gpu_hours, line.allocated_usd))
+        return lines if all(map(is_amount, amounts)) else []
 
     def uses_of(self, manifest: Manifest) -> list[LineUse]:
-        """The lines of this very version of an hour, as advice looks at them."""
-        return self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
+        """The lines of this very version of an hour, as advice looks at them; none as `lines_of`."""
+        uses = self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
+        amounts = (amount or 0 for use in uses for amount in (use.allocated_gpu_hours, use.allocated_usd))
+        return uses if all(abs(amount) <= MOST_AMOUNT for amount in amounts) else []
 
     def _read_lines(self, manifest: Manifest, start: str, read: Callable[[Iterable[Item]], list[T]]) -> list[T]:
         partition = keys.lines(manifest.cluster, manifest.hour)
@@ -246,7 +261,8 @@ class DynamoLedger:
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """The nodes of this very version of an hour, and what was paid for without one."""
         own = self._pieces_of(keys.partition(manifest.cluster, "nodes"), manifest.hour, manifest.run_id)
-        return blobs.unpack(own, blobs.read_nodes) if own else ((), ())
+        nodes, charges = blobs.unpack(own, blobs.read_nodes) if own else ((), ())
+        return (nodes, charges) if all(node.capacity.are_reasonable() for node in nodes) else ((), ())
 
     def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
         """The nodes of every hour in `[start, end)`, one query for each day."""

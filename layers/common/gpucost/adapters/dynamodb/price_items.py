@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from gpucost.adapters.dynamodb import blobs
@@ -100,12 +101,18 @@ def read_overrides(document: Iterable[Mapping[str, Any]]) -> list[Override]:
 
 def shapes_document(shapes: Mapping[str, InstanceShape]) -> list[list[Any]]:
     """Shapes as rows."""
-    return [[one.instance_type, one.gpus, one.vcpus, one.memory_mib] for _, one in sorted(shapes.items())]
+    return [
+        [one.instance_type, one.gpus if isinstance(one.gpus, int) else str(one.gpus), one.vcpus, one.memory_mib]
+        for _, one in sorted(shapes.items())
+    ]
 
 
 def read_shapes(document: Iterable[Sequence[Any]]) -> dict[str, InstanceShape]:
     """Back from `shapes_document`."""
-    return {row[0]: InstanceShape(*row) for row in document}
+    return {
+        row[0]: InstanceShape(row[0], gpus if isinstance(gpus := row[1], int) else Fraction(gpus), *row[2:])
+        for row in document
+    }
 
 
 def change_document(change: PriceChange) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 | item | pk | sk |
 | --- | --- | --- |
-| day | `C#<cluster>#days` | `<day>` |
+| day | `C#<cluster>#days` | `<day>`, further pieces `<day>#<place>` |
 | a unit's hours of a day | `C#<cluster>#unit#<hash of unit>` | `<day>` |
 | facts of a bucket of units | `C#<cluster>#facts#<bucket>` | `<day>#<piece>` |
 | head | `C#<cluster>#rollups` | `<day>` |
@@ -17,10 +17,11 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpucost.adapters.dynamodb import blobs, keys
+from gpucost.adapters.dynamodb import blobs, keys, pieces
 from gpucost.adapters.dynamodb.blobs import PIECE
 from gpucost.adapters.dynamodb.figures import pack_table, unpack_sums, unpack_table
 from gpucost.adapters.dynamodb.ledger import DynamoLedger
@@ -42,6 +43,8 @@ from gpucost.errors import ConflictError, DamagedError, NotKeptError
 
 BUCKETS = 16
 """Facts of a sixteenth of all units are read together: one unit's month is one query, and items stay few."""
+DAY_FORMAT = 2
+"""Of days in several pieces: a release that takes the first one for all must refuse them."""
 MARK = 6
 """Bytes of a run id's hash: what tells one version of an hour from every other one."""
 
@@ -67,16 +70,23 @@ class DynamoRollups:
         if not manifests:
             return []
         cluster, published = manifests[0].cluster, _by_day(manifests)
-        stored = {_read_day(item): item for item in self._over(_days(cluster), manifests)}
+        stored = _pieces(self._over(_days(cluster), manifests))
         found = []
         for day, own in published.items():
-            item = stored.get(day)
+            item = _day_of(stored.get(day, []))
+            summed = None
             if item is not None and _marks(item) == marks_of(day, own):
-                found.append(_read_summary(cluster, day, own, item))
-            else:
+                summed = _read_summary(cluster, day, own, item)
+            if summed is None or (summed.totals is not None and not summed.totals.are_reasonable()):
                 summaries = self._ledger.summaries_of(own)
-                kept = [one for one, summary in zip(own, summaries, strict=True) if _is_kept(summary)]
-                found.append(sum_day(cluster, day, kept, summaries))
+                # An hour whose figures cannot be used counts as incomplete, whatever its manifest says.
+                kept = [
+                    replace(one, status=summary.status)
+                    for one, summary in zip(own, summaries, strict=True)
+                    if _is_kept(summary)
+                ]
+                summed = sum_day(cluster, day, kept, summaries)
+            found.append(summed)
         return found
 
     def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
@@ -101,12 +111,12 @@ class DynamoRollups:
             if manifest.status == "incomplete":
                 found[manifest.hour] = None
             elif own in known:
-                found[manifest.hour] = known[own]
+                found[manifest.hour] = known[own] if known[own].are_reasonable() else None
             elif own in rolled_up and floor_day(manifest.hour) not in days:
                 found[manifest.hour] = Costs()
         for run in _by_day(manifest for manifest in manifests if manifest.hour not in found).values():
             for summary in self._ledger.summaries_of(run):
-                found[summary.hour] = by_unit(summary).get(business_unit, Costs()) if _is_kept(summary) else None
+                found[summary.hour] = by_unit(summary).get(business_unit, Costs()) if summary.totals else None
         return [UnitHour(manifest, found[manifest.hour]) for manifest in manifests]
 
     def facts(
@@ -148,8 +158,9 @@ class DynamoRollups:
                     del rows[day]  # others are writing it
                 # else what is there is left over: the last of its units was renamed, or holds nothing any more
         for day, own in published.items():
-            if day not in rows:
+            if day not in rows or not all(costs.are_reasonable() for costs in rows[day].values()):
                 from_lines = self._facts_from_lines(own, business_unit)
+                rows.pop(day, None)
                 if from_lines is not None:
                     rows[day] = from_lines
         return [(day, rows[day]) for day in published if day in rows]
@@ -193,10 +204,12 @@ class DynamoRollups:
         retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         """Write a day's sums and every unit's hours."""
-        for summary in summaries:
-            if not _is_kept(summary):
-                raise NotKeptError(f"the figures of {cluster} {summary.hour} are gone; its day cannot be summed")
-        self._put_if_newer(_day_item(sum_day(cluster, day, manifests, summaries), retention))
+        for manifest, summary in zip(manifests, summaries, strict=True):
+            if manifest.status != "incomplete" and summary.totals is None:
+                raise NotKeptError(
+                    f"the figures of {cluster} {summary.hour} are gone, or beyond reason; its day cannot be summed"
+                )
+        self._put_if_newer(*_day_items(sum_day(cluster, day, manifests, summaries), retention))
         units: dict[str, list[tuple[tuple[str], Costs]]] = {}
         for summary in summaries:
             for unit, costs in by_unit(summary).items():
@@ -224,9 +237,9 @@ class DynamoRollups:
         items = []
         for bucket, rows in buckets.items():
             data = pack_table(rows)
-            pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
-            for place, piece in enumerate(pieces):
-                more: Item = {"b": {"B": piece}, "k": {"N": str(len(pieces))}}
+            parts = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+            for place, part in enumerate(parts):
+                more: Item = {"b": {"B": part}, "k": {"N": str(len(parts))}}
                 sk = f"{_day(day)}#{place:04d}"
                 items.append(_item(_facts(cluster, bucket), sk, day, manifests, retention.days, more))
         for item in items:
@@ -249,10 +262,10 @@ class DynamoRollups:
 
     def _filled(self, cluster: str, day: datetime, marks: bytes) -> set[int]:
         """The buckets that hold facts of these versions, as the day's own sums tell; all where these do not."""
-        item = self._table.get(_days(cluster), _day(day))
+        item = _day_of(list(self._table.query(_days(cluster), "begins_with(sk, :day)", day=_day(day))))
         if item is None or _marks(item) != marks:
             return set(range(BUCKETS))
-        check_format(item)
+        check_format(item, DAY_FORMAT)
         with undamaged(item):
             return {_bucket(unit) for unit in unpack_sums(item["b"]["B"])}
 
@@ -270,10 +283,10 @@ class DynamoRollups:
             found.append(sum_facts(lines))
         return add_facts(found)
 
-    def _put_if_newer(self, item: Item) -> None:
+    def _put_if_newer(self, *items: Item) -> None:
         """Of two that sum a day at once, the one that saw more stays. A version counts up with each publication."""
         try:
-            self._table.put(item, "attribute_not_exists(pk) OR n <= :n", {":n": item["n"]})
+            pieces.put(self._table, items, "attribute_not_exists(pk) OR n <= :n", {":n": items[0]["n"]})
         except ConflictError:
             return
 
@@ -282,7 +295,7 @@ class DynamoRollups:
         # `~` sorts after every character of a key, so that all pieces of the last day are in.
         first, last = _day(manifests[0].hour), f"{_day(manifests[-1].hour)}~"
         for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=first, last=last):
-            check_format(item)
+            check_format(item, DAY_FORMAT)
             yield item
 
 
@@ -323,12 +336,24 @@ def _item(pk: str, sk: str, day: datetime, manifests: Sequence[Manifest], kept: 
     }
 
 
-def _day_item(summary: DaySummary, retention: Retention) -> Item:
-    rows = [((unit,), costs) for unit, costs in summary.units.items()]
-    more: dict[str, dict[str, Any]] = {"b": {"B": pack_table(rows)}}
-    if summary.totals is not None:
-        more["t"] = {"S": blobs.totals_text(summary.totals)}
-    return _item(_days(summary.cluster), _day(summary.day), summary.day, summary.hours, retention.days, more)
+def _day_items(summary: DaySummary, retention: Retention) -> list[Item]:
+    """A day's sums: an item holds some 6,000 business units, and a namespace that no unit matches is one."""
+    data = pack_table([((unit,), costs) for unit, costs in summary.units.items()])
+    more: dict[str, dict[str, Any]] = {"t": {"S": blobs.totals_text(summary.totals)}} if summary.totals else {}
+    if len(data) > PIECE:
+        more["v"] = {"N": str(DAY_FORMAT)}
+    head = _item(_days(summary.cluster), _day(summary.day), summary.day, summary.hours, retention.days, more)
+    return pieces.items_of(head, data, {"h": head["h"]})
+
+
+def _day_of(items: Sequence[Item]) -> Item | None:
+    """A day's item with all of its document; None where it is not there, or not all of one writing."""
+    if not items or "#" in text(items[0], "sk"):
+        return None
+    try:
+        return {**items[0], "b": {"B": pieces.join(items[0], items[1:], "h")}}
+    except ConflictError:
+        return None
 
 
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
@@ -346,8 +371,8 @@ def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:
 
 def _are_whole(items: Sequence[Item], marks: bytes) -> bool:
     """Whether pieces are of one table, all there, and sum these versions."""
-    pieces = whole(items[0], "k")
-    return len(items) >= pieces and all(_marks(item) == marks for item in items[:pieces])
+    count = whole(items[0], "k")
+    return len(items) >= count and all(_marks(item) == marks for item in items[:count])
 
 
 def _read_facts(items: Sequence[Item], business_unit: str | None) -> dict[FactKey, Costs]:

@@ -1,5 +1,6 @@
 """The versioned settings document, in the ledger's table; fulfils `ports.SettingsStore`."""
 
+import hashlib
 import itertools
 import zlib
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, whole
 from gpucost.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
 from gpucost.ports import Departure, StoredSettings
-from gpucost.settings import Settings, check_new, parse_settings
+from gpucost.settings import Settings, check_new, json_form, parse_settings
 
 PARTITION = "SETTINGS"
 CACHED = timedelta(minutes=1)
@@ -19,6 +20,8 @@ LARGEST = 350_000
 """Bytes of a compressed document; an item holds 400 KB."""
 LARGEST_DEPARTED = 40_000
 """Bytes of the clusters that left the settings, beside the document: the last ones, some hundreds."""
+MOST_PARSED = 32
+"""Versions that one store keeps parsed."""
 SIZE_OF_DEPARTURE = 24
 """Bytes of one, its name aside."""
 
@@ -35,7 +38,7 @@ class DynamoSettingsStore:
     def __init__(self, client: Any, table: str, *, clock: Callable[[], datetime]) -> None:
         self._table = Table(client, table)
         self._clock = clock
-        self._versions: dict[int, StoredSettings] = {}
+        self._parsed: dict[int, tuple[Item, StoredSettings | SettingsError | SourceError]] = {}
         self._current: StoredSettings | None = None
         self._read_at = datetime.min.replace(tzinfo=UTC)
 
@@ -90,19 +93,20 @@ class DynamoSettingsStore:
         Raises:
             NotFoundError: there is no such version.
         """
-        if number not in self._versions:
-            item = self._table.get(PARTITION, _sort_key(number))
-            if item is None:
-                raise NotFoundError(f"there is no version {number} of the settings")
-            self._versions[number] = self._read(item)
-        return self._versions[number]
+        _, parsed = self._parsed.get(number, (None, None))
+        if isinstance(parsed, StoredSettings):
+            return parsed
+        item = self._table.get(PARTITION, _sort_key(number))
+        if item is None:
+            raise NotFoundError(f"there is no version {number} of the settings")
+        return self._read(item)
 
     def history(self) -> list[StoredSettings]:
         """Every version that can be read, newest first."""
         found = []
         for item in self._table.query(PARTITION, newest_first=True):
             with suppress(SettingsError, SourceError):
-                found.append(self._read(item))
+                found.append(_parse(item))
         return found
 
     def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
@@ -126,6 +130,7 @@ class DynamoSettingsStore:
             "v": {"N": str(FORMAT)},
             "n": {"N": str(number)},
             "b": {"B": packed},
+            **_with_json(text, packed, settings),
             "by": {"S": author},
             "p": {"N": str(int(now.timestamp()))},
             "l": {"M": {name: _departure(one) for name, one in departed.items()}},
@@ -154,14 +159,59 @@ class DynamoSettingsStore:
         return _last({name: one for name, one in found.items() if settings.cluster(name) is None})
 
     def _read(self, item: Item) -> StoredSettings:
-        check_format(item)
-        try:
-            document = zlib.decompress(item["b"]["B"]).decode()
-        except (zlib.error, KeyError, UnicodeDecodeError) as error:
-            raise SettingsError(f"is damaged: {error}") from error
-        pushed_at = datetime.fromtimestamp(whole(item, "p"), UTC)
-        settings, departed = parse_settings(document), _read_departed(item)
-        return StoredSettings(whole(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
+        """A version, parsed when its item is first seen: 500 business units in YAML take half a second.
+
+        Raises:
+            SettingsError, SourceError: it cannot be read; this is remembered, too.
+        """
+        number = _number(item)
+        seen, parsed = self._parsed.get(number, (None, None))
+        if parsed is None or seen != item:
+            try:
+                parsed = _parse(item)
+            except (SettingsError, SourceError) as error:
+                parsed = error
+            while len(self._parsed) >= MOST_PARSED:
+                self._parsed.pop(next(iter(self._parsed)))
+            self._parsed[number] = item, parsed
+        if isinstance(parsed, StoredSettings):
+            return parsed
+        raise type(parsed)(str(parsed))
+
+
+def _parse(item: Item) -> StoredSettings:
+    check_format(item)
+    try:
+        document = zlib.decompress(item["b"]["B"]).decode()
+        json = zlib.decompress(item["j"]["B"]).decode() if _has_json(item) else document
+    except (zlib.error, KeyError, UnicodeDecodeError) as error:
+        raise SettingsError(f"is damaged: {error}") from error
+    pushed_at = datetime.fromtimestamp(whole(item, "p"), UTC)
+    settings, departed = parse_settings(json), _read_departed(item)
+    return StoredSettings(whole(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
+
+
+def _with_json(document: str, packed: bytes, settings: Settings) -> Item:
+    """The document as JSON beside its text in YAML: it is read in a tenth of the time.
+
+    Empty where the text is JSON, where the two do not fit one item, or where JSON would not mean the same.
+    """
+    json = json_form(document)
+    if json is None or parse_settings(json) != settings:
+        return {}
+    packed_json = zlib.compress(json.encode())
+    if len(packed) + len(packed_json) > LARGEST:
+        return {}
+    return {"j": {"B": packed_json}, "h": {"B": _digest(packed)}}
+
+
+def _has_json(item: Item) -> bool:
+    """Whether there is JSON that was made of this very text."""
+    return "j" in item and item.get("h", {}).get("B") == _digest(item["b"]["B"])
+
+
+def _digest(packed: bytes) -> bytes:
+    return hashlib.sha256(packed).digest()
 
 
 def _last(departed: dict[str, Departure]) -> dict[str, Departure]:

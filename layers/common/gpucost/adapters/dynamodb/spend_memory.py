@@ -2,28 +2,32 @@
 
 | item | pk | sk |
 | --- | --- | --- |
-| part of a month | `C#<cluster>#spent` | `month#<month>#<part>` |
-| a day so far | `C#<cluster>#spent` | `day#<hour>` |
+| part of a month | `C#<cluster>#spent` | `month#<month>#<part>`, further pieces `…#<place>` |
+| a day so far | `C#<cluster>#spent` | `day#<hour>`, further pieces `…#<place>` |
 """
 
+import hashlib
 import json
 import zlib
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from gpucost.adapters.dynamodb import blobs, keys
+from gpucost.adapters.dynamodb import blobs, keys, pieces
+from gpucost.adapters.dynamodb.packed import persistently
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key
 from gpucost.alert_ports import DaySoFar, MonthPart
 from gpucost.domain.alerting.spend import SoFar
 from gpucost.errors import ConflictError
 
+IN_PIECES = 2
+"""Format of documents in several pieces: a release that takes the first one for all must refuse them."""
 KEPT = timedelta(days=130)
 """Eight weeks are the longest that a rule looks back; after a restored table or a long pause some are still there."""
 
 
 class DynamoSpendMemory:
-    """Small packed items, each replaced as a whole.
+    """Packed documents, each replaced as a whole.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -45,7 +49,7 @@ class DynamoSpendMemory:
         """Keep it, in place of the one before."""
         units = {unit: str(amount) for unit, amount in sums.units.items()}
         document = {"units": units, "hours": sums.hours_known, "currency": sums.currency}
-        self._table.put_all([_item(cluster, _month(month, part), document, month)])
+        pieces.put(self._table, _items(cluster, _month(month, part), document, month), "")
 
     def so_far(self, cluster: str, hour: datetime) -> DaySoFar | None:
         """The day of an hour, to that hour's end."""
@@ -58,27 +62,32 @@ class DynamoSpendMemory:
     def put_so_far(self, cluster: str, hour: datetime, sums: DaySoFar) -> None:
         """Keep it; what was known first stays."""
         units = {unit: (str(one.usd), str(one.gpu_hours)) for unit, one in sums.units.items()}
-        item = _item(cluster, _day(hour), {"units": units, "sources": sums.sources}, hour)
+        items = _items(cluster, _day(hour), {"units": units, "sources": sums.sources}, hour)
         try:
-            self._table.put(item, "attribute_not_exists(pk)")
+            pieces.put(self._table, items, "attribute_not_exists(pk)")
         except ConflictError:
             return
 
     def _get(self, cluster: str, sk: str) -> Any:
-        item = self._table.get(_partition(cluster), sk)
-        if item is None:
+        return persistently(lambda: self._read(_partition(cluster), sk))
+
+    def _read(self, pk: str, sk: str) -> Any:
+        head = self._table.get(pk, sk)
+        if head is None:
             return None
-        check_format(item)
-        return blobs.unpack([item])
+        check_format(head, IN_PIECES)
+        others = self._table.query(pk, "begins_with(sk, :start)", start=f"{sk}#") if "k" in head else ()
+        return blobs.unpack([{**head, "b": {"B": pieces.join(head, others, "h")}}])
 
 
-def _item(cluster: str, sk: str, document: Any, since: datetime) -> Item:
-    return {
+def _items(cluster: str, sk: str, document: Any, since: datetime) -> list[Item]:
+    data = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9)
+    head: Item = {
         **key(_partition(cluster), sk),
-        "v": {"N": str(FORMAT)},
-        "b": {"B": zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9)},
+        "v": {"N": str(FORMAT if len(data) <= blobs.PIECE else IN_PIECES)},
         "expires_at": {"N": str(keys.seconds(since + KEPT))},
     }
+    return pieces.items_of(head, data, {"h": {"B": hashlib.sha256(data).digest()[:16]}})
 
 
 def _partition(cluster: str) -> str:

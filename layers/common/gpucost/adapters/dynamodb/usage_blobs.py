@@ -73,7 +73,14 @@ def usage_document(usage: Usage) -> dict[str, Any]:
 
 def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
     """Back from `usage_document`."""
-    nodes = [GpuNode(**dict(zip(_NODE_FIELDS, row[:-1], strict=True)), labels=row[-1]) for row in document["facts"]]
+    nodes = [
+        GpuNode(
+            **dict(zip(_NODE_FIELDS[:-1], row[:-2], strict=True)),
+            physical=Fraction(row[-2]) if isinstance(row[-2], str) else row[-2],
+            labels=row[-1],
+        )
+        for row in document["facts"]
+    ]
     allocation, utilization = document["coverage"]
     namespaces = document["namespaces"]
     accounts = document["nodes"]
@@ -147,7 +154,8 @@ class _Facts:
         found = self._of_nodes.get(id(node))
         if found is None:
             labels = {name: value for name, value in sorted(node.labels.items()) if name in PRICE_LABELS}
-            facts = [*(getattr(node, name) for name in _NODE_FIELDS), labels]
+            physical = None if node.physical is None else _text(node.physical)
+            facts = [*(getattr(node, name) for name in _NODE_FIELDS[:-1]), physical, labels]
             found = self._of_nodes[id(node)] = self._numbers.setdefault(repr(facts), len(self.all))
             if found == len(self.all):
                 self.all.append(facts)

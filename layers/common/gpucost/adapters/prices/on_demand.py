@@ -7,12 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 from gpucost.adapters.prices.answers import asked, portions
+from gpucost.adapters.prices.partitions import currency_of, price_list_region
 from gpucost.domain.prices import Price
+from gpucost.domain.suspicion import is_price
 from gpucost.errors import SourceError
+from gpucost.observability import logger
 from gpucost.price_ports import OperatingSystem
 
-ENDPOINT, CHINA_ENDPOINT = "us-east-1", "cn-northwest-1"
-"""Regions in which the Price List answers, for all others."""
 SYSTEMS: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
 AT_ONCE = 40
 """Instance types in one filter, whose value holds 1,024 characters."""
@@ -79,9 +80,8 @@ class AwsPriceList:
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in exact.items()]
         kind = "ANY_OF" if len(types) > 1 else "TERM_MATCH"
         filters.append({"Type": kind, "Field": "instanceType", "Value": ",".join(types)})
-        china = region.startswith("cn-")
         with asked("pricing:GetProducts"):
-            client = self._clients("pricing", CHINA_ENDPOINT if china else ENDPOINT)
+            client, currency = self._clients("pricing", price_list_region(region)), currency_of(region)
             for page in client.get_paginator("get_products").paginate(
                 ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters
             ):
@@ -90,7 +90,7 @@ class AwsPriceList:
                     instance_type = product["product"]["attributes"]["instanceType"]
                     if instance_type in types:
                         applies_to = {"instance_type": instance_type, "region": region, "operating_system": system}
-                        yield from _terms(product, applies_to, "CNY" if china else "USD", now)
+                        yield from _terms(product, applies_to, currency, now)
 
 
 def _terms(product: Mapping[str, Any], applies_to: dict[str, str], currency: str, now: datetime) -> Iterator[Price]:
@@ -99,5 +99,7 @@ def _terms(product: Mapping[str, Any], applies_to: dict[str, str], currency: str
         since = datetime.fromisoformat(term["effectiveDate"]).astimezone(UTC)
         for dimension in term["priceDimensions"].values():
             amount = Decimal(dimension["pricePerUnit"].get(currency, "0"))
-            if dimension["unit"] == "Hrs" and amount > 0 and since <= now:
+            if not is_price(amount):  # the next source is asked, and others' prices are taken
+                logger.warning("a price is beyond reason", instance_type=applies_to["instance_type"], price=amount)
+            elif dimension["unit"] == "Hrs" and amount > 0 and since <= now:
                 yield Price("on-demand", "node-hour", amount, applies_to, currency, since, None, now)

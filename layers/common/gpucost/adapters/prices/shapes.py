@@ -1,6 +1,7 @@
 """EC2's catalogue of instance types: GPUs, vCPUs and memory; fulfils `price_ports.InstanceTypes`."""
 
 from collections.abc import Callable, Collection, Mapping
+from fractions import Fraction
 from typing import Any
 
 from gpucost.adapters.prices.answers import asked, portions
@@ -33,6 +34,13 @@ class Ec2InstanceTypes:
         return sorted(found, key=lambda one: one.instance_type)
 
 
+def _gpus(device: Mapping[str, Any]) -> Fraction:
+    """Physical GPUs; of an instance with a fraction of one, `Count` is 0."""
+    if "LogicalGpuCount" in device:
+        return int(device["LogicalGpuCount"]) * Fraction(str(device.get("GpuPartitionSize", 1)))
+    return Fraction(int(device["Count"]))
+
+
 def _shape(told: Mapping[str, Any]) -> InstanceShape:
     """Inferentia is told twice, as an inference accelerator and as a Neuron device: it counts once."""
     lists = (
@@ -40,10 +48,10 @@ def _shape(told: Mapping[str, Any]) -> InstanceShape:
         told.get("NeuronInfo", {}).get("NeuronDevices", ()),
         told.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()),
     )
-    counts = [sum(int(device["Count"]) for device in devices) for devices in lists]
+    counts = [sum((_gpus(device) for device in devices), Fraction(0)) for devices in lists]
     return InstanceShape(
         instance_type=told["InstanceType"],
-        gpus=next((count for count in counts if count), 0),
+        gpus=next((int(count) if count.denominator == 1 else count for count in counts if count), 0),
         vcpus=int(told["VCpuInfo"]["DefaultVCpus"]),
         memory_mib=int(told["MemoryInfo"]["SizeInMiB"]),
     )

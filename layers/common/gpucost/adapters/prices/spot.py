@@ -10,8 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 from gpucost.adapters.prices.answers import asked, portions
+from gpucost.adapters.prices.partitions import currency_of
 from gpucost.domain.hours import floor_day
 from gpucost.domain.prices import Price
+from gpucost.domain.suspicion import is_price
+from gpucost.observability import logger
 from gpucost.price_ports import SPOT_VALID_FOR, OperatingSystem
 
 DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
@@ -46,8 +49,10 @@ class Ec2SpotHistory:
             SourceError: AWS did not answer, or refused.
         """
         pools: dict[tuple[str, str, str], dict[datetime, Decimal]] = {}
+        unusable: set[tuple[str, str, str]] = set()
         named = [DESCRIPTIONS[one] for one in operating_systems]
         with asked("ec2:DescribeSpotPriceHistory"):
+            currency = currency_of(region)
             pages = self._clients("ec2", region).get_paginator("describe_spot_price_history")
             for types in portions(instance_types):
                 filters = [
@@ -59,12 +64,18 @@ class Ec2SpotHistory:
                         zone_id = point.get("AvailabilityZoneId") or self._zone_id(region, point["AvailabilityZone"])
                         pool = (point["InstanceType"], zone_id, point["ProductDescription"])
                         moment = point["Timestamp"].astimezone(UTC).replace(microsecond=0)
-                        pools.setdefault(pool, {})[moment] = Decimal(point["SpotPrice"])
+                        price = Decimal(point["SpotPrice"])
+                        pools.setdefault(pool, {})[moment] = price
+                        if not is_price(price):
+                            unusable.add(pool)
+        for pool in unusable:  # what it cost before and after is no better known; the next source is asked
+            logger.warning("a price is beyond reason", pool=pool)
+            del pools[pool]
         return [
-            price
+            found
             for system in operating_systems
             for (instance_type, zone_id), points in _of(DESCRIPTIONS[system], pools).items()
-            for price in _prices(
+            for found in _prices(
                 {
                     "instance_type": instance_type,
                     "zone_id": zone_id,
@@ -72,6 +83,7 @@ class Ec2SpotHistory:
                     "operating_system": system,
                 },
                 sorted(points.items()),
+                currency,
                 now,
             )
         ]
@@ -96,10 +108,10 @@ def _of(
     return found
 
 
-def _prices(applies_to: dict[str, str], points: list[_Point], now: datetime) -> list[Price]:
+def _prices(applies_to: dict[str, str], points: list[_Point], currency: str, now: datetime) -> list[Price]:
     """Each point valid until the next one."""
     ends = floor_day(now) + SPOT_VALID_FOR
     return [
-        Price("spot", "node-hour", amount, applies_to, "USD", start, end, now)
+        Price("spot", "node-hour", amount, applies_to, currency, start, end, now)
         for (start, amount), (end, _) in pairwise([*points, (ends, Decimal(0))])
     ]

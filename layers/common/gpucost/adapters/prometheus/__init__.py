@@ -4,22 +4,31 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from gpucost.adapters.prometheus.connecting import connect
+from gpucost.adapters.prometheus.memory_budget import MemoryBudget
 from gpucost.adapters.prometheus.queries import Queries
 from gpucost.adapters.prometheus.reader import PrometheusReader
+from gpucost.adapters.prometheus.sources import Sources
+from gpucost.deadline import Deadline
 from gpucost.domain.signals import NEURON, preference
 from gpucost.settings import ClusterSettings, Settings
 
 
 def metrics_reader(
-    cluster: ClusterSettings, settings: Settings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    cluster: ClusterSettings,
+    settings: Settings,
+    deadline: Deadline | None = None,
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> PrometheusReader:
     """A reader for one cluster, as its settings say; fulfils `ports.MetricsReaders`."""
+    budget = MemoryBudget()
     best, *others = preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
-        connect(cluster),
-        Queries(cluster.selector, [[*best, NEURON], *others]),
+        connect(cluster, deadline, budget),
+        Queries(cluster.selector, [[*best, NEURON], *others], sources=Sources.of(cluster.sources)),
         cluster=cluster.name,
         clock=clock,
+        budget=budget,
         pod_labels=bool(settings.cost_labels) or any(unit.pod_labels for unit in settings.business_units),
         namespace_labels=any(unit.namespace_labels for unit in settings.business_units),
     )

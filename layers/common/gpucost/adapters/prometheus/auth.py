@@ -1,32 +1,22 @@
 """How Prometheus lets us in: nobody asks, a bearer token, or SigV4 for Amazon Managed Service for Prometheus."""
 
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from requests.auth import AuthBase
 from requests.models import PreparedRequest
 
-from gpucost.errors import SourceError
+from gpucost.adapters import aws
+from gpucost.adapters.bearer import BearerAuth
+from gpucost.adapters.destinations import check_destination
+from gpucost.errors import CredentialsError
 from gpucost.settings import PrometheusSettings
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
 SERVICE = "aps"
-
-
-class BearerAuth(AuthBase):
-    """Sends a token; asked anew for each request, so that a rotated secret is picked up."""
-
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
-
-    def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        """Add the token."""
-        from gpucost.adapters.secrets import secret_value
-
-        request.headers["Authorization"] = f"Bearer {secret_value(self._secret).strip()}"
-        return request
 
 
 def authenticator(prometheus: PrometheusSettings) -> AuthBase | None:
@@ -49,15 +39,17 @@ class OneAtATime(AuthBase):
         """Sign.
 
         Raises:
-            SourceError: there are no credentials: the role cannot be assumed, for instance.
+            CredentialsError: there are no credentials: the role cannot be assumed, for instance.
+            SourceError: plain http to another machine.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
+        check_destination(request)
         try:
             with self._lock:
                 return self._signer(request)
         except (BotoCoreError, ClientError) as error:
-            raise SourceError(f"requests to Prometheus could not be signed: {error}") from error
+            raise CredentialsError(f"requests to Prometheus could not be signed: {error}") from error
 
 
 def sigv4(credentials: "Credentials", region: str) -> AuthBase:
@@ -70,15 +62,21 @@ def sigv4(credentials: "Credentials", region: str) -> AuthBase:
 def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     import botocore.session
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+    from botocore.exceptions import BotoCoreError
 
     session = botocore.session.get_session()
-    own = session.get_credentials()
+    try:
+        own = session.get_credentials()
+    except BotoCoreError as error:
+        raise CredentialsError(f"AWS credentials to sign requests to Prometheus are unusable: {error}") from error
     if own is None:
-        raise SourceError("no AWS credentials were found to sign requests to Prometheus with")
+        raise CredentialsError("no AWS credentials were found to sign requests to Prometheus with")
     if not prometheus.role_arn:
         return own
     arguments = {"RoleSessionName": "gpucost"}
     if prometheus.external_id:
         arguments["ExternalId"] = prometheus.external_id
-    fetcher = AssumeRoleCredentialFetcher(session.create_client, own, prometheus.role_arn, extra_args=arguments)
+    region = session.get_config_variable("region") or prometheus.region  # on a workstation none may be set
+    create_client = partial(session.create_client, region_name=region, config=aws.config())  # its own waits for minutes
+    fetcher = AssumeRoleCredentialFetcher(create_client, own, prometheus.role_arn, extra_args=arguments)
     return DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)

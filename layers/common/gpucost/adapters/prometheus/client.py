@@ -1,8 +1,11 @@
-"""A client for Prometheus' query API that never takes half an answer for a whole one."""
+"""A client for Prometheus' query API that never takes half an answer for a whole one.
 
+Each query ends in time and within a bound of memory, whatever the server does (docs/decisions/0062).
+"""
+
+import math
 import random
 import re
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -10,8 +13,19 @@ from typing import Any, NamedTuple
 import requests
 from pydantic_core import from_json
 from requests.auth import AuthBase
-from urllib3.exceptions import HTTPError
 
+from gpucost.adapters.bounded_http import (
+    ENCODINGS,
+    FAILURES,
+    REFUSAL_LIMIT,
+    Answer,
+    AnswerTooLargeError,
+    BoundedHttp,
+    is_timeout,
+    retry_after,
+)
+from gpucost.adapters.prometheus.memory_budget import ANSWER_BYTES, MemoryBudget
+from gpucost.deadline import Deadline
 from gpucost.domain.hours import HOUR, to_ms
 from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
 from gpucost.observability import tally
@@ -24,9 +38,14 @@ SAMPLES_LIMIT = "max_samples_processed_error_threshold"
 
 There is one for a warning, too; it is not sent, because an answer with a warning may be half an answer.
 """
+QUERY_LENGTH_LIMIT = "-search.maxQueryLen"
+"""What VictoriaMetrics names where it refuses a query as too long."""
+RETENTION_SECONDS = 10.0
 _TRY_AGAIN = {429, 500, 502, 503, 504}
+_REDIRECTS = 3
 _SHOWN = 300
-_PIECE = 1 << 20
+_UNUSABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
+"""What reading an answer of another form can end with."""
 
 
 class Series(NamedTuple):
@@ -36,6 +55,24 @@ class Series(NamedTuple):
     samples: tuple[tuple[int, str], ...]
 
 
+class Result(NamedTuple):
+    """What a query gives: what Prometheus calls its type, and its series."""
+
+    kind: Any
+    series: list[Series]
+
+
+class _Trouble(NamedTuple):
+    """Why an attempt failed, and how many seconds the server asks to wait."""
+
+    problem: str
+    wait: float = 0.0
+
+
+class _NotJsonError(Exception):
+    """An answer is not JSON, or not whole: something between us and Prometheus made it, or the connection broke."""
+
+
 class PrometheusClient:
     """Asks one cluster's Prometheus.
 
@@ -43,9 +80,12 @@ class PrometheusClient:
         url: base address, to which `/api/v1/…` is added.
         cluster: named in errors.
         auth: signs each request.
-        timeout: seconds to wait for a connection, for the answer to begin, and then for all of it.
+        timeout: seconds for one attempt, from resolving the name to the last byte of the answer.
+        deadline: for all queries together, with their retries and waits. A query that fails for good ends it: none of
+            its other queries starts then.
+        budget: memory for all answers together; None: each answer has one of its own.
         most_samples: AMP is to refuse a query that would process more; None sends no such limit.
-        sleep: waits between attempts.
+        sleep: waits between attempts; None: until the deadline passes at the latest.
     """
 
     def __init__(
@@ -55,18 +95,20 @@ class PrometheusClient:
         cluster: str,
         auth: AuthBase | None = None,
         timeout: float = 60,
+        deadline: Deadline | None = None,
+        budget: MemoryBudget | None = None,
         most_samples: int | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         self._url = url.rstrip("/")
         self._cluster = cluster
         self._auth = auth
         self._timeout = timeout
+        self._deadline = deadline or Deadline(math.inf)
+        self._budget = budget
         self._limits = {} if most_samples is None else {SAMPLES_LIMIT: str(most_samples)}
-        self._sleep = sleep
-        self._session = requests.Session()
-        # Tests and the one-machine stack must not be led through a proxy; in Lambda there is none.
-        self._session.trust_env = False
+        self._sleep = sleep or self._deadline.wait
+        self._http = BoundedHttp(self._url)
 
     def query_range(self, query: str, first: datetime, last: datetime, step: timedelta = HOUR) -> list[Series]:
         """Evaluate a query at even distances, of an hour where not told otherwise, from the first time to the last.
@@ -89,7 +131,7 @@ class PrometheusClient:
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as `query_range`.
         """
-        return self._read("vector", "query", {"query": query, "time": _seconds(at)})
+        return self._of_kind("vector", "query", {"query": query, "time": _seconds(at)})
 
     def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
         """Every sample of a selector's series in `(start, end]`, as it was scraped.
@@ -103,75 +145,125 @@ class PrometheusClient:
     def retention(self) -> timedelta | None:
         """How long the server keeps samples, where it tells (AMP does not)."""
         try:
-            answer = self._session.get(f"{self._url}/api/v1/status/runtimeinfo", auth=self._auth, timeout=self._timeout)
-            text = answer.json()["data"]["storageRetention"] if answer.ok else ""
-        except (requests.RequestException, ValueError, KeyError, TypeError):
+            answer = self._send("GET", "status/runtimeinfo", None, RETENTION_SECONDS, REFUSAL_LIMIT)
+            text = from_json(answer.body)["data"]["storageRetention"]
+            return parse_duration(text.split(" ")[0])
+        except (*FAILURES, *_UNUSABLE, AnswerTooLargeError, MetricsUnavailableError):
             return None
-        return parse_duration(text.split(" ")[0])
+
+    def end(self, reason: str) -> None:
+        """Start no further query or attempt, and break off those under way."""
+        self._deadline.end(reason)
 
     def _series(self, path: str, form: Mapping[str, str]) -> list[Series]:
-        return self._read("matrix", path, form)
+        return self._of_kind("matrix", path, form)
 
-    def _read(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
-        data = self._ask(path, form)
+    def _of_kind(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
+        result = self._ask(path, form)
+        if result.kind != kind:
+            raise MetricsAnswerError(self._says(f"answered a {str(result.kind)[:_SHOWN]} for a {kind}", form))
+        return result.series
+
+    def _ask(self, path: str, form: Mapping[str, str]) -> Result:
+        """POST a query, again and again while that can help; only a whole success comes back."""
+        for attempt in range(1, ATTEMPTS + 1):
+            if self._deadline.has_passed():
+                used_up = f"was not asked: the {self._deadline.seconds:.3g} s for all queries are used up"
+                raise MetricsUnavailableError(self._deadline.reason or self._says(used_up, form))
+            outcome = self._attempt(path, form)
+            if isinstance(outcome, Result):
+                return outcome
+            if isinstance(outcome, MetricsAnswerError):
+                raise outcome
+            trouble = outcome
+            wait = min(LONGEST_WAIT_SECONDS, max(trouble.wait, _jittered(attempt)))
+            has_time = self._deadline.remaining() > wait
+            if attempt == ATTEMPTS or not has_time:
+                break
+            self._sleep(wait)
+        times = f", {attempt} times" if attempt > 1 else ""
+        over = "" if has_time else ", and the time for all queries is used up"
+        reason = self._says(f"{trouble.problem}{times}{over}", form)
+        self.end(reason)
+        raise MetricsUnavailableError(reason)
+
+    def _attempt(self, path: str, form: Mapping[str, str]) -> "Result | MetricsAnswerError | _Trouble":
+        """Ask once. Errors are given back and not raised: one that was raised keeps the answer that it is about."""
+        seconds = min(self._timeout, self._deadline.remaining())
         try:
-            if data["resultType"] != kind:
-                raise MetricsAnswerError(self._says(f"answered a {data['resultType']} for a {kind}", form))
-            return [_series(row) for row in data["result"]]
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise MetricsAnswerError(self._says("answered in a form that is not Prometheus' own", form)) from error
+            answer = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
+            if answer.status in _TRY_AGAIN:
+                return _Trouble(f"answered {_described(answer)}", retry_after(answer.headers) or 0.0)
+            return self._read(answer)
+        except FAILURES as error:
+            what = f"could not be reached ({type(error).__name__})"
+            return _Trouble(f"did not answer within {seconds:.3g} s" if is_timeout(error) else what)
+        except _NotJsonError:
+            return _Trouble("answered 200 with something that is not whole JSON")
+        except AnswerTooLargeError as error:
+            return MetricsTooLargeError(self._says(f"answered {error}", form))
+        except MetricsAnswerError as error:
+            return type(error)(self._says(str(error), form))
 
-    def _ask(self, path: str, form: Mapping[str, str]) -> Any:
-        """POST a query, again and again while that can help; only `data` of a whole success comes back."""
-        problem = ""
-        wait = 0.0
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self._sleep(min(LONGEST_WAIT_SECONDS, max(wait, _jittered(attempt))))
+    def _send(self, method: str, path: str, form: Mapping[str, str] | None, seconds: float, limit: int) -> Answer:
+        request = requests.Request(
+            method,
+            f"{self._url}/api/v1/{path}",
+            params=self._limits if form else None,
+            data={**form, "stats": "true"} if form else None,
+            headers={"Accept-Encoding": ENCODINGS, "User-Agent": "gpucost"},
+            auth=self._auth,
+        )
+        return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)
+
+    def _read(self, answer: Answer) -> Result:
+        """The result that an answer holds.
+
+        Raises:
+            MetricsAnswerError: it must not be used; says what the server did.
+        """
+        if _is_too_much(answer):
+            raise MetricsTooLargeError(f"answered {_described(answer)}")
+        if answer.status // 100 == _REDIRECTS:
+            to = " ".join(answer.headers.get("Location", "").split())[:_SHOWN]
+            raise MetricsAnswerError(
+                f"redirects to {to!r}, which is not followed; set prometheus.url to where Prometheus is"
+            )
+        if answer.status != requests.codes.ok:
+            raise MetricsAnswerError(f"answered {_described(answer)}")
+        budget = self._budget or MemoryBudget()
+        with budget.parsing:
+            budget.admit(answer.body)
             try:
-                answer = self._session.post(
-                    f"{self._url}/api/v1/{path}",
-                    params=self._limits,
-                    data={**form, "stats": "true"},
-                    auth=self._auth,
-                    timeout=self._timeout,
-                    stream=True,
-                )
-                _read_within(answer, self._timeout)
-            except (requests.RequestException, HTTPError, OSError) as error:
-                problem, wait = f"could not be reached ({type(error).__name__})", 0.0
-                continue
-            if answer.status_code in _TRY_AGAIN:
-                problem, wait = f"answered {_described(answer)}", _retry_after(answer)
-                continue
-            if _is_too_much(answer):
-                raise MetricsTooLargeError(self._says(f"answered {_described(answer)}", form))
-            if not answer.ok:
-                raise MetricsAnswerError(self._says(f"answered {_described(answer)}", form))
-            try:
-                body = from_json(answer.content)  # a third faster than `json`, and equal labels are one object
-            except ValueError:
-                problem, wait = f"answered {answer.status_code} with something that is not whole JSON", 0.0
-                continue
-            data = self._checked(body, form)
+                document = from_json(answer.body)  # a third faster than `json`, and equal labels are one object
+            except ValueError as error:
+                raise _NotJsonError from error
+            data = _checked(document, answer)
             tally.add("Queries", 1)
             tally.add("SamplesProcessed", _samples_processed(data))
-            return data
-        raise MetricsUnavailableError(self._says(f"{problem}, {ATTEMPTS} times", form))
-
-    def _checked(self, body: Any, form: Mapping[str, str]) -> Any:
-        if not isinstance(body, dict) or body.get("status") != "success" or "data" not in body:
-            told = body.get("error", body) if isinstance(body, dict) else body
-            raise MetricsAnswerError(self._says(f"refused: {str(told)[:_SHOWN]}", form))
-        if body.get("warnings"):
-            # A warning says that the answer may be partial, and half an answer must not become a figure.
-            raise MetricsAnswerError(self._says(f"answered with a warning: {str(body['warnings'][0])[:_SHOWN]}", form))
-        return body["data"]
+            try:
+                result = Result(data["resultType"], _taken(data["result"]))
+            except _UNUSABLE as error:
+                raise MetricsAnswerError("answered in a form that is not Prometheus' own") from error
+            budget.charge_series(result.series, answer.body)
+            return result
 
     def _says(self, what: str, form: Mapping[str, str]) -> str:
         query = " ".join(form["query"].split())
         shown = query if len(query) <= _SHOWN else query[:_SHOWN] + "…"
         return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
+
+
+def _checked(document: Any, answer: Answer) -> Any:
+    """The data of a whole success."""
+    if not isinstance(document, dict) or document.get("status") != "success" or "data" not in document:
+        raise MetricsAnswerError(f"refused: {_reason(document) or answer.text(_SHOWN)}")
+    if warnings := document.get("warnings"):
+        # A warning says that the answer may be partial, and half an answer must not become a figure.
+        first = warnings[0] if isinstance(warnings, list) else warnings
+        told = first[:_SHOWN] if isinstance(first, str) else type(first).__name__
+        raise MetricsAnswerError(f"answered with a warning: {told}")
+    return document["data"]
 
 
 def _samples_processed(data: Any) -> float:
@@ -182,22 +274,25 @@ def _samples_processed(data: Any) -> float:
         return 0.0
 
 
-def _read_within(answer: requests.Response, seconds: float) -> None:
-    """Read an answer's body: `requests` itself bounds only the wait for the next byte, and bytes can drip for hours.
+def _taken(rows: list[Any]) -> list[Series]:
+    """The series of parsed rows, which are freed one after the other, so that an answer is not there twice."""
+    rows.reverse()
+    series = []
+    while rows:
+        series.append(_series(rows.pop()))
+    return series
 
-    Raises:
-        urllib3.exceptions.HTTPError: the connection ended before the answer did.
-        requests.ReadTimeout: it did not end in time.
+
+def _without_stale_markers(rows: list[Any]) -> list[Any]:
+    """Leave out staleness markers, which VictoriaMetrics answers as NaN where raw samples are asked for.
+
+    It stores no other NaN. Prometheus leaves the markers out by itself, and its answers carry `stats`.
     """
-    until = time.monotonic() + seconds
-    parts = []
-    while part := answer.raw.read1(_PIECE, decode_content=True):
-        parts.append(part)
-        if time.monotonic() > until:
-            answer.close()
-            raise requests.ReadTimeout(f"the answer did not end within {seconds:g} seconds")
-    answer._content = b"".join(parts)  # where `requests` itself keeps it
-    answer._content_consumed = True  # type: ignore[attr-defined]  # the connection is free for the next query
+    if not any("values" in row for row in rows):
+        return rows
+    for row in rows:
+        row["values"] = [sample for sample in row["values"] if sample[1] != "NaN"]
+    return [row for row in rows if row["values"]]
 
 
 def _series(row: Any) -> Series:
@@ -213,9 +308,10 @@ def _series(row: Any) -> Series:
 def parse_duration(text: str) -> timedelta | None:
     """A Prometheus duration such as `15d` or `1y2w`; None where it is not one."""
     units = {"y": 365 * 86400.0, "w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-    if not re.fullmatch(r"(\d+(ms|[ywdhms]))+", text):
+    if not re.fullmatch(r"([0-9]{1,9}(ms|[ywdhms])){1,7}", text):
         return None
-    return timedelta(seconds=sum(int(n) * units[unit] for n, unit in re.findall(r"(\d+)(ms|[ywdhms])", text)))
+    seconds = sum(int(n) * units[unit] for n, unit in re.findall(r"([0-9]+)(ms|[ywdhms])", text))
+    return timedelta(seconds=min(seconds, timedelta.max.total_seconds() / 2))
 
 
 def _seconds(moment: datetime) -> str:
@@ -228,27 +324,33 @@ def _jittered(attempt: int) -> float:
     return random.uniform(0.5, 1.0) * BACKOFF_SECONDS * 2.0 ** (attempt - 1)  # noqa: S311 - not for secrets
 
 
-def _is_too_much(answer: requests.Response) -> bool:
-    """AMP's 413 for answers over 50 MB, and Prometheus' 422 for queries over its limit of samples.
+def _is_too_much(answer: Answer) -> bool:
+    """AMP's 413 for answers over 50 MB, and the 422 of Prometheus and VictoriaMetrics for queries over their limits.
 
-    Not what our own limit refuses: asked in parts, it would cost as much.
+    Not what our own limit refuses: asked in parts, it would cost as much. Nor VictoriaMetrics' limit on the query's
+    length, which smaller parts do not shorten.
     """
-    if answer.status_code == requests.codes.request_entity_too_large:
+    if answer.status == requests.codes.request_entity_too_large:
         return True
-    is_unprocessable = answer.status_code == requests.codes.unprocessable_entity
-    return is_unprocessable and "too many samples" in answer.text and "threshold" not in answer.text
+    if answer.status != requests.codes.unprocessable_entity:
+        return False
+    text = answer.text(REFUSAL_LIMIT)
+    is_over_samples = "too many samples" in text and "threshold" not in text
+    return is_over_samples or ("-search.max" in text and QUERY_LENGTH_LIMIT not in text)
 
 
-def _retry_after(answer: requests.Response) -> float:
-    text = answer.headers.get("Retry-After", "")
-    return float(text) if text.isdigit() else 0.0
-
-
-def _described(answer: requests.Response) -> str:
+def _described(answer: Answer) -> str:
     """A refusal's status and reason: Prometheus' JSON, or the plain text and HTML of what stands before it."""
     try:
-        body = answer.json()
-        told = str(body["error"]) if isinstance(body, dict) and "error" in body else ""
+        reason = _reason(from_json(answer.body))
     except ValueError:
-        told = " ".join(answer.text.split())
-    return f"{answer.status_code} {answer.reason}" + (f": {told[:_SHOWN]}" if told else "")
+        reason = ""
+    reason = reason or answer.text(_SHOWN)
+    phrase = " ".join(answer.reason.split())[:_SHOWN]
+    return f"{answer.status} {phrase}" + (f": {reason}" if reason else "")
+
+
+def _reason(document: Any) -> str:
+    """What Prometheus' JSON says is wrong."""
+    error = document.get("error") if isinstance(document, dict) else None
+    return " ".join(error.split())[:_SHOWN] if isinstance(error, str) else ""

@@ -2,18 +2,31 @@
 
 from gpucost.adapters.prometheus.auth import authenticator
 from gpucost.adapters.prometheus.client import PrometheusClient
+from gpucost.adapters.prometheus.memory_budget import MemoryBudget
 from gpucost.adapters.prometheus.queries import Queries
+from gpucost.adapters.prometheus.sources import Sources
+from gpucost.deadline import Deadline
 from gpucost.settings import ClusterSettings
 
 
-def connect(cluster: ClusterSettings) -> PrometheusClient:
-    """The client; nothing is asked yet, not for credentials either."""
+def connect(
+    cluster: ClusterSettings, deadline: Deadline | None = None, budget: MemoryBudget | None = None
+) -> PrometheusClient:
+    """The client; nothing is asked yet, not for credentials either.
+
+    Args:
+        cluster: as its settings say.
+        deadline: for all of its queries together; None: each query alone ends in time.
+        budget: memory for all of its answers together; None: for each alone.
+    """
     prometheus = cluster.prometheus
     return PrometheusClient(
         prometheus.url,
         cluster=cluster.name,
         auth=authenticator(prometheus),
         timeout=prometheus.timeout_seconds,
+        deadline=deadline,
+        budget=budget,
         most_samples=prometheus.most_samples(),
     )
 
@@ -23,9 +36,10 @@ class ClusterReader:
 
     Args:
         cluster: as its settings say.
+        deadline: for all of its queries together.
     """
 
-    def __init__(self, cluster: ClusterSettings) -> None:
-        self._client = connect(cluster)
-        self._queries = Queries(cluster.selector, [])
+    def __init__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> None:
+        self._client = connect(cluster, deadline)
+        self._queries = Queries(cluster.selector, [], sources=Sources.of(cluster.sources))
         self._cluster = cluster.name

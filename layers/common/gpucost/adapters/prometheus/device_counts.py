@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.queries import COUNTS, SAMPLES, STAT
-from gpucost.adapters.prometheus.tables import Labels, Rows, instance, number
+from gpucost.adapters.prometheus.tables import Labels, Rows, instance, number, sample_count
 from gpucost.domain.observations import Instance
 
 
@@ -20,7 +20,7 @@ def counts_alike(rows: Mapping[str, Rows]) -> dict[tuple[str, Instance], int]:
     found: dict[tuple[str, Instance], set[str]] = {}
     for name, labels in _counts(rows):
         found.setdefault((name, instance(labels)), set()).add(labels[SAMPLES])
-    return {key: int(number(*counts)) for key, counts in found.items() if len(counts) == 1}
+    return {key: sample_count(number(*counts)) for key, counts in found.items() if len(counts) == 1}
 
 
 def uneven(series: Iterable[Series]) -> set[str]:

@@ -7,11 +7,12 @@ from decimal import Decimal
 from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.device_counts import counts_alike
 from gpucost.adapters.prometheus.queries import STAT, UNMARKED
-from gpucost.adapters.prometheus.tables import Labels, Rows, instance, number
+from gpucost.adapters.prometheus.tables import Labels, Rows, instance, number, sample_count
 from gpucost.domain.device_use import NEURON_MODEL
 from gpucost.domain.intervals import Interval, Scrapes
 from gpucost.domain.observations import DeviceSeries, Instance
 from gpucost.domain.signals import NEURON, Signal
+from gpucost.domain.suspicion import is_amount
 
 DeviceKey = tuple[str, str, str]
 _SeriesKey = tuple[str, frozenset[tuple[str, str]]]
@@ -61,7 +62,7 @@ class DeviceTable:
                     row.samples = alike.get((name, row.instance), 0)
             for labels, value in rows.get(f"count {name}", []):
                 if self._is_told(name, labels):
-                    self._row(name, labels).samples = int(value)
+                    self._row(name, labels).samples = sample_count(value)
             for labels, _ in rows.get(f"peak {name}", []):
                 if self._is_told(name, labels):
                     self._row(name, labels).peaked = True
@@ -74,6 +75,10 @@ class DeviceTable:
     def nodes(self) -> set[str]:
         """Names of nodes with devices."""
         return {row.key[0] for row in self._rows}
+
+    def nodes_with(self, pods: Container[tuple[str, str]]) -> set[str]:
+        """Names of nodes of which a device is labelled with one of some pods."""
+        return {row.key[0] for row in self._rows if row.workload in pods}
 
     def keep(self, nodes: Container[str]) -> None:
         """Forget devices of other nodes."""
@@ -92,12 +97,17 @@ class DeviceTable:
         return {who: row.labels for who, row in best.items()}
 
     def uncertain(
-        self, beats: Mapping[Instance, Scrapes], hour: Interval, passing: Container[tuple[str, str]]
+        self,
+        beats: Mapping[Instance, Scrapes],
+        hour: Interval,
+        passing: Container[tuple[str, str]],
+        whole_nodes: Container[str] = (),
     ) -> dict[str, dict[str, int]]:
         """Devices whose sums and counts do not tell all, by the label that names them, each with its samples.
 
         Those are: not seen at every scrape of their exporter; scraped at an interval that changed; labelled with a
-        passing pod, which was not there all hour; with values above full use, or that are no numbers.
+        passing pod, which was not there all hour; with values above full use, or that are no numbers; unlabelled, on
+        nodes that a passing pod may hold whole.
         """
         expected = {who: len(run.within(hour)) for who, run in beats.items()}
         keys: set[DeviceKey] = set()
@@ -107,8 +117,8 @@ class DeviceTable:
             if told_by.setdefault((row.key, who.split("/", 1)[0]), who) != who:
                 keys.add(row.key)  # one instance followed another: each tells of a part of the hour
             whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_even
-            odd = row.peaked or not row.total.is_finite()
-            if not whole or odd or row.workload in passing:
+            odd = row.peaked or not is_amount(row.total) or row.total < 0
+            if not whole or odd or row.workload in passing or row.key[0] in whole_nodes:
                 keys.add(row.key)
         found: dict[str, dict[str, int]] = {}
         for row in self._rows:

@@ -9,17 +9,20 @@ No metric tells `consolidationPolicy` or `consolidateAfter`. Reasons are `Underu
 """
 
 from datetime import datetime
+from decimal import Decimal
 
 from gpucost.adapters.prometheus import tables
 from gpucost.adapters.prometheus.connecting import ClusterReader
 from gpucost.adapters.prometheus.queries import STAT, union
 from gpucost.domain.advice.history import Disruption
+from gpucost.domain.suspicion import is_count
 from gpucost.errors import MetricsAnswerError
 
 ELIGIBLE = "karpenter_voluntary_disruption_eligible_nodes"
 ALLOWED = "karpenter_nodepools_allowed_disruptions"
 _REASONS = 'reason=~"(?i)underutilized|empty"'
 _WEEK = "[7d] offset 1ms"
+MOST_NODES = Decimal(10**6)
 
 
 class PrometheusDisruption(ClusterReader):
@@ -46,7 +49,7 @@ class PrometheusDisruption(ClusterReader):
                 told = tables.number(series.samples[-1][1])
             except ValueError as error:
                 raise MetricsAnswerError(f"cluster {self._cluster}: Karpenter cannot be read: {error}") from error
-            if not told.is_finite():
+            if not is_count(told.to_integral_value() if told.is_finite() else told, MOST_NODES):
                 continue
             value = int(told)
             reason = series.labels.get("reason", "").lower()

@@ -14,10 +14,13 @@ from gpucost.adapters.prometheus.connecting import ClusterReader
 from gpucost.adapters.prometheus.queries import union
 from gpucost.domain.hours import HOUR, to_ms
 from gpucost.domain.limits import Limits, PoolLimit, Quota
+from gpucost.domain.suspicion import is_amount
 from gpucost.errors import MetricsAnswerError
 
 _RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
 _REQUESTS = "requests."
+MOST_LIMIT = Decimal(10**9)
+"""Units of a limit or quota; what says more says nothing."""
 _RANGE = "[1h] offset 1ms"
 
 
@@ -58,13 +61,13 @@ class PrometheusLimits(ClusterReader):
         quotas: dict[tuple[str, str, str], dict[str, Decimal]] = {}
         for stat in ("pool-used", "pool-limit"):
             for labels, value in rows.get(stat, []):
-                if value.is_finite():
+                if is_amount(value, MOST_LIMIT):
                     pools.setdefault((labels.get("nodepool", ""), labels.get("resource_type", "")), {})[stat] = value
         for stat in ("quota-used", "quota-hard"):
             for labels, value in rows.get(stat, []):
                 resource = labels.get("resource", "").removeprefix(_REQUESTS)
                 key = (tables.told(labels, "namespace"), labels.get("resourcequota", ""), resource)
-                if value.is_finite():
+                if is_amount(value, MOST_LIMIT):
                     quotas.setdefault(key, {})[stat] = value
         return Limits(
             self._cluster,

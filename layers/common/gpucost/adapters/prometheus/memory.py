@@ -14,6 +14,8 @@ from gpucost.errors import MetricsAnswerError
 _DAY = timedelta(days=1)
 MEMORY = "DCGM_FI_DEV_FB_USED"
 _MIB = 2**20
+MOST_MIB = 10**8
+"""Of one GPU: a hundred TiB; what says more, or is no number, says nothing."""
 _LABELS = "namespace, pod, exported_namespace, exported_pod, pod_namespace, pod_name"
 
 
@@ -35,6 +37,6 @@ class PrometheusMemory(ClusterReader):
             except ValueError as error:
                 raise MetricsAnswerError(f"cluster {self._cluster}: GPU memory cannot be read: {error}") from error
             pod = workload(series.labels)
-            if all(pod) and value.is_finite():
+            if all(pod) and value.is_finite() and 0 <= value <= MOST_MIB:
                 found[pod] = max(found.get(pod, 0.0), float(value) * _MIB)
         return found

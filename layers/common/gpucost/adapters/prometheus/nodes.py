@@ -3,19 +3,22 @@
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import combinations
 
 from gpucost.adapters.prometheus.client import Series
+from gpucost.adapters.prometheus.pod_labels import LabelSpan, contradictory, differing
 from gpucost.adapters.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS
-from gpucost.adapters.prometheus.tables import Labels, Rows, Seen, instance, label_of, number, own_labels, told
+from gpucost.adapters.prometheus.tables import Labels, Rows, Seen, instance, labels_of, number, own_labels, told
 from gpucost.domain.devices import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.domain.intervals import Interval
+from gpucost.domain.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.domain.observations import Instance, NodeObservation, NodeState
+from gpucost.domain.suspicion import SUSPECT, contradict, is_count, overlap_lastingly
 
 IsWhole = Callable[[Mapping[Instance, int]], bool]
 Expected = Mapping[Instance, int]
 METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
-_INSTANCE_TYPES = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
-_OF_NVIDIA = "label_nvidia_com_"
-_OF_GPUS = (_OF_NVIDIA, *_INSTANCE_TYPES)
+_OF_GPUS = (NVIDIA_PREFIX, *INSTANCE_TYPE.exported)
 """Labels that say what a node's GPUs are; others may come and go."""
 _NO_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
@@ -42,6 +45,10 @@ class _Node:
     """By provider id."""
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """At the hour's start and end."""
+    reported: dict[tuple[str, Instance], dict[str, str]] = field(default_factory=dict)
+    """The same by the source that reports them."""
+    jobs: set[str] = field(default_factory=set)
+    """Of the sources that report it."""
     capacity: dict[str, _Answer] = field(default_factory=dict)
     allocatable: dict[str, _Answer] = field(default_factory=dict)
     closely: "_Closely | None" = None
@@ -51,6 +58,12 @@ class _Node:
         """Samples in which it was there, where one provider id was seen all along."""
         return next(iter(self.info.values())).counts if len(self.info) == 1 else {}
 
+    @property
+    def has_contradictory_labels(self) -> bool:
+        """Whether sources give different values to a label at one end of the hour."""
+        pairs = combinations(self.reported.items(), 2)
+        return any(end == other_end and differing(one, other) for ((end, _), one), ((other_end, _), other) in pairs)
+
 
 @dataclass(slots=True)
 class _Closely:
@@ -58,20 +71,11 @@ class _Closely:
 
     present: dict[str, dict[Instance, set[int]]] = field(default_factory=dict)
     """By provider id."""
-    labels: list["_LabelSet"] = field(default_factory=list)
+    labels: list[LabelSpan] = field(default_factory=list)
     capacity: dict[tuple[int, Instance], _Units] = field(default_factory=dict)
     allocatable: dict[tuple[int, Instance], _Units] = field(default_factory=dict)
     unusable: set[tuple[int, Instance]] = field(default_factory=set)
     """Looks of which a figure was left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class _LabelSet:
-    """Labels that stood together, from when to when."""
-
-    labels: dict[str, str]
-    first: int
-    last: int
 
 
 @dataclass(slots=True)
@@ -104,13 +108,17 @@ class NodeTable:
         self._with_gpus = with_gpus
         self.notes: list[str] = []
         asked = [labels for some in rows.values() for labels, _ in some]
-        self.name_label = label_of(asked, "node")
-        """The label that holds nodes' names."""
+        self.name_labels = labels_of(asked, "node")
+        """The labels that hold nodes' names."""
         for labels, value in rows.get("info", []):
-            self._node(labels).info.setdefault(labels.get("provider_id", ""), Seen()).add(labels, value)
+            node = self._node(labels)
+            node.info.setdefault(labels.get("provider_id", ""), Seen()).add(instance(labels), value)
+            node.jobs.add(labels.get("job", ""))
         for end in ("labels-start", "labels-end"):
             for labels, _ in rows.get(end, []):
-                self._node(labels).labels.setdefault(end, {}).update(own_labels(labels))
+                node, own = self._node(labels), own_labels(labels)
+                node.labels.setdefault(end, {}).update(own)
+                node.reported.setdefault((end, instance(labels)), {}).update(own)
         for metric in ("capacity", "allocatable"):
             for labels, value in rows.get(metric, []):
                 self._answer(metric, labels).units = self._units(metric, labels, value)
@@ -153,7 +161,8 @@ class NodeTable:
                 times = seen.present.setdefault(one.labels.get("provider_id", ""), {}).setdefault(who, set())
                 times.update(at for at, _ in one.samples)
             elif metric == NODE_LABELS:
-                seen.labels.append(_LabelSet(own_labels(one.labels), one.samples[0][0], one.samples[-1][0]))
+                time = Interval(one.samples[0][0], one.samples[-1][0])
+                seen.labels.append(LabelSpan(who, own_labels(one.labels), time))
             elif metric in {CAPACITY, ALLOCATABLE}:
                 into = seen.capacity if metric == CAPACITY else seen.allocatable
                 for at, text in one.samples:
@@ -168,8 +177,21 @@ class NodeTable:
         return tuple(
             one
             for node in self._nodes.values()
-            for one in ([self._plain(node)] if node.closely is None else _closely(node, node.closely))
+            for one in ([self._plain(node)] if node.closely is None else _closely(node, node.closely, self.notes))
         )
+
+    def advertised(self, name: str) -> Mapping[str, Decimal]:
+        """Units per resource that a node advertises at the end of the hour."""
+        node = self._nodes.get(name)
+        return {resource: answer.units for resource, answer in node.capacity.items() if answer.units} if node else {}
+
+    def jobs(self) -> dict[str, frozenset[str]]:
+        """By the name of a node with GPUs, the jobs that report it."""
+        return {
+            node.name: frozenset(node.jobs)
+            for node in self._nodes.values()
+            if node.jobs and (node.capacity or any(_has_gpus(labels) for labels in node.labels.values()))
+        }
 
     def _is_plain(self, node: _Node, is_whole: IsWhole, expected: Expected) -> bool:
         end = node.labels.get("labels-end", {})
@@ -179,6 +201,7 @@ class NodeTable:
         answers = [*node.capacity.values(), *node.allocatable.values()]
         return (
             is_whole(node.counts)
+            and not node.has_contradictory_labels
             and _of_gpus(start) == _of_gpus(end)
             and all(answer.is_constant(expected) for answer in answers)
         )
@@ -201,16 +224,18 @@ class NodeTable:
         return answers.setdefault(labels.get("resource", ""), _Answer())
 
     def _units(self, metric: str, labels: Labels, value: Decimal) -> Decimal | None:
-        if value.is_finite() and value >= 0:
+        if is_count(value):
             return value
         what = f"{metric.removeprefix('kube_node_status_')} of node {told(labels, 'node')!r}"
-        self.notes.append(f"{what} is told as {value}; left out")
+        self.notes.append(f"{SUSPECT}{what} is told as {value}; left out")
         return None
 
 
-def _closely(node: _Node, seen: _Closely) -> Iterable[NodeObservation]:
+def _closely(node: _Node, seen: _Closely, notes: list[str]) -> Iterable[NodeObservation]:
     """A node whose samples are at hand: each provider id is a node of its own, each change a state."""
-    present = seen.present
+    contradiction = _least_advertised(node.name, seen)
+    _drop_contradictory_labels(node.name, seen, notes)
+    present = _one_at_a_time(node.name, seen.present, notes)
     if not present:  # nodes themselves are not kept: what is advertised shows that they are there
         times: dict[Instance, set[int]] = {}
         for at, who in seen.capacity.keys() | seen.unusable:
@@ -238,7 +263,67 @@ def _closely(node: _Node, seen: _Closely) -> Iterable[NodeObservation]:
                 )
                 for state in own
             ),
+            contradiction,
         )
+
+
+def _least_advertised(name: str, seen: _Closely) -> str:
+    """Where sources contradict each other about what a node advertises, keep the least that any of them reports.
+
+    Returns:
+        What they report; "" where they agree.
+    """
+    found = ""
+    for what, looks in (("capacity", seen.capacity), ("allocatable", seen.allocatable)):
+        for resource in sorted({resource for units in looks.values() for resource in units}):
+            by_instance: dict[Instance, dict[int, Decimal]] = {}
+            for (at, who), units in looks.items():
+                if resource in units:
+                    by_instance.setdefault(who, {})[at] = units[resource]
+            if not contradict(by_instance):
+                continue
+            told = sorted({units for run in by_instance.values() for units in run.values()})
+            found = found or f"{what} of {resource} on node {name} is reported as {' and as '.join(map(str, told))}"
+            for units in looks.values():
+                if resource in units:
+                    units[resource] = told[0]
+    return found
+
+
+def _drop_contradictory_labels(name: str, seen: _Closely, notes: list[str]) -> None:
+    names = contradictory(seen.labels)
+    if not names:
+        return
+    seen.labels = [
+        LabelSpan(span.who, {key: value for key, value in span.labels.items() if key not in names}, span.time)
+        for span in seen.labels
+    ]
+    notes += [
+        f"{SUSPECT}sources report different values of {key} for node {name}; the label is left out"
+        for key in sorted(names)
+    ]
+
+
+def _one_at_a_time(
+    name: str, present: Mapping[str, dict[Instance, set[int]]], notes: list[str]
+) -> Mapping[str, dict[Instance, set[int]]]:
+    """Instances that followed each other under one name; where sources report two at the same time, the node's own
+    instance is unknown."""
+    spans = [
+        (provider_id, who, Interval(min(run), max(run)))
+        for provider_id, by_instance in present.items()
+        for who, run in by_instance.items()
+        if run
+    ]
+    for (one, who, time), (other, other_who, other_time) in combinations(spans, 2):
+        if one != other and who != other_who and overlap_lastingly(time, other_time):
+            notes.append(f"{SUSPECT}node {name} is reported as instance {one} and as {other}; neither is used")
+            together: dict[Instance, set[int]] = {}
+            for by_instance in present.values():
+                for source, run in by_instance.items():
+                    together.setdefault(source, set()).update(run)
+            return {"": together}
+    return present
 
 
 def _states(seen: _Closely) -> list[_State]:
@@ -262,24 +347,26 @@ def _states(seen: _Closely) -> list[_State]:
     return states
 
 
-def _labels_between(sets: Sequence[_LabelSet], first: int, last: int) -> dict[str, str]:
+def _labels_between(sets: Sequence[LabelSpan], first: int, last: int) -> dict[str, str]:
     """Labels as of some time: of sets that changed within it the one seen longest has the last word.
 
     Labels come late on a node that boots: where none of its time say anything of GPUs, those of later on do.
     """
-    own = [one for one in sets if one.first <= last and one.last >= first]
-    own.sort(key=lambda one: (min(one.last, last) - max(one.first, first), one.last))
-    say = any(name.startswith(_OF_NVIDIA) for one in own for name in one.labels)
+    own = [one for one in sets if one.time.start <= last and one.time.end >= first]
+    own.sort(key=lambda one: (min(one.time.end, last) - max(one.time.start, first), one.time.end))
+    say = any(name.startswith(NVIDIA_PREFIX) for one in own for name in one.labels)
     labels: dict[str, str] = {}
-    for one in sorted(sets, key=lambda one: one.last):
-        labels.update({name: value for name, value in one.labels.items() if not (say and name.startswith(_OF_NVIDIA))})
+    for one in sorted(sets, key=lambda one: one.time.end):
+        labels.update(
+            {name: value for name, value in one.labels.items() if not (say and name.startswith(NVIDIA_PREFIX))}
+        )
     for one in own:
         labels.update(one.labels)
     return labels
 
 
 def _has_gpus(labels: Labels, catalogue: Container[str] = GPUS_OF_INSTANCE | NEURON_OF_INSTANCE) -> bool:
-    return any(labels.get(name, "") in catalogue for name in _INSTANCE_TYPES)
+    return any(labels.get(name, "") in catalogue for name in INSTANCE_TYPE.exported)
 
 
 def _of_gpus(labels: Labels) -> dict[str, str]:

@@ -11,11 +11,13 @@ marking and encoding each costs Prometheus more than reading its samples.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpucost.adapters.prometheus.shards import WHOLE, Shard
+from gpucost.adapters.prometheus.sources import KUBE_STATE_METRICS, SourceName, Sources, source_of
 from gpucost.domain.hours import HOUR_MS
+from gpucost.domain.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.domain.observations import EDGE_MS
 from gpucost.domain.signals import Signal
 
@@ -31,9 +33,9 @@ INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 INIT_RUNNING = "kube_pod_init_container_status_running"
 PHASE = "kube_pod_status_phase"
 CLAIMS = "kube_pod_resourceclaim_info"
-POD_OWNER, POD_LABELS = "kube_pod_owner", "kube_pod_labels"
+POD_OWNER, POD_LABELS = "kube_pod_owner", POD_LABELS_METRIC
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
-NODE_INFO, NODE_LABELS = "kube_node_info", "kube_node_labels"
+NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 COUNTS, SAMPLES = "counts", "samples"
@@ -81,21 +83,31 @@ class Queries:
         selector: added to each matcher set.
         signals: signals of utilization by rank, the best first.
         shard: which part of the series is asked for, where all of them would be too much for one answer.
+        sources: label matchers of the series that each source is trusted for.
     """
 
     selector: Mapping[str, str]
     signals: Sequence[Sequence[Signal]]
     shard: Shard = WHOLE
+    sources: Sources = field(default_factory=Sources)
 
     def of_shard(self, shard: Shard) -> "Queries":
         """The same queries for a part of the series."""
         return replace(self, shard=shard)
 
-    def select(self, metric: str, *matchers: str, shard_by: str = "") -> str:
-        """A selector with the cluster's own matchers."""
+    def select(self, metric: str, *matchers: str, shard_by: str = "", source: SourceName | None = None) -> str:
+        """A selector with the matchers of the cluster and of the metric's source.
+
+        Args:
+            metric: its name; "" where matchers name several.
+            matchers: more of them.
+            shard_by: the label by which series are divided into parts.
+            source: of the series, where the metric's name does not tell.
+        """
         own = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
         part = [self.shard.matcher(shard_by)] if shard_by and self.shard != WHOLE else []
-        inside = ",".join((*matchers, *own, *part))
+        trusted = self.sources.matchers(source or source_of(metric))
+        inside = ",".join((*matchers, *own, *trusted, *part))
         return f"{metric}{{{inside}}}"
 
     def _requests(self, *more: str, init: bool) -> str:
@@ -173,7 +185,7 @@ class Queries:
         """Labels of pods and namespaces, as far as somebody asks for them."""
         wanted: dict[str, str] = {}
         if of_namespaces:
-            namespaces = self.select("kube_namespace_labels", shard_by="namespace")
+            namespaces = self.select(NAMESPACE_LABELS_METRIC, shard_by="namespace")
             wanted["namespace-start"] = f"{namespaces} {HOUR_WINDOW.at_start}"
             wanted["namespace"] = f"{namespaces} {_END}"
         if of_pods:
@@ -219,17 +231,22 @@ class Queries:
 
     # What follows selects raw samples, for `PrometheusClient.raw_samples`.
 
-    def up(self, jobs: Iterable[str], instances: Iterable[str]) -> str:
-        """The scrapes of some targets."""
-        return self.select("up", f"job=~{one_of(jobs)}", f"instance=~{one_of(instances)}")
+    def up(self, jobs: Iterable[str], instances: Iterable[str], source: SourceName) -> str:
+        """The scrapes of some targets of a source."""
+        return self.select("up", f"job=~{one_of(jobs)}", f"instance=~{one_of(instances)}", source=source)
 
     def one_pod(self, pod: "PodNames") -> str:
         """A pod's requests, where not even nodes are kept."""
         return self._requests(f"{pod.label}=~{one_of(pod.values)}", init=False)
 
-    def some_devices(self, rank: int, label: str, values: Iterable[str]) -> str:
-        """Series of one rank's signals, by a label that names devices or their exporters."""
-        return self.select("", named(signal.name for signal in self.signals[rank]), f"{label}=~{one_of(values)}")
+    def some_devices(self, rank: int, label: str, values: Iterable[str]) -> list[str]:
+        """Series of one rank's signals, by a label that names devices or their exporters: a selector for each source
+        whose series are told apart from others'."""
+        only = f"{label}=~{one_of(values)}"
+        return [
+            self.select("", named(names), only, source=source_of(names[0]))
+            for names, _ in self.sources.groups(signal.name for signal in self.signals[rank])
+        ]
 
     def pods(self, pods: "PodNames", *, labels: bool) -> str:
         """All that is asked about some pods."""
@@ -240,6 +257,7 @@ class Queries:
             f"{pods.label}=~{one_of(pods.values)}",
             f"resource=~{quote(f'({GPU_RESOURCES})?')}",
             'phase=~"(Running|Succeeded|Failed)?"',
+            source=KUBE_STATE_METRICS,
         )
 
     def owners_of(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
@@ -249,7 +267,10 @@ class Queries:
 
     def nodes_of(self, nodes: Iterable[str], metrics: Iterable[str], label: str = "node") -> str:
         """Metrics of some nodes, by the label that names them."""
-        return self.select("", named(metrics), f"{label}=~{one_of(nodes)}", f"resource=~{quote(f'({GPU_RESOURCES})?')}")
+        resources = f"resource=~{quote(f'({GPU_RESOURCES})?')}"
+        return self.select(
+            "", named(metrics), f"{label}=~{one_of(nodes)}", resources, source=KUBE_STATE_METRICS
+        )  # fmt: skip
 
 
 def union(parts: Mapping[str, str]) -> str:

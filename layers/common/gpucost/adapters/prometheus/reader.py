@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gpucost.adapters.prometheus import beats as heartbeats
 from gpucost.adapters.prometheus import tables
@@ -10,10 +10,12 @@ from gpucost.adapters.prometheus.claims import claiming_pods, untold_claims
 from gpucost.adapters.prometheus.client import PrometheusClient, Series
 from gpucost.adapters.prometheus.device_counts import uneven
 from gpucost.adapters.prometheus.devices import DeviceTable, batches
+from gpucost.adapters.prometheus.memory_budget import MemoryBudget
 from gpucost.adapters.prometheus.nodes import METRICS, NodeTable
 from gpucost.adapters.prometheus.pods import PodTable, not_running
 from gpucost.adapters.prometheus.queries import HOUR_WINDOW, UNMARKED, PodNames, Queries, Window
 from gpucost.adapters.prometheus.scrape_times import EDGE, ExporterScrapes, ScrapeTimes
+from gpucost.adapters.prometheus.several_jobs import told_by_some_jobs
 from gpucost.adapters.prometheus.sharding import ShardedClient
 from gpucost.domain.hours import HOUR, format_instant, to_ms
 from gpucost.domain.intervals import Interval, Scrapes
@@ -30,6 +32,17 @@ Asked = dict[str, Callable[[Queries], str]]
 """Queries by name."""
 
 
+class Passing(NamedTuple):
+    """Pods that were not there all hour."""
+
+    names: set[tuple[str, str]]
+    """Namespace and name."""
+    whole_nodes: set[str]
+    """Nodes of which one of them may hold all GPUs."""
+    holders: set[tuple[str, str]]
+    """All pods that request GPUs, the others too; where there are such nodes."""
+
+
 class PrometheusReader:
     """Fulfils `ports.MetricsReader` for one cluster.
 
@@ -38,6 +51,7 @@ class PrometheusReader:
         queries: the cluster's queries.
         cluster: its name.
         clock: the time now; nothing is asked of the future.
+        budget: the client's, for the answers about hours that are asked for together.
         pod_labels: whether anything in the settings needs pods' labels.
         namespace_labels: likewise namespaces'.
     """
@@ -49,10 +63,12 @@ class PrometheusReader:
         *,
         cluster: str,
         clock: Callable[[], datetime],
+        budget: MemoryBudget,
         pod_labels: bool = False,
         namespace_labels: bool = False,
     ) -> None:
-        self._client = ShardedClient(client, queries)
+        self._client = ShardedClient(client, queries, budget)
+        self._budget = budget
         self._retention = client.retention
         self._scrape_times = ScrapeTimes(self._client, queries)
         self._queries = queries
@@ -71,6 +87,7 @@ class PrometheusReader:
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as the client; nothing is concluded from half an answer.
         """
+        self._budget.start()
         try:
             return self._observe(hours)
         except (ValueError, ArithmeticError, KeyError) as error:
@@ -117,28 +134,33 @@ class PrometheusReader:
             rows["requests"], (labels for labels, _ in rows["running"].get(UNMARKED, [])), rows.get("phases", {})
         )
         pods.add_owners(rows["owners"])
-        pods.add_labels(rows.get("labels", {}))
+        pods.labels.add(rows.get("labels", {}))
         passing = self._look_at_pods(pods, allocation)
+        whole = pods.on_whole_nodes(passing, nodes.advertised)
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
-            pods.names(passing),
+            Passing(pods.names(passing), whole, pods.names(pods.uids()) if whole else set()),
             hour,
             dict(exporters.of(hour)),
         )
         claiming = claiming_pods(devices, rows["owners"].get("claim", []))
         device_notes += untold_claims(rows["owners"].get("claim", []), claiming)
+        found, node_observations = pods.pods(), nodes.nodes()
+        suspect = [*pods.labels.notes]
+        if not self._queries.sources.is_set("kube_state_metrics"):
+            suspect += told_by_some_jobs(nodes, pods, allocation)
         return Observation(
             cluster=self._cluster,
             hour=hour,
             allocation=allocation.scrapes,
-            pods=(*pods.pods(), *claiming),
-            nodes=nodes.nodes(),
+            pods=(*found, *claiming),
+            nodes=node_observations,
             devices=devices,
             utilization=scrapes,
             nodes_are_kept=bool(rows["nodes"].get("info")),
             capacity_is_kept=bool(rows["nodes"].get("kept")),
-            notes=tuple(dict.fromkeys([*nodes.notes, *_mixed(rows["nodes"]), *device_notes])),
+            notes=tuple(dict.fromkeys([*suspect, *nodes.notes, *_mixed(rows["nodes"]), *device_notes])),
         )
 
     def _look_across_edges(
@@ -185,8 +207,8 @@ class PrometheusReader:
 
     def _look_at_nodes(self, nodes: NodeTable, allocation: heartbeats.HourBeats) -> None:
         for names in _chunks(nodes.uncertain(allocation.is_whole, allocation.expected)):
-            query = self._queries.nodes_of(names, METRICS, nodes.name_label)
-            nodes.look_closer(names, self._raw(query, allocation.hour))
+            queries = [self._queries.nodes_of(names, METRICS, label) for label in nodes.name_labels]
+            nodes.look_closer(names, [one for query in queries for one in self._raw(query, allocation.hour)])
 
     def _look_at_pods(self, pods: PodTable, allocation: heartbeats.HourBeats) -> Sequence[str]:
         """Look at pods that were not there all hour; returns their uids."""
@@ -211,7 +233,7 @@ class PrometheusReader:
         self,
         rows: Rows,
         nodes: NodeTable,
-        passing: set[tuple[str, str]],
+        passing: "Passing",
         hour: datetime,
         exporters: dict[Instance, Scrapes],
     ) -> tuple[tuple[DeviceSeries, ...], dict[Instance, Scrapes], list[str]]:
@@ -251,13 +273,14 @@ class PrometheusReader:
         return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(told, to_ms(hour + HOUR)), names)
 
     def _look_at_devices(
-        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: set[tuple[str, str]], hour: datetime
+        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: "Passing", hour: datetime
     ) -> None:
         window = Interval(to_ms(hour), to_ms(hour + HOUR))
-        for label, samples in table.uncertain(exporters, window, passing).items():
+        unlabelled = passing.whole_nodes - table.nodes_with(passing.holders)
+        for label, samples in table.uncertain(exporters, window, passing.names, unlabelled).items():
             for names in batches(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
-                query = self._queries.some_devices(table.rank, label, names)
-                table.look_closer(self._client.raw_samples(query, hour - EDGE, hour + HOUR), window)
+                for query in self._queries.some_devices(table.rank, label, names):
+                    table.look_closer(self._client.raw_samples(query, hour - EDGE, hour + HOUR), window)
 
     def _raw(self, selector: str, hour: datetime) -> list[Series]:
         return self._client.raw_samples(selector, hour - LOOK_AROUND, self._look_end(hour))

@@ -8,6 +8,7 @@ from gpucost.adapters.prometheus import tables
 from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.queries import CAPACITY, NODE_INFO, STAT, UNMARKED, PodNames, Queries
 from gpucost.adapters.prometheus.sharding import ShardedClient
+from gpucost.adapters.prometheus.sources import SourceName
 from gpucost.domain.hours import HOUR
 from gpucost.domain.intervals import Scrapes
 from gpucost.domain.observations import Instance
@@ -31,7 +32,8 @@ class ScrapeTimes:
 
     def of_allocation(self, series: Iterable[Series], start: datetime, end: datetime) -> dict[Instance, Scrapes]:
         """Scrapes of the instances that requests and nodes are told by."""
-        return self._of(densest(series, _samples_of_allocation), self._pod_or_node, start, end)
+        found = densest(series, _samples_of_allocation)
+        return self._of(found, lambda some: [self._pod_or_node(some)], start, end, lambda _: "kube_state_metrics")
 
     def of_exporters(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
         """Scrapes of the exporters of the best signals, over consecutive hours."""
@@ -41,37 +43,49 @@ class ScrapeTimes:
     def of_rank(self, rank: int, found: Densest, hours: Sequence[datetime], now: datetime) -> dict[Instance, Scrapes]:
         """Scrapes of the exporters of one rank's signals, over consecutive hours."""
 
-        def device(some: Densest) -> str:
+        def device(some: Densest) -> list[str]:
             for label in ("UUID", "uuid", "instance"):
                 if all(labels.get(label) for labels in some.values()):
                     return self._queries.some_devices(rank, label, {labels[label] for labels in some.values()})
             return self._queries.some_devices(rank, "instance", {""})
 
-        return self._of(found, device, hours[0] - EDGE, min(hours[-1] + HOUR + EDGE, max(now, hours[-1] + HOUR)))
+        last = min(hours[-1] + HOUR + EDGE, max(now, hours[-1] + HOUR))
+        return self._of(found, device, hours[0] - EDGE, last, _exporter)
 
     def _of(
-        self, found: Densest, beat: Callable[[Densest], str], start: datetime, end: datetime
+        self,
+        found: Densest,
+        beat: Callable[[Densest], list[str]],
+        start: datetime,
+        end: datetime,
+        source: Callable[[tables.Labels], SourceName],
     ) -> dict[Instance, Scrapes]:
         scrapes: dict[Instance, Scrapes] = {}
-        for some in _chunks([who for who, labels in found.items() if labels.get("instance")]):
+        targets: dict[SourceName, list[Instance]] = {}
+        for who, labels in found.items():
+            if labels.get("instance"):
+                kind = source(labels) if self._queries.sources.labels else "kube_state_metrics"
+                targets.setdefault(kind, []).append(who)
+        for kind, some in ((kind, chunk) for kind, names in targets.items() for chunk in _chunks(names)):
             named = [found[who] for who in some]
             jobs, instances = {labels.get("job", "") for labels in named}, {labels["instance"] for labels in named}
-            up = self._queries.up(sorted(jobs), sorted(instances))
-            answer = self._client.raw_samples(up, start, end)
-            scrapes |= heartbeats.merge(
-                (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
-            )
+            up = self._queries.up(sorted(jobs), sorted(instances), kind)
+            with self._client.passing_samples(up, start, end) as answer:
+                scrapes |= heartbeats.merge(
+                    (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
+                )
         by_kind: dict[str, list[Instance]] = {}
         for who in found:
             if who not in scrapes:
                 by_kind.setdefault(found[who].get(STAT, ""), []).append(who)
         for some in (chunk for silent in by_kind.values() for chunk in _chunks(silent)):
-            answer = self._client.raw_samples(beat({who: found[who] for who in some}), start, end)
-            scrapes |= heartbeats.merge(
-                (tables.instance(one.labels), [at for at, _ in one.samples])
-                for one in answer
-                if tables.instance(one.labels) in some
-            )
+            for selector in beat({who: found[who] for who in some}):
+                with self._client.passing_samples(selector, start, end) as answer:
+                    scrapes |= heartbeats.merge(
+                        (tables.instance(one.labels), [at for at, _ in one.samples])
+                        for one in answer
+                        if tables.instance(one.labels) in some
+                    )
         return {who: run for who, run in scrapes.items() if who in found}
 
     def _pod_or_node(self, found: Densest) -> str:
@@ -127,6 +141,10 @@ def densest(series: Iterable[Series], samples: Callable[[str, Series], float | N
             if who not in best or weight > best[who][0]:
                 best[who] = (weight, one.labels)
     return {who: labels for who, (_, labels) in best.items()}
+
+
+def _exporter(labels: tables.Labels) -> SourceName:
+    return "neuron_monitor" if "neuroncore" in labels else "dcgm_exporter"
 
 
 def _samples_of_allocation(stat: str, one: Series) -> float | None:

@@ -9,6 +9,13 @@ from functools import lru_cache
 from gpucost.adapters.prometheus.client import Series
 from gpucost.adapters.prometheus.queries import STAT
 from gpucost.domain.observations import Instance
+from gpucost.domain.suspicion import is_count
+
+_LONGEST_NUMBER = 400
+"""Characters of a 64-bit float that is written out in full."""
+_LARGEST_EXPONENT = 330
+"""Of a 64-bit float, subnormal ones included."""
+_MOST_SAMPLES = Decimal(10**9)
 
 Labels = Mapping[str, str]
 Rows = list[tuple[Labels, Decimal]]
@@ -29,12 +36,28 @@ def number(text: str) -> Decimal:
     """A sample's value, exact; may be NaN or infinite, as Prometheus' may.
 
     Raises:
-        ValueError: no number at all.
+        ValueError: no number that Prometheus could hold.
     """
     try:
-        return Decimal(text.replace("Inf", "Infinity"))
-    except InvalidOperation as error:
-        raise ValueError(f"{text!r} stands where a number belongs") from error
+        value = Decimal(text.replace("Inf", "Infinity")) if len(text) <= _LONGEST_NUMBER else None
+    except InvalidOperation:
+        value = None
+    # A larger exponent would only cost time and memory: 1e999999999 has a billion digits.
+    if value is None or (value and value.is_finite() and abs(value.adjusted()) > _LARGEST_EXPONENT):
+        raise ValueError(f"{text[:50]!r} stands where a number belongs")
+    return value
+
+
+@lru_cache(maxsize=1024)
+def sample_count(value: Decimal) -> int:
+    """A number of samples.
+
+    Raises:
+        ValueError: no such number.
+    """
+    if not is_count(value, _MOST_SAMPLES):
+        raise ValueError(f"{value} stands where a number of samples belongs")
+    return int(value)
 
 
 def instance(labels: Labels) -> Instance:
@@ -51,6 +74,11 @@ def told(labels: Labels, name: str) -> str:
 def label_of(rows: Iterable[Labels], name: str) -> str:
     """The label under which series carry a name: `exported_…` where a label of the scrape has taken it."""
     return f"exported_{name}" if any(f"exported_{name}" in labels for labels in rows) else name
+
+
+def labels_of(rows: Iterable[Labels], name: str) -> list[str]:
+    """The labels under which series carry a name; sources may differ."""
+    return sorted({f"exported_{name}" if f"exported_{name}" in labels else name for labels in rows}) or [name]
 
 
 def label_named(rows: Iterable[Labels], names: Iterable[str]) -> str:
@@ -70,7 +98,6 @@ class Seen:
 
     counts: dict[Instance, int] = field(default_factory=dict)
 
-    def add(self, labels: Labels, count: Decimal) -> None:
-        """Take one series into account."""
-        who = instance(labels)
-        self.counts[who] = max(self.counts.get(who, 0), int(count))
+    def add(self, who: Instance, value: Decimal) -> None:
+        """Take one series of an instance into account."""
+        self.counts[who] = max(self.counts.get(who, 0), sample_count(value))

@@ -24,6 +24,7 @@ from gpucost.adapters.prometheus.tables import Labels, number, told
 from gpucost.domain.advice.history import Wait
 from gpucost.domain.hours import HOUR, HOUR_MS, to_ms
 from gpucost.domain.shares import kubernetes_resource
+from gpucost.domain.suspicion import is_count
 from gpucost.errors import MetricsAnswerError
 
 _DAY = timedelta(days=1)
@@ -54,7 +55,7 @@ class PrometheusWaiting(ClusterReader):
                 told_at = [((at - first) // HOUR_MS - 1, number(value)) for at, value in series.samples]
             except ValueError as error:
                 raise MetricsAnswerError(f"cluster {self._cluster}: who waited cannot be read: {error}") from error
-            values = {hour: value for hour, value in told_at if value.is_finite()}  # a request may be told as NaN
+            values = {hour: value for hour, value in told_at if is_count(value)}  # a request may be told as NaN
             init, _, stat = labels.get(STAT, "").rpartition("-")
             if stat == "scrapes":
                 scrapes = values

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
 from gpucost.domain.hours import HOUR, floor_day
+from gpucost.domain.kubernetes_labels import INTERRUPTIBLE
 from gpucost.domain.model import Line, NodeHour
 
 OBSERVED = frozenset({"pod", "shared"})
@@ -25,7 +26,6 @@ _LISTED = frozenset({"constant", "rates", "on-demand"})
 """Price sources that are lists."""
 _TELLING = frozenset({"cur", "rates", "override"})
 """Price sources that follow what was bought; lists and a constant fall for everybody, or for nobody."""
-INTERRUPTIBLE = "gpucost/interruptible"
 """A pod label that says whether its work may be interrupted, as the settings' `cost_labels` bring it to the lines:
 `true` where it goes on from a checkpoint, `false` where it must not be."""
 _COMMITTED = frozenset({"reserved", "capacity-block"})

@@ -7,12 +7,13 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from gpucost.domain.advice.history import INTERRUPTIBLE, LookBack, WorkloadHistory
+from gpucost.domain.advice.history import LookBack, WorkloadHistory
 from gpucost.domain.advice.measuring import Measured, about_workload, evidence_of, list_ratio_of, saving_of
 from gpucost.domain.advice.model import Advice, cents, ratio
 from gpucost.domain.advice.node_prices import SpotPrice
 from gpucost.domain.advice.patches import schedule_patch, spot_patch
 from gpucost.domain.advice.rightsizing import IDLE, SERVICES, cash_share, confidence_of
+from gpucost.domain.kubernetes_labels import INTERRUPTIBLE
 
 WEEK: Final = 168
 LEAST_WEEKS: Final = 2

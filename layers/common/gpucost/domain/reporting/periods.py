@@ -1,11 +1,12 @@
 """Periods of reports: `[start, end)` in UTC, given by dates, times or a window, and cut into rows by a granularity."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, parse_instant
+from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant, parse_moment
 from gpucost.domain.rollups import DAY
 from gpucost.errors import ParameterError
 
@@ -20,7 +21,8 @@ LONGEST: dict[Granularity, timedelta] = {
 """The longest period of one answer, by granularity."""
 WINDOWS = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
 _LENGTH = re.compile(r"([1-9][0-9]{0,3})([hd])", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+DEFAULT_WINDOW = "24h"
+"""What a question without a period is about."""
 _ALLOWED = f"24h, 7d (any number of hours or days), {', '.join(WINDOWS)}"
 
 
@@ -30,8 +32,8 @@ class Period:
 
     start: datetime
     end: datetime
-    given_by: str = field(default="end", compare=False)
-    """The parameter to change where it is too long."""
+    given_by: Literal["end", "window", "default"] = field(default="end", compare=False)
+    """The parameter to change where it is too long; `default` where there was none."""
 
     def whole_days(self) -> "Period":
         """The UTC days that lie in it as a whole; `(end, end)` where there is none."""
@@ -43,22 +45,38 @@ class Period:
         return max(0, (self.end - self.start) // HOUR)
 
 
-def parse_period(start: str | None, end: str | None, window: str | None, now: datetime) -> Period:
-    """Read a period from its parameters: either a window, or a start and an end.
+def parse_period(
+    start: str | None,
+    end: str | None,
+    window: str | None,
+    now: datetime,
+    parse: Callable[[str, str], datetime] | None = None,
+) -> Period:
+    """Read a period from its parameters: a window, or a start and an end; the default window where none is there.
+
+    Args:
+        start: as it came.
+        end: as it came.
+        window: as it came.
+        now: the time now.
+        parse: reads start and end by their names; without, they are full hours.
 
     Raises:
         ParameterError: which parameter is missing or wrong, and what is allowed.
     """
     if window is not None:
-        given = next((name for name, text in (("start", start), ("end", end)) if text is not None), None)
-        if given is not None:
-            raise ParameterError(given, "goes without window: give one of the two")
+        surplus = next((name for name, text in (("start", start), ("end", end)) if text is not None), None)
+        if surplus is not None:
+            raise ParameterError(surplus, "is not allowed with window; pass either start and end, or window")
         return replace(window_of(window, now), given_by="window")
+    if start is None and end is None:
+        return replace(window_of(DEFAULT_WINDOW, now), given_by="default")
     if start is None:
-        raise ParameterError("start", f"is needed and missing; or give window: {_ALLOWED}")
+        raise ParameterError("start", f"required with end; pass start and end, or window: {_ALLOWED}")
     if end is None:
-        raise ParameterError("end", f"is needed and missing; or give window: {_ALLOWED}")
-    first, last = _moment("start", start), _moment("end", end)
+        raise ParameterError("end", f"required with start; pass start and end, or window: {_ALLOWED}")
+    parse = parse or parse_hour_parameter
+    first, last = parse("start", start), parse("end", end)
     if last <= first:
         raise ParameterError("end", "must be after start")
     return Period(first, last)
@@ -147,22 +165,25 @@ def _until(start: datetime, ended: datetime) -> Period:
     return Period(start, max(ended, start + HOUR))
 
 
-def parse_moment(name: str, text: str) -> datetime:
+def parse_moment_parameter(name: str, text: str) -> datetime:
     """Read a parameter that is a UTC time, or a day for its first moment.
 
     Raises:
         ParameterError: it is neither; says what is allowed.
     """
     try:
-        return parse_instant(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
-    except (ValueError, OverflowError):
-        raise ParameterError(
-            name, f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19, of 1971 to 9998"
-        ) from None
+        return parse_moment(text)
+    except ValueError as error:
+        raise ParameterError(name, str(error)) from None
 
 
-def _moment(name: str, text: str) -> datetime:
-    moment = parse_moment(name, text)
+def parse_hour_parameter(name: str, text: str) -> datetime:
+    """Read a parameter that is a full UTC hour, or a day for its first hour.
+
+    Raises:
+        ParameterError: it is neither; says what is allowed.
+    """
+    moment = parse_moment_parameter(name, text)
     if floor_hour(moment) != moment:
         raise ParameterError(
             name, f"{format_instant(moment)} is not on a full UTC hour; it lies in {format_instant(floor_hour(moment))}"

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from gpucost.advice_ports import MemoryReaders, MemoryStore, WaitingReaders, WaitingStore
+from gpucost.deadline import Deadline
 from gpucost.domain.advice.history import Wait
 from gpucost.domain.hours import floor_day
 from gpucost.domain.rollups import DAY
@@ -35,7 +36,7 @@ class DayKeeper(Generic[Day]):
     def __init__(
         self,
         what: str,
-        ask: Callable[[ClusterSettings], Callable[[datetime], Day]],
+        ask: Callable[[ClusterSettings, Deadline | None], Callable[[datetime], Day]],
         known: Callable[[str, datetime, datetime], dict[datetime, Day]],
         keep: Callable[[str, datetime, Day, datetime], None],
         *,
@@ -47,7 +48,9 @@ class DayKeeper(Generic[Day]):
         self._keep = keep
         self._clock = clock
 
-    def days(self, cluster: ClusterSettings, start: datetime, end: datetime) -> dict[datetime, Day]:
+    def days(
+        self, cluster: ClusterSettings, start: datetime, end: datetime, deadline: Deadline | None = None
+    ) -> dict[datetime, Day]:
         """The whole UTC days of `[start, end)`; days that cannot be had are missing, and advice goes without them.
 
         They are asked for newest first, and the first failure ends it: what is older is no easier to have.
@@ -59,7 +62,7 @@ class DayKeeper(Generic[Day]):
         if first < start:
             first += DAY
         found = self._known(cluster.name, first, last)
-        ask = self._ask(cluster)
+        ask = self._ask(cluster, deadline)
         day = last - DAY
         while day >= first:
             if day not in found:
@@ -77,13 +80,19 @@ def memory_keeper(
     readers: MemoryReaders, store: MemoryStore, *, clock: Clock
 ) -> DayKeeper[dict[tuple[str, str], float]]:
     """Keeps the most bytes that pods used of any GPU."""
-    return DayKeeper(
-        "GPU memory", lambda cluster: readers(cluster).peaks, store.memory, store.put_memory, clock=clock
-    )  # fmt: skip
+
+    def peaks(
+        cluster: ClusterSettings, deadline: Deadline | None
+    ) -> Callable[[datetime], dict[tuple[str, str], float]]:
+        return readers(cluster, deadline).peaks
+
+    return DayKeeper("GPU memory", peaks, store.memory, store.put_memory, clock=clock)
 
 
 def waiting_keeper(readers: WaitingReaders, store: WaitingStore, *, clock: Clock) -> DayKeeper[list[Wait]]:
     """Keeps who waited for GPUs."""
-    return DayKeeper(
-        "who waited for GPUs", lambda cluster: readers(cluster).waits, store.waits, store.put_waits, clock=clock
-    )  # fmt: skip
+
+    def waits(cluster: ClusterSettings, deadline: Deadline | None) -> Callable[[datetime], list[Wait]]:
+        return readers(cluster, deadline).waits
+
+    return DayKeeper("who waited for GPUs", waits, store.waits, store.put_waits, clock=clock)

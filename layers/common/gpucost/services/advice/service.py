@@ -12,6 +12,7 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 from gpucost.advice_ports import AdviceStore, AdvisedHours, DisruptionReaders
+from gpucost.deadline import Deadline
 from gpucost.domain.advice.covering import committed_hours, uncovered
 from gpucost.domain.advice.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
 from gpucost.domain.advice.life import advance
@@ -35,6 +36,9 @@ from gpucost.services.advice.node_prices import (
 from gpucost.services.advice.reading import LOOK_BACK, read_look_back
 from gpucost.settings import ClusterSettings, Settings
 
+METRICS_SECONDS = 120.0
+"""For the queries of one source of one cluster, which share the run's time with all others."""
+LEAST_METRICS_SECONDS = 10.0
 SPARE_SECONDS = 240.0
 """No further cluster is begun with less time left: 30 days of 10,000 pods take about four minutes."""
 _DAY, _WEEK = 24, 168
@@ -120,7 +124,7 @@ class AdviceService:
                 result.clusters_left = len(work) - place
                 break
             try:
-                self._review(settings, by_name[name], end, prices(), result)
+                self._review(settings, by_name[name], end, prices(), result, seconds_left)
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name}: {error}")
         return result
@@ -133,13 +137,19 @@ class AdviceService:
         return sorted(names, key=lambda name: (last[name], name))
 
     def _review(
-        self, settings: Settings, cluster: ClusterSettings, end: datetime, prices: NodePrices, result: AdviceResult
+        self,
+        settings: Settings,
+        cluster: ClusterSettings,
+        end: datetime,
+        prices: NodePrices,
+        result: AdviceResult,
+        seconds_left: Callable[[], float],
     ) -> None:
         now = self._clock().replace(microsecond=0)
         if self._ledger.latest(cluster.name) is None:
             return
-        memory = self._memory.days(cluster, end - LOOK_BACK, end)
-        waits = self._waiting.days(cluster, end - LOOK_BACK, end)
+        memory = self._memory.days(cluster, end - LOOK_BACK, end, _deadline(seconds_left))
+        waits = self._waiting.days(cluster, end - LOOK_BACK, end, _deadline(seconds_left))
         look = read_look_back(
             self._ledger, cluster.name, end, list_prices=prices.listed, spot_prices=prices.spot,
             memory=memory, waits=waits,
@@ -150,7 +160,7 @@ class AdviceService:
             look.reserved_prices.update(reserved_prices(settings, look, end))
         look.zone = _zone(settings.alerts.time_zone)
         try:
-            look.disruption = self._disruption(cluster).week(end)
+            look.disruption = self._disruption(cluster, _deadline(seconds_left)).week(end)
         except SourceError as error:
             logger.warning("metrics do not tell", what="Karpenter", cluster=cluster.name, reason=str(error))
         known = self._store.recommendations(cluster.name)
@@ -264,6 +274,11 @@ class _Subjects:
 
     def _known(self, values: Sequence[float]) -> list[float | None]:
         return [value if known else None for value, known in zip(values, self.look.known, strict=True)]
+
+
+def _deadline(seconds_left: Callable[[], float]) -> Deadline:
+    """For the queries of one source: a slow one must not take the time of the review, nor of other clusters."""
+    return Deadline(max(LEAST_METRICS_SECONDS, min(METRICS_SECONDS, seconds_left() - SPARE_SECONDS)))
 
 
 def _zone(name: str) -> ZoneInfo | None:

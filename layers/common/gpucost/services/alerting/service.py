@@ -165,7 +165,7 @@ class AlertService:
 class _Historian:
     """Fulfils `Notifier`: takes the same thing twice for one."""
 
-    most = 25
+    most = 500
     keeps_alive = False
 
     def __init__(self, history: AlertHistory, scope: str) -> None:

@@ -10,6 +10,7 @@ from gpucost.domain.alerting.machine import Policy
 from gpucost.domain.alerting.model import FLEET, Book, Cursor, Subject
 from gpucost.domain.alerting.telling import Hold, next_repeat
 from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.domain.suspicion import SUSPECT
 from gpucost.messages import Tick
 from gpucost.ports import StoredSettings
 from gpucost.services.alerting.decisions import Decisions, Finding
@@ -116,6 +117,11 @@ class TickDecisions:
                     state.cluster, "coverage", low, f"coverage < {rule.coverage * 100:f}%",
                     {"coverage_percent": None if seen is None else (seen * 100).quantize(Decimal("0.1"))},
                 )  # fmt: skip
+            if rule.suspect_samples:
+                count, note = self._suspect(state.cluster, at)
+                figures = {"notes": None if count is None else Decimal(count)}
+                words = "samples that contradict each other or reason"
+                yield own(state.cluster, "suspect-samples", None if count is None else count > 0, words, figures, note)
         if rule.price_age_hours is not None and any(source in settings.pricing.order for source in FETCHED):
             newest = self._sources.newest_price()
             age = None if newest is None else Decimal((at - newest) // HOUR)
@@ -131,6 +137,17 @@ class TickDecisions:
             yield own(
                 "", "settings", bool(stored.refused), "settings that cannot be read", {}, " ".join(stored.refused)
             )
+
+    def _suspect(self, cluster: str, at: datetime) -> tuple[int | None, str]:
+        """How many notes about suspect samples the hours have that were published since the tick before, and the first
+        of them; of the newest hour where none were. None where nothing was published lately."""
+        published = [one for one in self._sources.ledger.manifests(cluster, at - LATELY, at) if one.coverage]
+        newest = [one for one in published if one.published_at > at - HOUR] or published[-1:]
+        if not newest:
+            return None, ""
+        notes = self._sources.ledger.notes_of(newest)
+        suspect = [note for hour in sorted(notes) for note in notes[hour] if note.startswith(SUSPECT)]
+        return len(suspect), suspect[0] if suspect else ""
 
     def _coverage(self, cluster: str, at: datetime) -> Decimal | None:
         """Of the newest published hour; None where nothing was published lately or tells."""

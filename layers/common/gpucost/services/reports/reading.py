@@ -6,8 +6,8 @@ and all else is what these versions say: whatever is put in force meanwhile is i
 so both are compared: an answer whose rows do not add up to its sums, because lines are gone, is never given.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from operator import sub
@@ -109,6 +109,10 @@ def _plan_of_unit(unit: str, question: Question) -> Plan:
     )
 
 
+class RowsDisagreeError(SourceError):
+    """Rows do not add up to the sums that they are rows of."""
+
+
 class Reader:
     """Reads hours and their rollups for one question.
 
@@ -145,10 +149,25 @@ class Reader:
                     f"the answer would be summed from {asked} days of clusters, at most {DAYS_OF_FACTS} are; shorten "
                     "the period, name one cluster or one business_unit, or group and filter by these two alone"
                 )
-        found = _Reading(self._ledger, self._rollups, question, planned, seen)
+        reading = _Reading(self._ledger, self._rollups, question, planned, seen)
+        try:
+            return reading.read_all(clusters)
+        except (RowsDisagreeError, ArithmeticError):
+            # Rows of an hour whose sums are beyond reason: what its lines say is left out as well.
+            unusable = self._unusable(question, clusters)
+            if not unusable:
+                raise
+        return _Reading(self._ledger, self._rollups, question, planned, seen, unusable).read_all(clusters)
+
+    def _unusable(self, question: Question, clusters: Sequence[str]) -> frozenset[tuple[str, datetime]]:
+        """Hours of which the figures are beyond reason, though their manifests say that there are some."""
+        found = set()
         for cluster in clusters:
-            found.read(cluster)
-        return found.answer()
+            manifests = self._ledger.manifests(cluster, question.period.start, question.period.end)
+            for manifest, summary in zip(manifests, self._ledger.summaries_of(manifests), strict=True):
+                if manifest.status != summary.status:
+                    found.add((cluster, manifest.hour))
+        return frozenset(found)
 
     def read_unit(self, unit: str, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
         """One business unit's rows, with nothing of the fleet: a fraction of what `read` costs.
@@ -174,7 +193,9 @@ class _Reading:
         question: Question,
         planned: Plan,
         seen: Callable[[datetime, Cell, Costs], None] | None,
+        unusable: Collection[tuple[str, datetime]] = (),
     ) -> None:
+        self._unusable = unusable
         self._ledger = ledger
         self._rollups = rollups
         self._question = question
@@ -190,6 +211,16 @@ class _Reading:
         self._parts = 0
         self._lines = 0
         self.known = Known(planned.units)
+
+    def read_all(self, clusters: Sequence[str]) -> tuple[Read, Known]:
+        """Read clusters, and what comes of it.
+
+        Raises:
+            RowsDisagreeError: as `answer`.
+        """
+        for cluster in clusters:
+            self.read(cluster)
+        return self.answer()
 
     def read(self, cluster: str) -> None:
         """Read one cluster: the fleet's sums and the rows."""
@@ -229,6 +260,11 @@ class _Reading:
         """The versions that the answer is of."""
         period = self._question.period
         found = self._ledger.manifests(cluster, period.start, period.end)
+        # Without a run, no sum that was made of the hour fits it.
+        found = [
+            replace(one, status="incomplete", run_id="") if (cluster, one.hour) in self._unusable else one
+            for one in found
+        ]
         self.known.newest.update((cluster, one) for one in found if one.status != "incomplete")
         return found
 
@@ -240,7 +276,7 @@ class _Reading:
         """What `read` read.
 
         Raises:
-            SourceError: its parts do not agree.
+            RowsDisagreeError: its parts do not agree.
         """
         cells, planned = self._sums(), self._plan
         if (planned.of_days, planned.of_hours, planned.units) == ("sums", "sums", None):
@@ -248,7 +284,7 @@ class _Reading:
         detailed = total(cells.values())
         of_units, of_all = wholes([self.known.of_units(), Costs.total(self.known.costs)])
         if detailed != of_units:
-            raise SourceError(
+            raise RowsDisagreeError(
                 "rows and sums of the period do not agree: single lines of its hours are no longer kept, or lost; ask "
                 "for whole days, or group and filter by business_unit and namespace alone"
             )

@@ -1,0 +1,61 @@
+"""Which source a metric belongs to, and the label matchers that the settings ask of that source's series."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gpucost.settings.sources import SourcesSettings
+
+SourceName = Literal["kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter"]
+SOURCE_NAMES: tuple[SourceName, ...] = ("kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter")
+KUBE_STATE_METRICS: SourceName = "kube_state_metrics"
+_PREFIXES: tuple[tuple[str, SourceName], ...] = (
+    ("kube_", "kube_state_metrics"),
+    ("dcgm_", "dcgm_exporter"),
+    ("neuron", "neuron_monitor"),
+    ("execution_", "neuron_monitor"),
+    ("karpenter_", "karpenter"),
+)
+
+
+def source_of(metric: str) -> SourceName | None:
+    """The source that exports a metric, judged by its name."""
+    name = metric.lower()
+    return next((source for prefix, source in _PREFIXES if name.startswith(prefix)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The trusted series of each source; every series of a source that has no matchers."""
+
+    labels: Mapping[SourceName, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: SourcesSettings) -> "Sources":
+        """As the settings of one cluster say."""
+        named = ((name, getattr(settings, name)) for name in SOURCE_NAMES)
+        return cls({name: labels for name, labels in named if labels})
+
+    def is_set(self, source: SourceName) -> bool:
+        """Whether the settings say which series of a source to read."""
+        return source in self.labels
+
+    def matchers(self, source: SourceName | None) -> list[str]:
+        """PromQL matchers for the series of a source."""
+        labels = self.labels.get(source, {}) if source else {}
+        return [_matcher(name, values) for name, values in sorted(labels.items())]
+
+    def groups(self, metrics: Iterable[str]) -> list[tuple[list[str], list[str]]]:
+        """Metrics that one selector can match together, with the matchers of that selector."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for metric in metrics:
+            groups.setdefault(tuple(self.matchers(source_of(metric))), []).append(metric)
+        return [(names, list(matchers)) for matchers, names in groups.items()]
+
+
+def _matcher(label: str, values: Sequence[str]) -> str:
+    if len(values) == 1:
+        return f"{label}={json.dumps(values[0], ensure_ascii=False)}"
+    return f"{label}=~{json.dumps('|'.join(map(re.escape, values)), ensure_ascii=False)}"

@@ -1,0 +1,129 @@
+"""The API Gateway event (HTTP API, payload format 2.0): checked before anything reads it.
+
+API Gateway sends well-formed events. The function does not rely on it: an event that it cannot read, such as one of
+format 1.0 or one with half a character in its path, is answered with a 400 problem document.
+"""
+
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from gpucost.api.problems import problem
+from gpucost.errors import InvalidInputError
+
+FORMAT = "2.0"
+_HALF = "holds half a character (a lone surrogate); send UTF-8, percent-encoded"
+
+
+def _is_unicode(text: str) -> str:
+    """Refuse half characters, which Python's strings can hold and no encoding can write."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError(_HALF)
+    return text
+
+
+Text = Annotated[str, AfterValidator(_is_unicode)]
+
+
+class _Model(BaseModel):
+    """Strict, so that no number or list passes for text. Fields that are not listed never reach the API."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Iam(_Model):
+    userArn: Text | None = None  # noqa: N815 - API Gateway's own name, as all below
+
+
+class _Jwt(_Model):
+    claims: dict[Text, Any] | None = None
+
+
+class _Authorizer(_Model):
+    iam: _Iam | None = None
+    jwt: _Jwt | None = None
+
+
+class _Http(_Model):
+    method: Text = Field(min_length=1)
+
+
+class _RequestContext(_Model):
+    http: _Http
+    stage: Text = "$default"
+    requestId: Text = ""  # noqa: N815
+    authorizer: _Authorizer | None = None
+
+
+class _Event(_Model):
+    version: Literal["2.0"]
+    rawPath: Text = Field(pattern="^/")  # noqa: N815
+    rawQueryString: Text = ""  # noqa: N815
+    headers: dict[Text, Text] | None = None
+    queryStringParameters: dict[Text, Text] | None = None  # noqa: N815
+    requestContext: _RequestContext  # noqa: N815
+
+
+def answer(app: APIGatewayHttpResolver, event: object, context: LambdaContext) -> dict[str, Any]:
+    """Answer one HTTP request."""
+    try:
+        request = read_event(event)
+    except InvalidInputError as error:
+        refusal = problem(HTTPStatus.BAD_REQUEST, str(error), instance="/")
+        headers = {"Content-Type": refusal.content_type, **refusal.headers}
+        return {
+            "statusCode": refusal.status_code,
+            "headers": headers,
+            "body": refusal.body,
+            "cookies": [],
+            "isBase64Encoded": False,
+        }
+    return app.resolve(request, context)
+
+
+def read_event(event: object) -> dict[str, Any]:
+    """The checked fields of an event, with the names in its path percent-encoded again.
+
+    HTTP APIs decode `rawPath` before a function sees it, and Powertools matches names of few characters only: without
+    this, a business unit with an emoji or a # in its name would have no path. What an HTTP API cannot tell from a path
+    cannot be restored here either: a slash, and everything from a question mark on, which it cuts off.
+
+    Raises:
+        InvalidInputError: the event has another format, or a field of another type, or text that is not Unicode.
+    """
+    if isinstance(event, dict) and event.get("version", "1.0") != FORMAT:
+        raise InvalidInputError(
+            f"the event has payload format {str(event.get('version', '1.0'))[:20]!a}, and this function reads {FORMAT} "
+            'of an HTTP API: set PayloadFormatVersion: "2.0" on the integration'
+        )
+    try:
+        checked = _Event.model_validate(event).model_dump()
+    except ValidationError as error:
+        raise InvalidInputError(_finding(error)) from error
+    return {
+        **checked,
+        "rawPath": quote(checked["rawPath"], safe="/-._~!$&'()*+,;=:@"),
+        "headers": _lower_case(checked["headers"] or {}),
+    }
+
+
+def _lower_case(headers: dict[str, str]) -> dict[str, str]:
+    """Headers by their names in lower case; repeated ones joined with commas, as API Gateway does."""
+    joined: dict[str, str] = {}
+    for name, value in headers.items():
+        lower = name.lower()
+        joined[lower] = f"{joined[lower]},{value}" if lower in joined else value
+    return joined
+
+
+def _finding(error: ValidationError) -> str:
+    finding = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(part).encode("ascii", "replace").decode()[:60] for part in finding["loc"]) or "the event"
+    if finding["type"] in {"value_error", "string_unicode"}:  # the latter from pydantic's own constraints
+        return f"{field}: {_HALF}"
+    reason = "is missing" if finding["type"] == "missing" else finding["msg"][:1].lower() + finding["msg"][1:]
+    return f"{field}: {reason}; this function reads events of API Gateway HTTP APIs, payload format {FORMAT}"

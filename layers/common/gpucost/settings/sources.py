@@ -1,0 +1,33 @@
+"""Which series of a cluster's Prometheus are trusted: label matchers for each source of metrics."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from gpucost.settings.section import Name, Section, like
+
+LabelName = Annotated[str, like(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")]
+
+
+def _as_values(value: object) -> object:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    raise ValueError(
+        "must be a value or a list of values, for example kube-state-metrics or [dcgm-exporter, dcgm-exporter-dra]"
+    )
+
+
+LabelValues = Annotated[tuple[Name, ...], BeforeValidator(_as_values)]
+SourceMatchers = Annotated[dict[LabelName, LabelValues], Field(min_length=1)]
+"""Labels that a series must carry, each with one of these values."""
+
+
+class SourcesSettings(Section):
+    """Label matchers by source. Of a source without matchers, every series of the workspace is read."""
+
+    kube_state_metrics: SourceMatchers | None = None
+    dcgm_exporter: SourceMatchers | None = None
+    neuron_monitor: SourceMatchers | None = None
+    karpenter: SourceMatchers | None = None

@@ -1,0 +1,87 @@
+"""Clients with a function's permissions: what the template does not allow is denied to them."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from local.aws import ACCOUNT, STACK, local_client
+from local.iam.authorizer import Authorizer
+from local.iam.gateway import authorizing
+from local.iam.intrinsics import Resolver
+from local.iam.policies import policies_of
+from local.template import REGION, transform
+
+ANY_TABLE = {"ExistingTableName": "*"}
+"""Makes the policies allow what they allow on every table: each test has its own."""
+
+
+@dataclass(frozen=True)
+class EnforcedAws:
+    """The embedded AWS, as functions see it.
+
+    Attributes:
+        dynamodb: address of the engine.
+        aws: address of all else; "" where a test needs nothing else.
+        authorizer: decides.
+        resolver: of the template.
+    """
+
+    dynamodb: str
+    aws: str
+    authorizer: Authorizer
+    resolver: Resolver
+
+    def access_key(self, function: str) -> str:
+        """An access key id of a function's role, by its logical name."""
+        return self.authorizer.access_key(self.resolver.arn(f"{function}Role"))
+
+    def client(self, service: str, function: str) -> Any:
+        """A boto3 client with a function's permissions."""
+        return local_client(service, self.dynamodb if service == "dynamodb" else self.aws, self.access_key(function))
+
+    def administrator(self, *services: str) -> dict[str, Any]:
+        """boto3 clients to which nothing is denied."""
+        addresses = {"dynamodb": self.dynamodb}
+        return {service: local_client(service, addresses.get(service, self.aws)) for service in services}
+
+    def environment(self, function: str, region: str = REGION) -> dict[str, str]:
+        """Variables that give a process a function's permissions."""
+        return {
+            "AWS_ENDPOINT_URL": self.aws,
+            "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb,
+            "AWS_ACCESS_KEY_ID": self.access_key(function),
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_DEFAULT_REGION": region,
+        }
+
+
+@contextmanager
+def enforcing(
+    dynamodb: str,
+    aws: str = "",
+    *,
+    parameters: Mapping[str, str] = ANY_TABLE,
+    physical: Mapping[str, str] | None = None,
+    region: str = REGION,
+) -> Iterator[EnforcedAws]:
+    """Put the template's policies before the embedded AWS.
+
+    Args:
+        dynamodb: address of the engine.
+        aws: address of moto's server.
+        parameters: of the template.
+        physical: what `Ref` gives for the queues and topics that a test made, by their logical names.
+        region: of the deployment.
+
+    Raises:
+        AccessDeniedError: on leaving, where a function was denied something.
+    """
+    template = transform()
+    resolver = Resolver(template, parameters, physical or {}, stack=STACK, account=ACCOUNT, region=region)
+    authorizer = Authorizer(policies_of(template, resolver))
+    with ExitStack() as running:
+        engine = running.enter_context(authorizing(dynamodb, authorizer))
+        moto = running.enter_context(authorizing(aws, authorizer)) if aws else ""
+        yield EnforcedAws(engine, moto, authorizer, resolver)
+    authorizer.raise_denied()

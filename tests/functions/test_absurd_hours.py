@@ -1,0 +1,156 @@
+"""An hour whose stored figures are beyond reason: it alone has none, in whatever report, export or alert."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from gpucost import bootstrap
+from gpucost.adapters.dynamodb.ledger import DynamoLedger
+from gpucost.adapters.dynamodb.rollups import DynamoRollups
+from gpucost.domain.hours import HOUR, floor_day, format_instant
+from gpucost.domain.model import Capacity, Costs, HourRecord, Totals
+from gpucost.domain.rollups import DAY
+from gpucost.errors import ConflictError, NotKeptError
+from gpucost.ports import StoredSettings
+from gpucost.settings import parse_settings
+from local.aws import local_client
+from local.dynamodb_local import create_table
+from tests.conftest import DynamoTable
+from tests.functions.asking import ask_as, by_iam
+from tests.records import line, record
+from tests.sandbox import forget
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+FIRST = floor_day(NOW) - 3 * DAY
+ABSURD = FIRST + 5 * HOUR
+DOCUMENT = """
+clusters:
+  - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
+pricing: {source: constant, gpu_hourly_usd: 12}
+business_units: [{name: research, namespaces: ["bu-a"]}]
+"""
+WHOLE = {"start": format_instant(FIRST), "end": format_instant(FIRST + 2 * DAY)}
+HOURS = {"start": format_instant(ABSURD - HOUR), "end": format_instant(ABSURD + 2 * HOUR)}
+USER = "arn:aws:iam::123456789012:user/x"
+
+
+class Store:
+    """A settings store of one document."""
+
+    def current(self) -> StoredSettings:
+        return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
+
+
+def hour(cluster: str, start: datetime) -> HourRecord:
+    lines = [line("research", "bu-a", "p", "4"), line("vision", "bu-b", "q", "8")]
+    return record(lines, hour=start, cluster=cluster)
+
+
+def absurd(amount: str) -> HourRecord:
+    """As an earlier version published it: one pod's line with an amount that no node costs."""
+    huge = line("vision", "bu-b", "q", "8")._replace(allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
+    lines = [line("research", "bu-a", "p", "4"), huge]
+    costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
+    totals = Totals(costs, Capacity(node_cost_usd=Decimal(4), residual_usd=-Decimal(amount)))
+    return replace(record([], hour=ABSURD, cluster="east"), lines=tuple(lines), totals=totals)
+
+
+def publish(table: DynamoTable, amount: str) -> None:
+    """Every sixth hour of two days in two clusters; one of them is absurd."""
+    ledger = DynamoLedger(*table)
+    for cluster in ("east", "west"):
+        for number in range(5, 48, 6):
+            start = FIRST + number * HOUR
+            made = absurd(amount) if (cluster, start) == ("east", ABSURD) else hour(cluster, start)
+            ledger.publish(made, replacing=None, settings_version=1, now=NOW)
+    DynamoRollups(*table).roll_up("west", FIRST, NOW)
+    DynamoRollups(*table).roll_up("east", FIRST + DAY, NOW)
+    with pytest.raises(NotKeptError, match="beyond reason"):
+        DynamoRollups(*table).roll_up("east", FIRST, NOW)
+
+
+@pytest.fixture(scope="module", params=["1E+308", "NaN", "123456789012345678901234567890.123456789012"])
+def published(request: pytest.FixtureRequest, dynamodb_url: str) -> Iterator[DynamoTable]:
+    table = DynamoTable(local_client("dynamodb", dynamodb_url), f"absurd-{uuid4()}")
+    create_table(*table)
+    publish(table, request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUCOST_TABLE", table.name)
+        patch.setattr("gpucost.adapters.aws.client", lambda _service: table.client)
+        patch.setattr(bootstrap, "settings_store", Store)
+        patch.setattr(bootstrap, "utc_now", lambda: NOW)
+        forget()
+        yield table
+        forget()
+
+
+def ask(path: str, query: dict[str, str]) -> Any:
+    answer = ask_as(by_iam(USER), path, query)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {**WHOLE, "granularity": "day"},
+        {**WHOLE, "granularity": "hour"},
+        {**WHOLE, "granularity": "day", "group_by": "business_unit"},
+        {**WHOLE, "granularity": "hour", "group_by": "business_unit"},
+        {**WHOLE, "granularity": "hour", "group_by": "business_unit", "business_unit": "research,vision"},
+        {**WHOLE, "granularity": "day", "group_by": "namespace"},
+        {**WHOLE, "granularity": "total", "group_by": "workload"},
+        {**WHOLE, "granularity": "total", "group_by": "workload", "business_unit": "research,vision"},
+        {**WHOLE, "granularity": "day", "group_by": "business_unit", "idle": "shared-by-allocation"},
+    ],
+)
+def test_costs_leave_out_the_hour_alone(published: DynamoTable, query: dict[str, str]) -> None:
+    answer = ask("/v1/costs", query)
+    assert sum(row["allocated_usd"] for row in answer["rows"]) == 15 * 12
+    assert answer["totals"]["allocated_usd"] == 15 * 12
+    assert answer["coverage"]["hours_expected"] == 96
+    assert answer["coverage"]["hours_complete"] == 15
+
+
+@pytest.mark.parametrize("unit", ["research", "vision"])
+def test_lines_by_pod_of_one_unit_leave_out_the_hour(published: DynamoTable, unit: str) -> None:
+    query = {**HOURS, "granularity": "hour", "group_by": "pod", "business_unit": unit}
+    answer = ask("/v1/costs", query)
+    assert sum(row["allocated_usd"] for row in answer["rows"]) == (4 if unit == "research" else 8)
+    assert answer["totals"]["allocated_usd"] == 12
+
+
+def test_waste_units_nodes_lines_and_allocations_are_answered(published: DynamoTable) -> None:
+    assert {row["workload"] for row in ask("/v1/waste", WHOLE)["rows"]} == {"app"}
+    assert ask("/v1/waste", HOURS)["totals"]["allocated_usd"] == 12
+    units = ask("/v1/business-units", WHOLE)["rows"]
+    assert {row["business_unit"]: row["allocated_usd"] for row in units} == {"research": 60, "vision": 120}
+    assert ask("/v1/business-units/vision", {**WHOLE, "granularity": "total"})["rows"][0]["allocated_usd"] <= 120
+    assert len(ask("/v1/lines", HOURS)["rows"]) == 2
+    assert len(ask("/v1/hours", HOURS)["rows"]) == 6
+    ask("/v1/nodes", HOURS)
+    for aggregate in ("namespace", "pod"):
+        window = {"window": f"{HOURS['start']},{HOURS['end']}", "aggregate": aggregate, "includeIdle": "true"}
+        ask("/allocation/compute", window)
+
+
+def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -> None:
+    publish(table, "1E+308")
+    ledger = DynamoLedger(*table)
+    before = ledger.newest("east", ABSURD)
+    assert before is not None
+    assert not ledger.is_readable(before)
+    empty = record(hour=ABSURD, cluster="east", status="incomplete")
+    after = ledger.publish(empty, replacing=before, settings_version=1, now=NOW)
+    assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
+    sound = ledger.newest("east", ABSURD + 6 * HOUR)
+    assert sound is not None
+    with pytest.raises(ConflictError, match="an incomplete attempt does not replace figures"):
+        ledger.publish(replace(empty, hour=ABSURD + 6 * HOUR), replacing=sound, settings_version=1, now=NOW)
+    assert DynamoRollups(*table).roll_up("east", FIRST, NOW + timedelta(minutes=1))

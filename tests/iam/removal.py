@@ -1,0 +1,76 @@
+"""Takes statements, and parts of them, out of policies and finds what nobody would miss."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from local.iam.authorizer import Access, evaluate, simulation
+from local.iam.policies import Policies, Statement
+from local.iam.simulator import simulator
+
+
+def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list[str]:
+    """Titles of the statements without which every access would be decided as it is.
+
+    AWS's managed policies are left out: the template names them, but does not write their statements.
+    """
+    removals = [(one.title, one, policies.without(one)) for one in policies.statements if not one.is_managed]
+    return _unnoticed(policies, accesses, removals)
+
+
+def unnoticed_parts(policies: Policies, accesses: Sequence[Access]) -> list[str]:
+    """The same for each action, resource, service and value of a condition of statements that have several."""
+    removals = [
+        (f"{one.title} without {part}", one, policies.replacing(one, body))
+        for one in policies.statements
+        if not one.is_managed
+        for part, body in _smaller(one.body)
+    ]
+    return _unnoticed(policies, accesses, removals)
+
+
+def _unnoticed(
+    policies: Policies, accesses: Sequence[Access], removals: Sequence[tuple[str, Statement, Policies]]
+) -> list[str]:
+    before = dict(zip(accesses, evaluate(policies, accesses), strict=True))
+    concerned = [[access for access in accesses if _concerns(statement, access)] for _, statement, _ in removals]
+    after = iter(
+        simulator().allows([
+            simulation(changed, access)
+            for (_, _, changed), some in zip(removals, concerned, strict=True)
+            for access in some
+        ])
+    )  # fmt: skip
+    found = []
+    for (title, _, _), some in zip(removals, concerned, strict=True):
+        decisions = [(before[access], next(after)) for access in some]
+        if all(old == new for old, new in decisions):
+            found.append(title)
+    return found
+
+
+def _concerns(statement: Statement, access: Access) -> bool:
+    """Other accesses are decided without the statement."""
+    if statement.is_resource_policy:
+        return access.call.resource.startswith(statement.holder)
+    return access.principal == statement.holder
+
+
+def _smaller(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A statement's body without one of several values, with a name of the value."""
+    for name in ("Action", "Resource"):
+        for value, rest in _without_one(body.get(name)):
+            yield value, {**body, name: rest}
+    principal = body.get("Principal")
+    if isinstance(principal, dict):
+        for service, rest in _without_one(principal.get("Service")):
+            yield service, {**body, "Principal": {**principal, "Service": rest}}
+    for operator, keys in body.get("Condition", {}).items():
+        for key, values in keys.items():
+            for value, rest in _without_one(values):
+                yield f"{key} {value}", {**body, "Condition": {**body["Condition"], operator: {**keys, key: rest}}}
+
+
+def _without_one(values: object) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(values, list) and len(values) > 1:
+        for value in values:
+            yield value, [other for other in values if other != value]

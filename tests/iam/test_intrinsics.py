@@ -1,0 +1,61 @@
+"""Policies are resolved as CloudFormation does it: as moto's does, and by hand where moto has none."""
+
+import pytest
+
+from gpucost.errors import GpuCostError
+from local.aws import ACCOUNT, create_stack, running_aws
+from local.iam.intrinsics import Resolver
+from local.iam.policies import policies_of
+from local.template import REGION, transform
+from tests.iam.whole_deployment import PARAMETERS
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, PARAMETERS, {"ExistingTableName": "kept", "ExistingExportBucket": "exports"}]
+)
+def test_environments_and_conditions_are_those_of_cloudformation(parameters: dict[str, str]) -> None:
+    with running_aws() as endpoint:
+        deployed = create_stack(endpoint, "http://127.0.0.1:1", parameters)
+    for name, environment in deployed.environments.items():
+        variables = deployed.template["Resources"][name]["Properties"]["Environment"]["Variables"]
+        assert deployed.resolver.resolve(variables) == environment
+    assert {name: deployed.resolver.holds(name) for name in deployed.conditions} == deployed.conditions
+
+
+def test_policies_follow_parameters() -> None:
+    found = {}
+    for parameters in ({}, {"BillPrices": "true", "ExistingTableName": "kept"}):
+        resolver = Resolver(transform(), parameters, {}, stack="s", account=ACCOUNT, region=REGION)
+        statements = policies_of(transform(), resolver).statements
+        found[len(parameters)] = {one.title: one.body for one in statements}
+    bill = "BillPolicy/bill/AssumeQueryRoles"
+    assert bill not in found[0]
+    assert found[2][bill] == {
+        "Sid": "AssumeQueryRoles", "Effect": "Allow", "Action": "sts:AssumeRole",
+        "Resource": "arn:aws:iam::*:role/gpucost-query-*",
+    }  # fmt: skip
+    ledger = "ApiFunctionRole/ApiFunctionRolePolicy0/ReadLedger"
+    tables = [bodies[ledger]["Resource"] for bodies in found.values()]
+    assert tables == [f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{name}" for name in ("s-Table", "kept")]
+
+
+@pytest.mark.parametrize(("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")])
+def test_partition_follows_the_region(region: str, partition: str) -> None:
+    resolver = Resolver(transform(), {}, {}, stack="s", account=ACCOUNT, region=region)
+    assert resolver.resolve({"Fn::Sub": "${AWS::Partition} ${!kept}"}) == f"{partition} ${{kept}}"
+    assert resolver.arn("HoursQueue") == f"arn:{partition}:sqs:{region}:{ACCOUNT}:s-HoursQueue"
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"Fn::Select": [0, ["a"]]}, "Fn::Select is not known"),
+        ({"Ref": "Nothing"}, "refers to 'Nothing', which it does not declare"),
+        ({"Fn::GetAtt": ["HttpApi", "Arn"]}, "the ARN of a AWS::ApiGatewayV2::Api"),
+        ({"Fn::GetAtt": ["Table", "StreamArn"]}, "attribute StreamArn of Table is not known"),
+    ],
+)
+def test_what_is_not_known_is_an_error(part: dict[str, object], problem: str) -> None:
+    resolver = Resolver(transform(), {}, {}, stack="s", account=ACCOUNT, region=REGION)
+    with pytest.raises(GpuCostError, match=problem):
+        resolver.resolve(part)

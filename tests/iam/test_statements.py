@@ -1,0 +1,83 @@
+"""Each statement of the template is needed: without it, a call of one whole run would be decided in another way."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from local.iam.authorizer import Access
+from local.iam.policies import Policies
+from local.template import transform
+from tests.iam.removal import unnoticed_parts, unnoticed_statements
+from tests.iam.whole_deployment import whole_run
+
+NOT_EXERCISED = {
+    "SpotPricesPolicy/spot-prices/ReadSpotPrices without ec2:DescribeAvailabilityZones":
+        "is called where prices name no zone id; moto's do",
+    "OwnBillPolicy/own-bill/QueryBill without athena:StopQueryExecution": "stops a query that takes eight minutes",
+    "EventsTopicPolicy/AlertManagerPublishes without sns:GetTopicAttributes": "AMP's documentation asks for it",
+    "PricesFunctionRole/PricesFunctionRolePolicy0/ReadLedgerWritePriceBook without dynamodb:BatchWriteItem":
+        "marks a month whose bill has lines; moto's Athena answers none (tests/services/test_bill.py)",
+    "PricesFunctionRole/PricesFunctionRolePolicy0/ReadLedgerWritePriceBook without dynamodb:DeleteItem":
+        "deletes what a document needed when it was larger than 300 KB",
+    "ExportFunctionRole/ExportFunctionRolePolicy0/ReadLedger without dynamodb:GetItem":
+        "reads an item back when the answer to a conditional write was lost",
+    "AdviseFunctionRole/AdviseFunctionRolePolicy0/ReadLedger without dynamodb:GetItem":
+        "reads an item back when the answer to a conditional write was lost",
+    "AdviseFunctionRole/AdviseFunctionRolePolicy0/WriteAdvice without dynamodb:DeleteItem":
+        "deletes what a review needed when it was larger than 300 KB",
+    "AdviseFunctionRole/AdviseFunctionRolePolicy0/WriteAdvice without dynamodb:LeadingKeys C#*#advice":
+        "a week of hours gives advice; tests/functions/test_advise.py writes some with these policies",
+}  # fmt: skip
+"""Parts of statements that the run does not need, and what they are for."""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Policies, list[Access]]]:
+    """The policies of the run, and every permission that it needed."""
+    with whole_run(tmp_path_factory.mktemp("metrics")) as stack:
+        yield stack.authorizer.policies, sorted(stack.authorizer.accesses, key=repr)
+
+
+def test_each_statement_is_noticed_when_it_is_removed(recorded: tuple[Policies, list[Access]]) -> None:
+    assert unnoticed_statements(*recorded) == []
+
+
+def test_each_action_resource_and_condition_value_is_noticed_when_it_is_removed(
+    recorded: tuple[Policies, list[Access]],
+) -> None:
+    assert set(unnoticed_parts(*recorded)) == NOT_EXERCISED.keys()
+
+
+def test_superfluous_statement_is_reported(recorded: tuple[Policies, list[Access]]) -> None:
+    policies, accesses = recorded
+    (dispatch,) = (one for one in policies.statements if one.title.endswith("/SendWork"))
+    twin = replace(dispatch, title="twin")
+    unused = replace(dispatch, title="unused", body={**dispatch.body, "Action": "sqs:PurgeQueue"})
+    found = unnoticed_statements(Policies((*policies.statements, twin, unused)), accesses)
+    assert sorted(found) == sorted([dispatch.title, "twin", "unused"])
+
+
+def test_no_statement_of_the_template_is_overlooked(recorded: tuple[Policies, list[Access]]) -> None:
+    policies, _ = recorded
+    resources = transform()["Resources"]
+    permissions = [one for one in resources.values() if one["Type"] == "AWS::Lambda::Permission"]
+    written = [one for one in policies.statements if not one.is_managed and one.title.partition("/")[0] in resources]
+    declared = sum(
+        len(list(_statements(resource))) * len(resource.get("Properties", {}).get("Roles", ["its own"]))
+        for resource in resources.values()
+    )
+    assert len(written) == declared + len(permissions)
+
+
+def _statements(part: Any) -> Iterator[dict[str, Any]]:
+    """Everything in a template that has an effect."""
+    if isinstance(part, dict):
+        if "Effect" in part:
+            yield part
+        for value in part.values():
+            yield from _statements(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _statements(value)

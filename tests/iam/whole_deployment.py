@@ -1,0 +1,348 @@
+"""One run of the deployment, with every option on, in which each permission of the template is used.
+
+It is small and artificial: what the functions compute is tested elsewhere. What counts is what they ask AWS for.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import requests
+from samtranslator.yaml_helper import yaml_parse
+
+from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
+from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
+from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant
+from gpucost.domain.prices import Price
+from gpucost.services.dispatch import messages
+from gpucost.services.repricing import SETTLES_AFTER, to_restate
+from local.aws import ACCOUNT, STACK, local_client
+from local.functions import FunctionError
+from local.iam.calls import SECRET_SUFFIX
+from local.iam.gateway import UNENCRYPTED, authorizing
+from local.iam.intrinsics import Resolver
+from local.iam.policies import Policies, Statement, policies_of
+from local.prometheus import running_prometheus
+from local.slack import running_slack
+from local.stack import LocalStack, running_stack
+from local.template import REGION, REPOSITORY
+from tests.system.timeline import Timeline
+
+OTHER_ACCOUNT = "210987654321"
+QUERY_ROLE = f"arn:aws:iam::{OTHER_ACCOUNT}:role/gpucost-query-metrics"
+BILLING_ROLE = f"arn:aws:iam::{OTHER_ACCOUNT}:role/gpucost-query-billing"
+EXTERNAL_ID = "gpucost-1"
+WORKSPACE = f"arn:aws:aps:{REGION}:{ACCOUNT}:workspace/ws-own"
+KEYS = {
+    name: f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{name}" for name in ("KmsKeyArn", "SecretsKmsKeyArn", "BillKmsKeyArn")
+}
+PARAMETERS = {
+    **KEYS,
+    "AmpWorkspaceArn": WORKSPACE,
+    "BillBucket": "bill",
+    "BillDatabase": "billing",
+    "BillPrices": "true",
+    "BillResultsBucket": "bill-results",
+    "OnDemandPrices": "true",
+    "SpotPrices": "true",
+}
+DATABASES = {"bill": "billing", "payer": "payer"}
+"""By the buckets of the bills: the account's own, and that of the other account."""
+NOW = datetime.now(UTC)
+FIRST = floor_day(NOW) - timedelta(days=2) - HOUR
+"""The first hour with metrics: two whole days follow it."""
+CLUSTERS = ("own-workspace", "other-account", "bearer")
+
+
+@contextmanager
+def whole_run(folder: Path) -> Iterator[LocalStack]:
+    """The deployment after everything happened to it that its policies are for."""
+    metrics = folder / "metrics.om"
+    metrics.write_text(_timeline().text())
+    with ExitStack() as running:
+        prometheus = running.enter_context(running_prometheus(metrics))
+        slack = running.enter_context(running_slack())
+        services = {"pricing": running.enter_context(_price_list())}  # moto has none
+        stack = running.enter_context(running_stack(parameters=PARAMETERS, services=services))
+        amp = running.enter_context(authorizing(prometheus, stack.authorizer))
+        stack.authorizer.add(_other_account())
+        stack.authorizer.add(_key_policies())
+        token = json.dumps({"url": prometheus, "token": "token"})
+        _create_secrets(stack, {"gpucost/token": token, "gpucost/slack": slack.url})
+        _create_bill(stack)
+        document = _settings(prometheus, amp)
+        _push(stack, document | _pricing("payer", role_arn=BILLING_ROLE))
+        stack.unavailable.add("DispatchFunction")  # it would send all hours of three days, which takes a minute
+        _attribute(stack)
+        _fire(stack, 3)  # prices, of a bill in another account
+        _push(stack, document | _pricing())
+        stack.functions["PricesFunction"].restart()  # it would keep the settings for a minute
+        _fire(stack, 3)
+        _change_prices(stack)
+        _dispatch(stack)
+        _fire(stack, 2)  # exports
+        _restate_and_export_again(stack)
+        _fire(stack, 4)  # reviews
+        _ask(stack)
+        _download(stack)
+        _refuse_messages(stack)
+        _fail(stack)
+        _publish(stack)
+        stack.authorizer.raise_denied()
+        assert slack.posts
+        yield stack
+
+
+@contextmanager
+def _price_list() -> Iterator[str]:
+    """A Price List without any offer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"FormatVersion": "aws_v1", "PriceList": []}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _timeline() -> Timeline:
+    timeline = Timeline(base=FIRST, step=300)
+    minutes = (NOW - FIRST) / timedelta(minutes=1)
+    labels = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "eu-central-1a"}
+    timeline.up(-65, minutes)
+    timeline.node("n1", -65, minutes, capacity={"nvidia_com_gpu": 2}, labels=labels)
+    timeline.pod("train", -65, minutes)
+    quota = {"namespace": "team", "resourcequota": "gpus", "resource": "requests.nvidia.com/gpu", "type": "hard"}
+    timeline.add("kube_resourcequota", -65, minutes, 4, **quota)
+    return timeline
+
+
+def _settings(prometheus: str, amp: str) -> dict[str, Any]:
+    own, other = f"{amp}/workspaces/ws-own", f"{amp}/workspaces/ws-other"
+    amp_settings = {"auth": "sigv4", "region": REGION}
+    role = {"role_arn": QUERY_ROLE, "external_id": EXTERNAL_ID}
+    clusters = (
+        {"url": own, **amp_settings},
+        {"url": other, **amp_settings, **role},
+        {"url": prometheus, "auth": "bearer", "secret": "gpucost/token"},
+    )
+    return {
+        "clusters": [{"name": name, "prometheus": one} for name, one in zip(CLUSTERS, clusters, strict=True)],
+        "business_units": [{"name": "research", "namespaces": ["team"]}],
+        "alerts": {
+            "rules": [
+                {"rule": "unallocated", "usd_per_hour": 0.01, "for_hours": 1},
+                {"rule": "idle-workload", "gpus": 1, "utilization_percent": 10, "for_hours": 1},
+                {"rule": "data"},
+                {"rule": "budget", "monthly_usd": 100},
+                {"rule": "spend-change", "percent": 50, "usd": 1},
+            ],
+            "receivers": [{"type": "slack", "secret": "gpucost/slack", "host": "127.0.0.1"}, {"type": "email"}],
+        },
+    }
+
+
+def _pricing(bill: str = "bill", **more: str) -> dict[str, Any]:
+    cur = {
+        "database": DATABASES[bill], "table": "cur", "output_location": f"s3://{bill}-results/gpucost/",
+        "refresh_days": 1, "unused_commitments": [], **more,
+    }  # fmt: skip
+    return {"pricing": {"sources": ["cur", "spot", "on-demand", "constant"], "gpu_hourly_usd": 2, "cur": cur}}
+
+
+def _other_account() -> Policies:
+    """The role for metrics that the repository proposes, and one that reads a bill."""
+    template = yaml_parse((REPOSITORY / "cluster" / "aws" / "query-role.yaml").read_text())
+    name = QUERY_ROLE.rpartition("/")[2]
+    parameters = {
+        "RoleName": name, "DeploymentAccountId": ACCOUNT, "DeploymentStackName": STACK, "ExternalId": EXTERNAL_ID,
+        "WorkspaceArn": f"arn:aws:aps:{REGION}:{OTHER_ACCOUNT}:workspace/ws-other",
+    }  # fmt: skip
+    physical = {"QueryRole": name}
+    resolver = Resolver(template, parameters, physical, stack="other", account=OTHER_ACCOUNT, region=REGION)
+    trust = {
+        "Effect": "Allow", "Action": "sts:AssumeRole", "Resource": BILLING_ROLE,
+        "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+    }  # fmt: skip
+    reads = {"Effect": "Allow", "Action": ["athena:*", "glue:*", "s3:*"], "Resource": "*"}
+    billing = (
+        Statement(BILLING_ROLE, "billing/trust", trust, is_resource_policy=True),
+        Statement(BILLING_ROLE, "billing/reads", reads),
+    )
+    return policies_of(template, resolver).joined(Policies(billing))
+
+
+def _key_policies() -> Policies:
+    """The key policy that docs/encryption.md asks for; keys of secrets and bills are used by roles alone."""
+    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/encryption.md").read_text(), re.DOTALL)
+    by_account, by_services = json.loads(text.replace("111122223333", ACCOUNT))["Statement"]
+    statements = [(KEYS["KmsKeyArn"], by_services), *((key, by_account) for key in KEYS.values())]
+    return Policies(
+        tuple(
+            Statement(key, f"{key}/{body['Sid']}", {**body, "Resource": key}, is_resource_policy=True)
+            for key, body in statements
+        )
+    )
+
+
+def _create_secrets(stack: LocalStack, values: dict[str, str]) -> None:
+    for name, value in values.items():
+        local_client("secretsmanager", stack.endpoint).create_secret(Name=name, SecretString=value)
+        arn = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:{name}{SECRET_SUFFIX}"
+        stack.authorizer.keys[arn] = KEYS["SecretsKmsKeyArn"]
+
+
+def _create_bill(stack: LocalStack) -> None:
+    glue = local_client("glue", stack.endpoint)
+    for bucket, database in DATABASES.items():
+        glue.create_database(DatabaseInput={"Name": database})
+        descriptor = {"Location": f"s3://{bucket}/exports/gpucost/data/", "Columns": [{"Name": "a", "Type": "string"}]}
+        glue.create_table(DatabaseName=database, TableInput={"Name": "cur", "StorageDescriptor": descriptor})
+        for name in (bucket, f"{bucket}-results"):
+            constraint: Any = {"LocationConstraint": REGION}
+            local_client("s3", stack.endpoint).create_bucket(Bucket=name, CreateBucketConfiguration=constraint)
+    stack.authorizer.keys |= {f"arn:aws:s3:::{name}": KEYS["BillKmsKeyArn"] for name in ("bill", "bill-results")}
+
+
+def _push(stack: LocalStack, document: dict[str, Any]) -> None:
+    dynamodb = local_client("dynamodb", stack.dynamodb)
+    store = DynamoSettingsStore(dynamodb, stack.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store.push(json.dumps(document), author="test", now=datetime.now(UTC))
+
+
+def _fire(stack: LocalStack, hour: int) -> None:
+    """Fire today's schedules of an hour."""
+    stack.fire_schedule(floor_day(NOW) + HOUR * hour + timedelta(minutes=5))
+    stack.pump_until_quiet()
+
+
+def _attribute(stack: LocalStack) -> None:
+    """The hours of the whole days, by the queue of the backfill; and the newest, by that of the schedule."""
+    hours = [FIRST + HOUR * number for number in (0, 1, 25)]
+    for cluster in CLUSTERS:
+        for message in messages(cluster, hours, settings_version=1, origin="backfill", why="test"):
+            _send(stack, "BackfillQueueUrl", message.model_dump_json())
+        last = [floor_hour(NOW) - HOUR]
+        for message in messages(cluster, last, settings_version=1, origin="schedule", why="test"):
+            _send(stack, "HoursQueueUrl", message.model_dump_json())
+    stack.pump_until_quiet()
+    in_flight = "ApproximateNumberOfMessagesNotVisible"
+    for queue in ("BackfillQueueUrl", "HoursQueueUrl"):
+        attributes = local_client("sqs", stack.endpoint).get_queue_attributes(
+            QueueUrl=stack.outputs[queue], AttributeNames=[in_flight]
+        )["Attributes"]
+        assert attributes[in_flight] == "0", f"{queue}: messages that failed wait to be received again"
+
+
+def _send(stack: LocalStack, output: str, body: str) -> None:
+    local_client("sqs", stack.endpoint).send_message(QueueUrl=stack.outputs[output], MessageBody=body)
+
+
+def _change_prices(stack: LocalStack) -> None:
+    """A price set by hand and a bill that was read: both so long ago that they can be settled."""
+    table, dynamodb = stack.outputs["TableName"], local_client("dynamodb", stack.dynamodb)
+    before = floor_day(NOW) - 2 * SETTLES_AFTER
+    applies_to = {"cluster": CLUSTERS[0]}
+    price = Price("override", "node-hour", Decimal(3), applies_to, "USD", FIRST, None, before, "test", "test")
+    DynamoPriceBook(dynamodb, table).set_override(price, now=before)
+    DynamoBillStore(dynamodb, table, clock=lambda: before).mark(FIRST.replace(day=1, hour=0), is_closed=True)
+
+
+def _dispatch(stack: LocalStack) -> None:
+    """Find what is due, settle the changes of prices, and send a tick; the work that is sent is not done."""
+    stack.unavailable.clear()
+    stack.fire_schedule(floor_day(NOW) + HOUR * 5 + timedelta(minutes=5))
+    for queue in ("HoursQueueUrl", "BackfillQueueUrl"):
+        local_client("sqs", stack.endpoint).purge_queue(QueueUrl=stack.outputs[queue])
+    stack.pump_until_quiet()
+    stack.unavailable.add("DispatchFunction")
+
+
+def _restate_and_export_again(stack: LocalStack) -> None:
+    for message in to_restate(CLUSTERS[0], [FIRST + HOUR], settings_version=2, why="test", correlation_id="test"):
+        _send(stack, "BackfillQueueUrl", message.model_dump_json())
+    stack.pump_until_quiet()
+    _fire(stack, 2)
+
+
+def _ask(stack: LocalStack) -> None:
+    """Quotas are compared with the lines of their hour, which is looked up."""
+    last = floor_hour(NOW)
+    period = {"start": format_instant(last - HOUR), "end": format_instant(last)}
+    answer = requests.get(f"{stack.outputs['ApiUrl']}/v1/quotas", period, timeout=60)
+    assert answer.json()["rows"], answer.text
+
+
+def _download(stack: LocalStack) -> None:
+    """The API's presigned addresses; over plain HTTP the bucket refuses them."""
+    period = {"start": f"{FIRST:%Y-%m-%d}", "end": f"{NOW:%Y-%m-%d}"}
+    days = requests.get(f"{stack.outputs['ApiUrl']}/v1/exports", period, timeout=60).json()["rows"]
+    for address in (days[0]["parquet_url"], days[0]["csv_url"]):
+        answer = requests.get(address, timeout=60)
+        assert answer.status_code == 200, answer.text
+        refused = requests.get(address, timeout=60, headers={UNENCRYPTED: "http"})
+        assert refused.status_code == 403, refused.text
+    exporter = local_client("s3", stack.endpoint, stack.access_keys["ExportFunction"])
+    exporter.meta.events.register("before-send.s3", lambda request, **_: request.headers.update({UNENCRYPTED: "http"}))
+    with pytest.raises(exporter.exceptions.ClientError, match="AccessDenied"):
+        exporter.list_objects_v2(Bucket=stack.outputs["ExportBucketName"], Prefix="focus/")
+    stack.authorizer.denials.clear()
+
+
+def _refuse_messages(stack: LocalStack) -> None:
+    """Messages that can never be handled, and work that is sent on in parts because it failed twice."""
+    _send(stack, "HoursQueueUrl", "not JSON")
+    _send(stack, "BackfillQueueUrl", "not JSON")
+    stack.publish_alert(WORKSPACE, "not JSON")
+    stack.pump_until_quiet()
+    for origin, queue in (("schedule", "HoursQueueUrl"), ("backfill", "BackfillQueueUrl")):
+        (message,) = messages(CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, why="test")  # type: ignore[arg-type]  # literals
+        record = {
+            "messageId": "1", "body": message.model_dump_json(), "attributes": {"ApproximateReceiveCount": "3"},
+            "eventSource": "aws:sqs", "eventSourceARN": queue, "receiptHandle": "1", "messageAttributes": {},
+            "md5OfBody": "", "awsRegion": REGION,
+        }  # fmt: skip
+        stack.functions["AttributeFunction"].invoke({"Records": [record]})
+    stack.pump_until_quiet()
+
+
+def _fail(stack: LocalStack) -> None:
+    """Functions that fail, and functions that cannot be invoked: their events become dead letters."""
+    for function in ("DispatchFunction", "PricesFunction", "AlertFunction", "ExportFunction", "AdviseFunction"):
+        with pytest.raises(FunctionError):
+            stack.invoke_asynchronously(function, {"version": 99})
+    stack.unavailable.update(stack.functions)
+    for hour in (2, 3, 4):
+        _fire(stack, hour)
+    stack.publish_alert(WORKSPACE, json.dumps({"version": "4"}))
+    stack.pump_until_quiet()
+    stack.unavailable.clear()
+
+
+def _publish(stack: LocalStack) -> None:
+    stack.publish_alarm("DeadLetterAlarm")
+    stack.pump_until_quiet()

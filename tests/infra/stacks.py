@@ -1,0 +1,153 @@
+"""What CloudFormation makes of a template in one stack: parameters, conditions, rules and functions resolved."""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from samtranslator.yaml_helper import yaml_parse
+
+from local.template import REPOSITORY, transform
+
+Template = dict[str, Any]
+ACCOUNT = "111122223333"
+SUFFIXES = {"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn"}
+PARTITIONS = {"us-gov-": "aws-us-gov", "cn-": "aws-cn"}
+
+
+def read_template(path: Path, region: str = "eu-central-1") -> Template:
+    """A template, transformed where it is one for SAM."""
+    document: Template = yaml_parse(path.read_text())
+    return transform(path, region=region) if "Transform" in document else document
+
+
+class Stack:
+    """A template with a name, parameters and a region.
+
+    What only AWS decides (physical ids, attributes) resolves to a text that names the stack and the logical id.
+    """
+
+    def __init__(
+        self, name: str, template: Template, parameters: Mapping[str, Any] | None = None, region: str = "eu-central-1"
+    ) -> None:
+        self.name = name
+        self.template = template
+        self.region = region
+        self._parameters = {
+            **{key: declared.get("Default") for key, declared in template.get("Parameters", {}).items()},
+            **(parameters or {}),
+        }
+        partition = next((value for prefix, value in PARTITIONS.items() if region.startswith(prefix)), "aws")
+        guid = uuid.uuid5(uuid.NAMESPACE_DNS, f"{region}/{name}")
+        self._pseudo = {
+            "AWS::StackName": name,
+            "AWS::StackId": f"arn:{partition}:cloudformation:{region}:{ACCOUNT}:stack/{name}/{guid}",
+            "AWS::AccountId": ACCOUNT,
+            "AWS::Region": region,
+            "AWS::Partition": partition,
+            "AWS::URLSuffix": SUFFIXES[partition],
+            "AWS::NoValue": None,
+        }
+
+    def holds(self, condition: str) -> bool:
+        """Whether a condition is true."""
+        return bool(self.resolve(self.template["Conditions"][condition]))
+
+    def resources(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Logical id, type and resolved properties of each resource whose condition holds."""
+        for logical, body in self.template["Resources"].items():
+            if "Condition" not in body or self.holds(body["Condition"]):
+                yield logical, body["Type"], self.resolve(body.get("Properties", {}))
+
+    def properties(self, logical: str) -> dict[str, Any]:
+        """The resolved properties of one resource.
+
+        Raises:
+            KeyError: there is none, or its condition does not hold.
+        """
+        return {name: properties for name, _, properties in self.resources()}[logical]
+
+    def nested(self) -> Iterator["Stack"]:
+        """The stacks that this one makes."""
+        for logical, kind, properties in self.resources():
+            if kind == "AWS::CloudFormation::Stack":
+                document = read_template(REPOSITORY / properties["TemplateURL"])
+                yield Stack(f"{self.name}-{logical}", document, properties.get("Parameters"), self.region)
+
+    def refusals(self) -> list[str]:
+        """What the template's rules say against the parameters."""
+        return [
+            assertion["AssertDescription"]
+            for rule in self.template.get("Rules", {}).values()
+            if self.resolve(rule.get("RuleCondition", True))
+            for assertion in rule["Assertions"]
+            if not self.resolve(assertion["Assert"])
+        ]
+
+    def resolve(self, value: Any) -> Any:
+        """A value without functions; keys and elements that resolve to `AWS::NoValue` are left out."""
+        if isinstance(value, list):
+            return [found for element in value if (found := self.resolve(element)) is not None]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1:
+            ((function, argument),) = value.items()
+            if function in {"Ref", "Condition"} or function.startswith("Fn::"):
+                return self._call(function, argument)
+        return {key: found for key, element in value.items() if (found := self.resolve(element)) is not None}
+
+    def _call(self, function: str, argument: Any) -> Any:
+        if function == "Ref":
+            return self._ref(argument)
+        if function == "Condition":
+            # A statement of a policy has a key of this name, too.
+            return self.holds(argument) if isinstance(argument, str) else {"Condition": self.resolve(argument)}
+        if function == "Fn::If":
+            condition, then, otherwise = argument
+            return self.resolve(then if self.holds(condition) else otherwise)
+        if function == "Fn::GetAtt":
+            return f"<{self.name}/{argument if isinstance(argument, str) else '.'.join(argument)}>"
+        if function == "Fn::Sub":
+            return self._sub(argument)
+        arguments = self.resolve(argument)
+        match function:
+            case "Fn::Equals":
+                return arguments[0] == arguments[1]
+            case "Fn::And":
+                return all(arguments)
+            case "Fn::Or":
+                return any(arguments)
+            case "Fn::EachMemberEquals":
+                return all(member == arguments[1] for member in arguments[0])
+            case "Fn::Not":
+                return not arguments[0]
+            case "Fn::Join":
+                return arguments[0].join(str(part) for part in arguments[1])
+            case "Fn::Split":
+                return arguments[1].split(arguments[0])
+            case "Fn::Select":
+                return arguments[1][int(arguments[0])]
+        raise AssertionError(f"{function} is not known here: teach tests/infra/stacks.py what CloudFormation does")
+
+    def _ref(self, name: str) -> Any:
+        if name in self._pseudo:
+            return self._pseudo[name]
+        if name not in self._parameters:
+            return f"<{self.name}/{name}>"
+        value = self._parameters[name]
+        kind = self.template["Parameters"][name]["Type"]
+        return value.split(",") if kind == "CommaDelimitedList" and isinstance(value, str) else value
+
+    def _sub(self, argument: Any) -> str:
+        text, variables = (argument, {}) if isinstance(argument, str) else argument
+
+        def replacement(match: re.Match[str]) -> str:
+            name = match[1]
+            if name.startswith("!"):
+                return f"${{{name[1:]}}}"
+            if name in variables:
+                return str(self.resolve(variables[name]))
+            return str(self._call("Fn::GetAtt", name) if "." in name else self._ref(name))
+
+        return re.sub(r"\$\{([^}]+)\}", replacement, text)

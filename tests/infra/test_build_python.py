@@ -1,0 +1,101 @@
+"""What is deployed is built without Lambda's Python, and is the same whatever Python builds it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local.template import REPOSITORY
+from tests.infra.conftest import Template
+from tests.infra.test_template import of_type
+
+MAGIC_OF_3_13 = (3571).to_bytes(2, "little") + b"\r\n"
+TOOLS = ("make", "sh", "cp", "find", "mkdir", "rm", "sed", "node")
+TARGETS = {
+    "deps": "DependenciesLayer",
+    "duckdb": "DuckDbLayer",
+    "common": "CommonLayer",
+}
+
+
+def other_python() -> Path:
+    """The system's Python, which is mostly another version than the environment's; else the environment's own."""
+    return Path(shutil.which("python3", path="/usr/bin:/bin") or sys.executable)
+
+
+@pytest.fixture(scope="module")
+def poor(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment without a `python3.13`, in which `python` is another one."""
+    tools = tmp_path_factory.mktemp("tools")
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found is not None, tool
+        (tools / tool).symlink_to(found)
+    (tools / "uv").symlink_to(REPOSITORY / ".venv" / "bin" / "uv")
+    (tools / "python").symlink_to(other_python())
+    home = os.environ.get("HOME", "/")
+    kept = {name: value for name, value in os.environ.items() if name.lower().startswith(("uv_", "pip_", "ssl_"))}
+    kept |= {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+    return {**kept, "HOME": home, "PATH": str(tools), "PYTHONPATH": str(REPOSITORY), "UV_PYTHON": str(tools / "python")}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def make(makefile: Path, source: Path, target: str, folder: Path, environment: dict[str, str]) -> dict[str, bytes]:
+    """Run a makefile as SAM does: in a copy of the source."""
+    copy = folder / "source"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    command = ["make", "-s", "--makefile", str(makefile), "-C", str(copy), target, f"ARTIFACTS_DIR={folder / 'made'}"]
+    (folder / "made").mkdir()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return contents(folder / "made")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_layer_is_the_same_whatever_python_builds_it(name: str, poor: dict[str, str], tmp_path: Path) -> None:
+    source, target = REPOSITORY / "layers" / name, f"build-{TARGETS[name]}"
+    own = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    (tmp_path / "own").mkdir()
+    (tmp_path / "other").mkdir()
+    made = make(source / "Makefile", source, target, tmp_path / "own", own)
+    assert make(source / "Makefile", source, target, tmp_path / "other", poor) == made
+    compiled = [content for path, content in made.items() if path.endswith(".pyc")]
+    assert len(compiled) == sum(path.endswith(".py") for path in made) > 10
+    assert {content[:4] for content in compiled} == {MAGIC_OF_3_13}
+
+
+def test_functions_are_built_by_make_as_well(template: Template, poor: dict[str, str], tmp_path: Path) -> None:
+    """SAM's own builder of Python functions asks for an installed interpreter of their version."""
+    functions = dict(of_type(template, "AWS::Lambda::Function"))
+    for name in functions:
+        metadata = template["Resources"][name]["Metadata"]
+        assert (metadata["BuildMethod"], metadata["ContextPath"]) == ("makefile", "functions"), name
+    functions_folder = REPOSITORY / "functions"
+    made = make(functions_folder / "Makefile", functions_folder / "export", "build-ExportFunction", tmp_path, poor)
+    assert made == {"app.py": (functions_folder / "export" / "app.py").read_bytes()}
+
+
+def test_another_version_than_lambdas_is_only_written_by_itself(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "local.bytecode", tmp_path], capture_output=True, text=True, check=False,
+        env={**os.environ, "GPUCOST_BUILD_PYTHON": "3.9"}, cwd=REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "3.9 is neither Lambda's 3.13 nor the Python that runs this" in done.stderr
+
+
+def test_a_module_that_does_not_compile_fails_the_build(tmp_path: Path) -> None:
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python" / "broken.py").write_text("def (:\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "local.bytecode", tmp_path], capture_output=True, text=True, check=False,
+        env={name: value for name, value in os.environ.items() if name != "GPUCOST_BUILD_PYTHON"}, cwd=REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "SyntaxError" in done.stderr

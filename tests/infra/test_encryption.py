@@ -1,0 +1,187 @@
+"""A customer's key on what the stack keeps: each resource uses it, and each role may use it where it must."""
+
+import json
+import re
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from local.template import REPOSITORY
+from tests.infra.conftest import Template
+from tests.infra.stacks import ACCOUNT, Stack
+
+KEYS = {
+    name: f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/{name}"
+    for name in ("KmsKeyArn", "SecretsKmsKeyArn", "BillKmsKeyArn")
+}
+OPTIONS = {
+    "SpotPrices": "true",
+    "BillPrices": "true",
+    "BillDatabase": "bill",
+    "BillBucket": "bill-data",
+    "BillResultsBucket": "bill-results",
+    "AmpWorkspaceArn": f"arn:aws:aps:eu-central-1:{ACCOUNT}:workspace/ws-1",
+}
+READ = {"kms:Decrypt"}
+SEND = {"kms:Decrypt", "kms:GenerateDataKey"}
+READ_TABLE = {"kms:Decrypt", "kms:DescribeKey"}
+WRITE_TABLE = READ_TABLE | {"kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"}
+NEEDS = {
+    "dynamodb:GetItem": READ_TABLE,
+    "dynamodb:Query": READ_TABLE,
+    "dynamodb:PutItem": WRITE_TABLE,
+    "dynamodb:DeleteItem": WRITE_TABLE,
+    "dynamodb:BatchWriteItem": WRITE_TABLE,
+    "dynamodb:ConditionCheckItem": READ_TABLE,
+    "sqs:SendMessage": SEND,
+    "sqs:ReceiveMessage": READ,
+    "sqs:DeleteMessage": set(),
+    "sqs:GetQueueAttributes": set(),
+    "sns:Publish": SEND,
+    "s3:GetObject": READ,
+    "s3:PutObject": SEND,
+    "s3:ListBucket": set(),
+    "s3:GetBucketLocation": set(),
+    "s3:AbortMultipartUpload": set(),
+    "s3:ListMultipartUploadParts": set(),
+    "secretsmanager:GetSecretValue": READ,
+}
+"""What a caller of each action needs of the key, as AWS documents it for the service."""
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def statements(stack: Stack) -> dict[str, list[dict[str, Any]]]:
+    """The statements of each role, by its logical id."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for logical, kind, properties in stack.resources():
+        if kind == "AWS::IAM::Role":
+            for policy in properties.get("Policies", []):
+                found[logical] += as_list(policy["PolicyDocument"]["Statement"])
+        if kind == "AWS::IAM::Policy":
+            for role in properties["Roles"]:
+                found[role.removeprefix(f"<{stack.name}/").removesuffix(">")] += properties["PolicyDocument"][
+                    "Statement"
+                ]
+    return found
+
+
+def grants(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
+    """Actions on keys by role, key and service, all regions of S3 as one."""
+    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for role, of_role in statements(stack).items():
+        for statement in of_role:
+            actions = [action for action in as_list(statement["Action"]) if action.startswith("kms:")]
+            if actions:
+                via = statement["Condition"]["StringLike"]["kms:ViaService"]
+                assert via.endswith(f".{stack.region}.*") or via == "s3.*", "one service, in the stack's region"
+                found[role, statement["Resource"].rpartition("/")[2], via.split(".")[0]] |= set(actions)
+    return dict(found)
+
+
+def needs(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
+    """What each role needs by its own statements and by what is triggered with it."""
+    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for role, of_role in statements(stack).items():
+        for statement in of_role:
+            for action in as_list(statement["Action"]):
+                service = action.split(":")[0]
+                if service in {"dynamodb", "sqs", "sns", "s3", "secretsmanager"}:
+                    is_of_bill = "bill-" in json.dumps(statement["Resource"])
+                    key = "SecretsKmsKeyArn" if service == "secretsmanager" else "KmsKeyArn"
+                    found[role, "BillKmsKeyArn" if is_of_bill else key, service] |= NEEDS[action]
+    return {place: actions for place, actions in found.items() if actions}
+
+
+def test_without_a_key_all_is_as_aws_encrypts_it(template: Template) -> None:
+    stack = Stack("gpucost-dev", template, OPTIONS)
+    assert stack.properties("Table")["SSESpecification"] == {"SSEEnabled": True}
+    (rule,) = stack.properties("ExportBucket")["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    for _, kind, properties in stack.resources():
+        if kind in {"AWS::SQS::Queue", "AWS::SNS::Topic"}:
+            assert "KmsMasterKeyId" not in properties
+            assert kind != "AWS::SQS::Queue" or properties["SqsManagedSseEnabled"] is True
+    assert grants(stack) == {}
+
+
+def test_the_key_encrypts_every_table_bucket_queue_and_topic(template: Template) -> None:
+    stack = Stack("gpucost-dev", template, {**OPTIONS, **KEYS})
+    encrypted = []
+    for logical, kind, properties in stack.resources():
+        match kind:
+            case "AWS::DynamoDB::Table":
+                assert properties["SSESpecification"] == {
+                    "SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEYS["KmsKeyArn"],
+                }, logical  # fmt: skip
+            case "AWS::S3::Bucket":
+                (rule,) = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+                default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEYS["KmsKeyArn"]}
+                assert rule == {"ServerSideEncryptionByDefault": default, "BucketKeyEnabled": True}, logical
+            case "AWS::SQS::Queue" | "AWS::SNS::Topic":
+                assert properties["KmsMasterKeyId"] == KEYS["KmsKeyArn"], logical
+                assert "SqsManagedSseEnabled" not in properties, "SQS takes one of them"
+            case _:
+                continue
+        encrypted.append(logical)
+    assert len(encrypted) == 8
+
+
+@pytest.mark.parametrize("options", [{}, OPTIONS], ids=["defaults", "with prices and bill"])
+def test_each_role_may_use_the_keys_as_its_own_calls_need_and_no_more(
+    template: Template, options: dict[str, str]
+) -> None:
+    keys = KEYS if options else {name: value for name, value in KEYS.items() if name != "BillKmsKeyArn"}
+    stack = Stack("gpucost-dev", template, {**options, **keys})
+    expected = needs(stack)
+    # Lambda polls a queue, and sends what failed to the dead letters, in the function's name.
+    for _, kind, properties in stack.resources():
+        if kind == "AWS::Lambda::EventSourceMapping":
+            role = properties["FunctionName"].removeprefix("<gpucost-dev/").removesuffix(">") + "Role"
+            expected[role, "KmsKeyArn", "sqs"] |= READ
+    assert grants(stack) == expected
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_each_key_is_granted_alone(template: Template, key: str) -> None:
+    stack = Stack("gpucost-dev", template, {**OPTIONS, key: KEYS[key]})
+    assert {name for _, name, _ in grants(stack)} == {key}
+
+
+def test_every_kms_statement_has_a_name_of_its_own(template: Template) -> None:
+    names = [
+        statement["Sid"]
+        for _, kind, properties in Stack("gpucost-dev", template, {**OPTIONS, **KEYS}).resources()
+        if kind == "AWS::IAM::Policy"
+        for statement in properties["PolicyDocument"]["Statement"]
+        if any(action.startswith("kms:") for action in as_list(statement["Action"]))
+    ]
+    assert len(set(names)) == len(names) == 8
+
+
+def test_documented_key_policy_lets_in_the_services_that_reach_encrypted_resources(template: Template) -> None:
+    """Services that act as themselves are granted by the key's policy alone."""
+    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/encryption.md").read_text(), re.DOTALL)
+    documented = {
+        service: set(as_list(statement["Action"]))
+        for statement in json.loads(text)["Statement"]
+        for service in as_list(statement["Principal"].get("Service", []))
+    }
+    needed = {
+        statement["Principal"]["Service"]
+        for _, kind, properties in Stack("gpucost-dev", template, OPTIONS).resources()
+        if kind in {"AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy"}
+        for statement in properties["PolicyDocument"]["Statement"]
+    }
+    assert documented == dict.fromkeys(needed, SEND)
+
+
+def test_a_key_is_an_arn_of_a_key(template: Template) -> None:
+    for name in KEYS:
+        pattern = template["Parameters"][name]["AllowedPattern"]
+        assert re.fullmatch(pattern, "")
+        assert re.fullmatch(pattern, f"arn:aws-us-gov:kms:us-gov-west-1:{ACCOUNT}:key/mrk-0a")
+        assert not re.fullmatch(pattern, f"arn:aws:kms:eu-central-1:{ACCOUNT}:alias/gpucost"), "IAM takes no alias"

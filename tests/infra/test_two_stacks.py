@@ -1,0 +1,177 @@
+"""Two stacks in one account and region have no physical name in common."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+
+from local.template import REPOSITORY
+from tests.infra.stacks import ACCOUNT, Stack, Template, read_template
+
+EVERYTHING_ON = {
+    "AlertEmail": "a@example.com",
+    "OperationsEmail": "a@example.com",
+    "AmpWorkspaceArn": f"arn:aws:aps:eu-central-1:{ACCOUNT}:workspace/ws-shared",
+    "RecordingRules": "true",
+    "SpotPrices": "true",
+    "OnDemandPrices": "true",
+    "BillPrices": "true",
+    "BillDatabase": "bill",
+    "KmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/1",
+    "SecretsKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/2",
+    "BillKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/3",
+    "JwtIssuer": "https://issuer.example.com",
+    "ApiSnapshot": "1",
+    "CreateWorkspace": "true",
+    "CreateGrafana": "true",
+    "Grafana": "true",
+}
+"""Of every template: what it does not declare is left out."""
+OF_ONE_STACK = {"DomainName"}
+"""Parameters with a default that no two stacks can give the same value: a domain leads to one API."""
+NAMED_WITHIN = {
+    "AWS::Lambda::Alias": "FunctionName",
+    "AWS::IAM::Policy": "Roles",
+    "AWS::APS::RuleGroupsNamespace": "Workspace",
+}
+"""What a name is unique within, where the schema's primary identifier is an ARN and does not say so."""
+NAMES_OF_OTHERS = {("AWS::CloudWatch::Alarm", "MetricName"), ("AWS::SNS::Topic", "DisplayName")}
+"""Properties that end in Name and do not name the resource."""
+
+
+def templates() -> list[str]:
+    """Every CloudFormation template of the repository, also those of resources around the service."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.yaml", "*.yml"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return [path for path in listed.stdout.split() if "AWSTemplateFormatVersion" in (REPOSITORY / path).read_text()]
+
+
+def name_paths(kind: str) -> tuple[set[str], set[str]]:
+    """Paths of the properties of a type that may name a resource, and of those that identify it together.
+
+    Both are what people can set, from the resource provider's schema.
+    """
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("eu-central-1", kind).schema
+    read_only = set(schema.get("readOnlyProperties", ()))
+    identifiers = {
+        path.removeprefix("/properties/") for path in schema.get("primaryIdentifier", ()) if path not in read_only
+    }
+    names = {name for name in schema["properties"] if name.endswith(("Name", "Alias", "Identifier"))}
+    names |= {
+        f"{outer}/Name"
+        for outer, body in schema["properties"].items()
+        if "Name" in schema.get("definitions", {}).get(body.get("$ref", "").split("/")[-1], {}).get("properties", {})
+    }
+    names = {name for name in names if (kind, name) not in NAMES_OF_OTHERS and f"/properties/{name}" not in read_only}
+    return names, identifiers
+
+
+def value_at(properties: Mapping[str, Any], path: str) -> Any:
+    found: Any = properties
+    for part in path.split("/"):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def shared_names(first: Stack, second: Stack) -> Iterator[str]:
+    """The names that are the same in two stacks of one template, and in the stacks that these make."""
+    theirs = {logical: properties for logical, _, properties in second.resources()}
+    for logical, kind, properties in first.resources():
+        names, identifiers = name_paths(kind)
+        others = theirs[logical]
+        scope = identifiers | {NAMED_WITHIN[kind]} if kind in NAMED_WITHIN else identifiers
+        apart = {path for path in scope if value_at(properties, path) != value_at(others, path)}
+        for path in sorted(names | identifiers):
+            value = value_at(properties, path)
+            if value is not None and value == value_at(others, path) and not apart:
+                yield f"{first.name}: {logical} ({kind}): {path}: {value}"
+    for one, other in zip(first.nested(), second.nested(), strict=True):
+        yield from shared_names(one, other)
+
+
+def stack(name: str, template: Template, parameters: Mapping[str, Any], region: str = "eu-central-1") -> Stack:
+    """A stack with these parameters, as far as the template has them; required ones are the stack's own."""
+    declared = template.get("Parameters", {})
+    required = {key: f"{name}-{key}" for key, body in declared.items() if "Default" not in body or key in OF_ONE_STACK}
+    if parameters and "CertificateArn" in declared:
+        required["CertificateArn"] = f"arn-of-a-certificate-of-{name}"
+    elif not parameters:
+        required = {key: value for key, value in required.items() if key not in OF_ONE_STACK}
+    return Stack(name, template, {**required, **{k: v for k, v in parameters.items() if k in declared}}, region)
+
+
+@pytest.mark.parametrize("parameters", [{}, EVERYTHING_ON], ids=["defaults", "everything on"])
+@pytest.mark.parametrize("path", templates())
+def test_two_stacks_share_no_physical_name(path: str, parameters: Mapping[str, Any]) -> None:
+    template = read_template(REPOSITORY / path)
+    first, second = (stack(name, template, parameters) for name in ("gpucost-dev", "gpucost-prod"))
+    assert list(shared_names(first, second)) == []
+
+
+def test_every_resource_is_compared() -> None:
+    """All conditions that make a resource hold with everything on, in the nested stacks as well."""
+    template = read_template(REPOSITORY / "template.yaml")
+    whole = stack("gpucost-dev", template, EVERYTHING_ON)
+    assert {logical for logical, _, _ in whole.resources()} == template["Resources"].keys()
+    assert [nested.name for nested in whole.nested()] == [
+        "gpucost-dev-Observability", "gpucost-dev-AmpRules", "gpucost-dev-AmpRecordingRules",
+    ]  # fmt: skip
+
+
+def test_alarms_and_dashboard_show_their_own_stack() -> None:
+    """Metrics that both stacks publish under the same name and dimensions would ring both stacks' alarms."""
+    template = read_template(REPOSITORY / "template.yaml")
+    first, second = (stack(name, template, EVERYTHING_ON) for name in ("gpucost-dev", "gpucost-prod"))
+    watched = [
+        {
+            logical: json.dumps([properties.get(key) for key in ("Namespace", "MetricName", "Dimensions", "Metrics")])
+            for logical, kind, properties in each.resources()
+            if kind == "AWS::CloudWatch::Alarm"
+        }
+        for each in (first, second)
+    ]
+    assert [logical for logical in watched[0] if watched[0][logical] == watched[1][logical]] == []
+    for widget in json.loads(first.properties("Dashboard")["DashboardBody"])["widgets"]:
+        series: list[str] = []
+        for metric in widget["properties"]["metrics"]:
+            given = [part for part in metric if isinstance(part, str)]
+            series = [series[place] if part == "." else part for place, part in enumerate(given)]
+            assert "gpucost-dev" in " ".join(series), series
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties"),
+    [
+        ("AWS::SQS::Queue", {"QueueName": "hours"}),
+        ("AWS::DynamoDB::Table", {"TableName": "ledger"}),
+        ("AWS::S3::Bucket", {"BucketName": "exports"}),
+        ("AWS::Glue::Database", {"CatalogId": "1", "DatabaseInput": {"Name": "gpucost"}}),
+        ("AWS::Lambda::LayerVersion", {"LayerName": "deps"}),
+        ("AWS::KMS::Alias", {"AliasName": "alias/gpucost", "TargetKeyId": {"Fn::GetAtt": ["Key", "Arn"]}}),
+        ("AWS::SecretsManager::Secret", {"Name": "gpucost/token"}),
+        ("AWS::Scheduler::Schedule", {"Name": "Hourly", "Target": {"Arn": {"Fn::GetAtt": ["F", "Arn"]}}}),
+    ],
+)
+def test_a_new_resource_with_a_fixed_name_is_seen(kind: str, properties: dict[str, Any]) -> None:
+    template = {"Resources": {"New": {"Type": kind, "Properties": properties}}}
+    assert len(list(shared_names(Stack("a", template), Stack("b", template)))) >= 1
+
+
+def test_names_fit_even_where_the_stack_has_the_longest_name() -> None:
+    """CloudFormation takes stack names of 128 characters."""
+    name = "a" * 128
+    for path in templates():
+        template = read_template(REPOSITORY / path)
+        made = [stack(name, template, EVERYTHING_ON)] if path == "template.yaml" else [Stack(name, template)]
+        made += [nested for one in made for nested in one.nested() if not nested.name.endswith("-Observability")]
+        for one in made:
+            for logical, kind, properties in one.resources():
+                declared = PROVIDER_SCHEMA_MANAGER.get_resource_schema("eu-central-1", kind).schema["properties"]
+                for path_of_name in name_paths(kind)[0]:
+                    value, limit = value_at(properties, path_of_name), declared.get(path_of_name, {}).get("maxLength")
+                    if limit and isinstance(value, str) and not value.startswith("<"):
+                        assert len(value) <= limit, (logical, path_of_name)

@@ -1,0 +1,45 @@
+"""Which addresses a process and its children listen on, as the kernel lists them."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+LISTENING = "0A"
+
+
+def listening_addresses(pid: int) -> set[str]:
+    """The addresses (without ports) of all TCP sockets that a process and its descendants listen on."""
+    inodes = {inode for process in _family(pid) for inode in _sockets(process)}
+    return {address for inode, address in _listeners() if inode in inodes}
+
+
+def _family(pid: int) -> Iterator[int]:
+    yield pid
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield from _family(int(child))
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except FileNotFoundError:  # closed since it was listed
+            continue
+        if target.startswith("socket:["):
+            yield target.removeprefix("socket:[").removesuffix("]")
+
+
+def _listeners() -> Iterator[tuple[str, str]]:
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            columns = line.split()
+            if columns[3] == LISTENING:
+                yield columns[9], _readable(columns[1].partition(":")[0], family)
+
+
+def _readable(text: str, family: socket.AddressFamily) -> str:
+    """The kernel writes addresses as 32-bit words in the machine's byte order."""
+    words = bytes.fromhex(text)
+    packed = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+    return socket.inet_ntop(family, packed).removeprefix("::ffff:")

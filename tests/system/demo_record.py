@@ -1,0 +1,18 @@
+"""An embedded AWS that the command line finds as a running demo."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from local import demo_records
+
+
+@contextmanager
+def announced_in(folder: Path, endpoint: str) -> Iterator[None]:
+    """Announce it to this process, and to others that have the folder as XDG_CACHE_HOME."""
+    with (
+        patch.object(demo_records, "RECORDS", folder / "gpucost" / "demos"),
+        demo_records.announced(port=1, endpoint=endpoint, dynamodb=endpoint),
+    ):
+        yield

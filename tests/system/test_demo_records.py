@@ -1,0 +1,113 @@
+"""Several demos on one machine: each is found by its own record, however it ends."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpucost.errors import GpuCostError, InvalidInputError
+from local import demo_records
+from local.demo_records import find_demo, running_demos
+from local.template import REPOSITORY
+
+ANNOUNCE = """
+import sys
+from local.demo_records import announced
+port = int(sys.argv[1])
+with announced(port=port, endpoint="http://127.0.0.1:9", dynamodb="http://127.0.0.1:9"):
+    print("announced", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_demo(folder: Path, port: int) -> Iterator["subprocess.Popen[str]"]:
+    """A process that has announced a demo."""
+    with subprocess.Popen(
+        [sys.executable, "-c", ANNOUNCE, str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "announced\n"
+        yield process
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(demo_records, "RECORDS", tmp_path / "gpucost" / "demos")
+    return tmp_path
+
+
+def test_one_demo_needs_no_port(folder: Path) -> None:
+    with another_demo(folder, 8080) as process:
+        demo = find_demo("local")
+        assert (demo.port, demo.pid, demo.endpoint) == (8080, process.pid, "http://127.0.0.1:9")
+        assert find_demo("local:8080") == demo
+
+
+def test_of_two_demos_one_must_be_named(folder: Path) -> None:
+    with another_demo(folder, 8081), another_demo(folder, 8080):
+        with pytest.raises(InvalidInputError, match=r"2 demos .* --stack: local:8080, local:8081$"):
+            find_demo("local")
+        assert find_demo("local:8081").port == 8081
+        for unknown in ("local:9", "local:", "local:x", "local:08081"):
+            with pytest.raises(InvalidInputError, match="is not a running demo; running: local:8080, local:8081"):
+                find_demo(unknown)
+
+
+def test_stopping_one_demo_leaves_the_other_ones_record(folder: Path) -> None:
+    with another_demo(folder, 8080):
+        with another_demo(folder, 8081):
+            pass
+        assert find_demo("local").port == 8080
+
+
+def test_killed_demo_is_noticed_and_its_record_removed(folder: Path) -> None:
+    with another_demo(folder, 8080), another_demo(folder, 8081) as killed:
+        killed.kill()
+        killed.wait()
+        assert len(list(demo_records.RECORDS.glob("*.json"))) == 2
+        assert find_demo("local").port == 8080
+        assert len(list(demo_records.RECORDS.glob("*.json"))) == 1
+    with pytest.raises(GpuCostError, match="no demo is running"):
+        find_demo("local")
+    assert list(demo_records.RECORDS.iterdir()) == []
+
+
+def test_demo_on_a_dead_ones_port_is_found(folder: Path) -> None:
+    with another_demo(folder, 8080) as killed:
+        killed.kill()
+        killed.wait()
+        with another_demo(folder, 8080) as living:
+            assert [demo.pid for demo in running_demos()] == [living.pid]
+            assert [demo.pid for demo in running_demos()] == [living.pid]
+
+
+def test_demos_and_commands_at_the_same_time_lose_no_record(folder: Path) -> None:
+    reader = "from local.demo_records import running_demos\nwhile True: running_demos()"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
+    readers = [
+        subprocess.Popen([sys.executable, "-c", reader], cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    try:
+        with ExitStack() as demos:
+            for port in range(8000, 8006):
+                demos.enter_context(another_demo(folder, port))
+                with another_demo(folder, port + 100) as killed:
+                    killed.kill()
+                    killed.wait()
+            assert [demo.port for demo in running_demos()] == list(range(8000, 8006))
+        assert all(process.poll() is None for process in readers)
+    finally:
+        for process in readers:
+            process.kill()
+            process.communicate()
