@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from samtranslator.yaml_helper import yaml_parse
 
-from local.aws import create_stack, local_client
+from local.aws import create_stack, credentials, local_client
 from local.dynamodb_local import create_table, running_dynamodb
-from local.template import REGION, REPOSITORY, TEMPLATE
+from local.template import REPOSITORY, TEMPLATE
 
-__all__ = ["REGION", "REPOSITORY", "Deployed", "client", "deploy", "running_dynamodb"]
+__all__ = ["REPOSITORY", "Deployed", "client", "credentials", "deploy", "running_dynamodb"]
 
 STACK = "golden"
 

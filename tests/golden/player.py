@@ -72,14 +72,7 @@ class Player:
             self._running = running
             self._folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-golden-")))
             self._outside = running.enter_context(running_outside(self._metrics))
-            self._environment = {
-                "AWS_ACCESS_KEY_ID": "local",
-                "AWS_SECRET_ACCESS_KEY": "local",
-                "AWS_DEFAULT_REGION": adapter.REGION,
-                "AWS_REGION": adapter.REGION,
-                "USER": "golden",
-                "LOGNAME": "golden",
-            }
+            self._environment = {"USER": "golden", "LOGNAME": "golden"}
             if "parameters" in self._scenario:
                 self._deploy()
             for step in self._steps:
@@ -95,7 +88,7 @@ class Player:
     def _deploy(self) -> None:
         environment = self._environment
         aws = self._worker("aws").ask(self._now).result
-        environment |= {"AWS_ENDPOINT_URL": aws, "AWS_ENDPOINT_URL_DYNAMODB": self._dynamodb}
+        environment |= adapter.credentials(aws, self._dynamodb)
         for service in ("ec2", "pricing", "athena"):
             environment[f"AWS_ENDPOINT_URL_{service.upper()}"] = f"{self._outside.url}/aws/{service}"
         self._deployed = adapter.deploy(aws, self._dynamodb, f"{self._outside.url}/api", self._scenario["parameters"])
