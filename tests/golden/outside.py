@@ -61,7 +61,7 @@ class Outside(ThreadingHTTPServer):
                 return 404, "text/plain", "not found"
 
 
-ADMIN = "arn:aws:iam::123456789012:user/admin"
+ADMIN = "arn:aws:iam::210987654321:user/admin"
 
 
 def event(method: str, path: str, query: str, authorizer: Mapping[str, Any], authorization: str = "") -> dict[str, Any]:

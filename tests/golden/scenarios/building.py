@@ -6,8 +6,8 @@ from typing import Any
 
 Step = dict[str, Any]
 HOUR = timedelta(hours=1)
-ACCOUNT = "arn:aws:iam::123456789012"
-SESSION = "arn:aws:sts::123456789012:assumed-role"
+ACCOUNT = "arn:aws:iam::210987654321"
+SESSION = "arn:aws:sts::210987654321:assumed-role"
 
 CALLERS: dict[str, dict[str, Any]] = {
     "admin": {"authorizer": {"iam": {"userArn": f"{ACCOUNT}:user/admin"}}},
@@ -104,6 +104,8 @@ def requests(start: datetime, end: datetime, units: Sequence[str]) -> Iterator[t
     """
     whole = {"start": text(start), "end": text(end)}
     lately = {"start": text(end - 6 * HOUR), "end": text(end)}
+    for path in ("/v1/costs", "/v1/fleet", "/v1/business-units", "/v1/hours"):
+        yield path, {}, False
     for granularity in ("hour", "day", "week", "month", "total"):
         yield "/v1/costs", {**whole, "granularity": granularity, "group_by": "business_unit"}, False
         yield "/v1/fleet", {**whole, "granularity": granularity}, False
@@ -193,7 +195,6 @@ def _midnight(moment: datetime) -> datetime:
 
 
 REFUSED: tuple[tuple[str, dict[str, str] | str], ...] = (
-    ("/v1/costs", {}),
     ("/v1/costs", {"window": "24h", "granularity": "year"}),
     ("/v1/costs", {"window": "24h", "group_by": "color"}),
     ("/v1/costs", {"window": "24h", "sort": "-color"}),
