@@ -164,7 +164,7 @@ class Player:
         done = answer.result
         out = self._neutral(done["stdout"])
         self._texts[name] = {"stderr": self._neutral(done["stderr"])} | ({"stdout": out} if form == "text" else {})
-        if form == "text" or done["status"]:
+        if form == "text" or not out.strip():
             return {"status": done["status"]}
         return {"status": done["status"], "body": self._decoded(form, out)}
 
