@@ -213,10 +213,14 @@ class Player:
         """Take each waiting message off a queue."""
         url = self._queues[queue]
         while messages := self._sqs.receive_message(
-            QueueUrl=url, MaxNumberOfMessages=1, AttributeNames=["All"], MessageAttributeNames=["All"]
+            QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"], MessageAttributeNames=["All"]
         ).get("Messages"):
-            self._sqs.delete_message(QueueUrl=url, ReceiptHandle=messages[0]["ReceiptHandle"])
-            yield messages[0]
+            entries = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(messages)
+            ]
+            self._sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+            yield from messages
 
     def _effects(self, name: str) -> dict[str, Any]:
         """What functions did beside answering: metrics, posts, emails, dead letters."""

@@ -118,7 +118,7 @@ def exported(*, closed: bool) -> dict[str, str]:
     rows = []
     for number in range(HOURS if closed else HOURS - 4):
         at = BASE + number * HOUR
-        rows += [bill.on_demand(instance("general-1"), "g5.12xlarge", at, "6.95")]
+        rows += [bill.on_demand(instance("general-1"), "g5.12xlarge", at, "6.61" if closed else "6.95")]
         rows += bill.covered(instance("general-2"), "g5.12xlarge", at, "4.11", listed="7.091", plan=PLAN)
         rows += [bill.plan_fee(PLAN, at, "6.5", "4.11")]
         rows += [bill.on_demand(instance("slices-1"), "p5.4xlarge", at, "8.6007")]
