@@ -14,7 +14,7 @@ from local.fleet.scenario import GPU, Exporter, KubeStateMetrics, Node, Pod, Sce
 from local.fleet.scenarios import all_scenarios
 from local.fleet.scraping import Scraping
 from tests.golden.adapter import write_metrics as write
-from tests.golden.scenarios.building import CALLERS, GRANTS, HOUR, Script, everybody, opencost, requests, text
+from tests.golden.scenarios.building import CALLERS, GRANTS, HOUR, Script, opencost, requests, text
 
 MONDAY = datetime(2026, 10, 5, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -260,7 +260,7 @@ def inputs() -> dict[str, Any]:
         script.ask("/v1/alerts", {"start": text(at - DAY), "end": text(at + DAY)})
     script.now = end + timedelta(minutes=30)
     script.command("advise", "reopen", of_demo)
-    script.settings(document(*ODD_CLUSTERS, access=GRANTS))
+    script.settings(document(*ODD_CLUSTERS, access=GRANTS, lookback_hours=3))
     script.command("backfill", "--from", text(ODD - HOUR), "--to", text(ODD + 2 * HOUR), "--no-wait")
     script.deliver()
     script.add("a malformed message", "send", queue="hours", message={"version": 1, "kind": "nonsense"})
@@ -301,7 +301,14 @@ def inputs() -> dict[str, Any]:
     for kind in ("idle", "fewer-gpus", "commitment", "mig-geometry"):
         script.ask("/v1/recommendations", {"kind": kind, "state": "all", "business_unit": "*"})
     script.ask("/v1/recommendations", {"business_unit": "vision"})
-    everybody(script, last - 3 * DAY, last)
+    for by in ("viewer", "research", "two units", "stranger"):
+        for path, query in (
+            ("/v1/recommendations", {"state": "all"}),
+            ("/v1/forecasts", {"business_unit": "research"}),
+            ("/v1/forecasts", {"business_unit": "vision"}),
+            ("/v1/alerts", {"start": text(last - DAY), "end": text(last)}),
+        ):
+            script.ask(path, query, by=by, fails=None)
     script.command("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "20", form="json")
     script.command("alerts", "replay", "--from", text(last - 5 * DAY), "--to", text(last), "--settings",
                    "{file:new.json}", files={"new.json": document()})  # fmt: skip
