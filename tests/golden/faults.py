@@ -1,0 +1,107 @@
+"""Faults planted in a copy of the layer, one at a time: the golden answers must notice each.
+
+    python -m tests.golden.faults [NUMBER ...]
+
+They name text of the code as it was recorded. When code moves, a fault whose text is gone says so: update it, or drop
+it once `make faults` and `make mutate` cover it.
+"""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.golden import adapter, recording
+from tests.golden.compare import Difference
+
+
+class Fault(NamedTuple):
+    """A mistake: what stands in a file of `layers/common/gpucost`, and what is put there instead."""
+
+    title: str
+    scenario: str
+    file: str
+    right: str
+    wrong: str
+
+
+FAULTS = (
+    Fault("a MIG slice's share is that of its compute alone", "fleet", "domain/devices.py",
+          'return max(Fraction(int(match["compute"]), gpu.compute_slices), Fraction(memory, gpu.memory_slices))',
+          'return Fraction(int(match["compute"]), gpu.compute_slices)'),
+    Fault("a node that no pod is on is dropped", "fleet", "domain/rating.py",
+          "        prices.append(price)\n        lines, capacity",
+          "        if not pods:\n            continue\n        prices.append(price)\n        lines, capacity"),
+    Fault("money of a line is rounded to cents", "demo", "domain/rating.py",
+          "hours, amounts = split_each([gpu_hours, usd], weights)",
+          "usd = quantize(round(usd, 2))\n    hours, amounts = split_each([gpu_hours, usd], weights)"),
+    Fault("waste and unmeasured are swapped", "fleet", "domain/rating.py",
+          "[pod.measurement.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]",
+          "[pod.measurement.effective_gpu_ms, pod.unmeasured_gpu_ms, pod.waste_gpu_ms]"),
+    Fault("a price that changed in the past is forgotten", "prices", "services/repricing.py",
+          "        for change in changes:\n", "        for change in changes[1:]:\n"),
+    Fault("a closed month begins an hour late", "prices", "domain/hours.py",
+          "start = datetime(int(month[:4]), int(month[5:]), 1, tzinfo=UTC)\n    return start, ",
+          "start = datetime(int(month[:4]), int(month[5:]), 1, tzinfo=UTC)\n    return start - HOUR, -HOUR + "),
+    Fault("a business unit moves an hour late", "prices", "domain/attribution.py",
+          "if unit.since is None or unit.since <= hour]", "if unit.since is None or unit.since < hour]"),
+    Fault("a spot price counts from its end", "prices", "adapters/prices/spot.py",
+          "for (start, amount), (end, _) in pairwise(", "for (start, _), (end, amount) in pairwise("),
+    Fault("idle cost that is shared evenly is shared by allocation", "demo", "domain/reporting/idle.py",
+          'if by == "even":', 'if by == "evenly":'),
+    Fault("an alert ends an hour late", "demo", "domain/alerting/machine.py",
+          "elif quiet >= max(1, policy.keep_firing_hours):", "elif quiet > max(1, policy.keep_firing_hours):"),
+    Fault("a viewer is an admin", "demo", "domain/access.py",
+          'return Scope(None, is_admin="admin" in held)', "return Scope(None, is_admin=True)"),
+    Fault("an exported remainder has no cost", "demo", "domain/focus.py",
+          "cost = amount if node.price_source else None", "cost = None"),
+    Fault("OpenCost's efficiency is of all time, observed or not", "demo", "api/opencost.py",
+          "efficiency = quantize(Fraction(used) / Fraction(observed)) if observed > 0 else None",
+          "efficiency = quantize(Fraction(used) / Fraction(observed) / 2) if observed > 0 else None"),
+    Fault("recommendations leave the busiest hour at 60%", "months", "domain/advice/rightsizing.py",
+          "LOW, TARGET, HIGH = 0.30, 0.70, 0.90", "LOW, TARGET, HIGH = 0.30, 0.60, 0.90"),
+    Fault("a budget is projected on the hours that passed", "months", "domain/alerting/budget.py",
+          "total += ratio(part.spent * whole, Decimal(part.hours_known))",
+          "total += ratio(part.spent * whole, Decimal(passed))"),
+    Fault("a week's row begins on Sunday", "months", "domain/reporting/periods.py",
+          "return day - day.weekday() * DAY\n    return day.replace", "return day - (day.weekday() + 1) % 7 * DAY\n    return day.replace"),
+)  # fmt: skip
+
+
+def main() -> int:
+    """Plant each; exit status 1 where one goes unnoticed."""
+    chosen = [FAULTS[int(number) - 1] for number in sys.argv[1:]] or list(FAULTS)
+    missed = 0
+    with adapter.running_dynamodb() as dynamodb:
+        for fault in chosen:
+            changes = noticed(fault, dynamodb)
+            missed += not changes
+            first = f": {changes[0].path}: {changes[0].expected!s:.60} → {changes[0].actual!s:.60}" if changes else ""
+            verdict = f"noticed, {len(changes)} differences{first}" if changes else "NOT NOTICED"
+            print(f"{FAULTS.index(fault) + 1:2} {fault.title} [{fault.scenario}]: {verdict}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} faults noticed")
+    return int(missed > 0)
+
+
+def noticed(fault: Fault, dynamodb: str) -> list[Difference]:
+    """What differs with a fault."""
+    with tempfile.TemporaryDirectory(prefix="gpucost-golden-fault-") as folder:
+        root = Path(folder)
+        for entry in adapter.REPOSITORY.iterdir():
+            if entry.name not in {"layers", ".git"}:
+                (root / entry.name).symlink_to(entry)
+        layer = root / "layers" / "common"
+        shutil.copytree(adapter.REPOSITORY / "layers" / "common", layer, ignore=shutil.ignore_patterns("__pycache__"))
+        path = layer / "gpucost" / fault.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(fault.right) != 1:
+            sys.exit(
+                f"{fault.title}: {fault.file} holds the text to replace {text.count(fault.right)} times; update it"
+            )
+        path.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
+        return recording.check(fault.scenario, dynamodb, root=root)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The one table of renamed things: recorded names to today's for what is sent, and back for what is answered."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+TABLE = Path(__file__).with_name("renamed.yaml")
+PathOf = tuple[str, ...]
+UNRENAMED = " (not renamed)"
+"""Marks an answer's name that the table says is renamed."""
+
+
+class Names:
+    """Names of one kind, old to new, some of them only below certain others."""
+
+    def __init__(self, table: Mapping[str, str] | None) -> None:
+        self._by_name: dict[str, list[tuple[PathOf, str]]] = {}
+        for old, new in (table or {}).items():
+            *before, name = old.split(".")
+            self._by_name.setdefault(name, []).append((tuple(before), new))
+        for candidates in self._by_name.values():
+            candidates.sort(key=lambda candidate: -len(candidate[0]))
+
+    def new(self, path: PathOf, old: str) -> str:
+        """Today's name of something at a path of old names."""
+        return next(
+            (new for before, new in self._by_name.get(old, ()) if path[len(path) - len(before) :] == before), old
+        )
+
+    def old(self, path: PathOf, new: str) -> str:
+        """The recorded name of something at a path of old names."""
+        for old in self._by_name:
+            if self.new(path, old) == new:
+                return old
+        return new + UNRENAMED if self.new(path, new) != new else new
+
+
+class Renames:
+    """The table."""
+
+    def __init__(self, table: Mapping[str, Any] | None = None) -> None:
+        self._table = yaml.safe_load(TABLE.read_text()) if table is None else table
+
+    def names(self, section: str) -> Names:
+        """Names of one section."""
+        return Names(cast("dict[str, str] | None", self._table.get(section)))
+
+    @cached_property
+    def _values(self) -> dict[str, dict[str, Names]]:
+        sections = ("values", "setting_values", "parameter_values", "event_values")
+        return {
+            section: {where: Names(table) for where, table in (self._table.get(section) or {}).items()}
+            for section in sections
+        }
+
+    def values(self, section: str, path: PathOf) -> Names:
+        """Names of the values that stand at a path."""
+        return next((names for where, names in self._values[section].items() if ends(path, where)), Names(None))
+
+    def sent(self, document: Any, keys: str, values: str, path: PathOf = ()) -> Any:
+        """A document of old names as it is sent today."""
+        if isinstance(document, dict):
+            names = self.names(keys)
+            return {
+                names.new(path, name): self.sent(part, keys, values, (*path, name)) for name, part in document.items()
+            }
+        if isinstance(document, list):
+            return [self.sent(part, keys, values, path) for part in document]
+        return self.values(values, path).new((), document) if isinstance(document, str) else document
+
+    def answered(self, document: Any, path: PathOf = ()) -> Any:
+        """An answer of today in old names."""
+        if isinstance(document, dict):
+            renamed = {}
+            for name, part in document.items():
+                old = self.names("fields").old(path, name)
+                renamed[old] = self.answered(part, (*path, old))
+            return renamed
+        if isinstance(document, list):
+            return [self.answered(part, path) for part in document]
+        return self.values("values", path).old((), document) if isinstance(document, str) else document
+
+    def route(self, path: str) -> str:
+        """A path of old routes as it is asked for today."""
+        for old, new in (self._table.get("routes") or {}).items():
+            if path == old or path.startswith(f"{old}/"):
+                return str(new) + path[len(old) :]
+        return path
+
+    def query(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """Parameters of old names as they are sent today."""
+        renamed = {}
+        for name, value in parameters.items():
+            names = self.values("parameter_values", (name,))
+            renamed[self.names("parameters").new((), name)] = ",".join(names.new((), part) for part in value.split(","))
+        return renamed
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """A command line of old names as it is given today."""
+        for old, new in (self._table.get("commands") or {}).items():
+            words = old.split()
+            if arguments[: len(words)] == words:
+                arguments = [*str(new).split(), *arguments[len(words) :]]
+                break
+        options = self.names("options")
+        return [options.new((), word) if word.startswith("-") else word for word in arguments]
+
+
+def ends(path: PathOf, pattern: str) -> bool:
+    """Whether a path ends as a dotted pattern says."""
+    parts = tuple(pattern.split("."))
+    return path[len(path) - len(parts) :] == parts

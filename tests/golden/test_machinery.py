@@ -1,0 +1,100 @@
+"""What the golden answers rest on: the table of renamed things, the comparison, the recorded files."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tests.golden import fixtures
+from tests.golden.compare import OF_THE_RUN, differences, split
+from tests.golden.metrics import Metrics
+from tests.golden.renames import UNRENAMED, Renames
+from tests.golden.scenarios import NAMES
+
+TABLE = {
+    "fields": {"waste_usd": "wasted_usd", "rows.kind": "type"},
+    "values": {"kind": {"fewer-gpus": "right-size"}},
+    "settings": {"utilization.ladder": "sources"},
+    "setting_values": {"rule": {"idle-workload": "idle"}},
+    "routes": {"/v1/nodepools": "/v1/node-pools"},
+    "parameters": {"group_by": "by"},
+    "parameter_values": {"group_by": {"workload": "owner"}},
+    "commands": {"freeze": "months close"},
+    "options": {"--as-it-is": "--force"},
+}
+
+
+def test_answers_come_back_in_recorded_names() -> None:
+    answer = {"rows": [{"type": "right-size", "wasted_usd": Decimal(1)}], "kind": "page"}
+    assert Renames(TABLE).answered(answer) == {
+        "rows": [{"kind": "fewer-gpus", "waste_usd": Decimal(1)}],
+        "kind": "page",
+    }
+
+
+def test_a_name_that_should_be_renamed_and_is_not_is_a_difference() -> None:
+    assert Renames(TABLE).answered({"waste_usd": 1}) == {f"waste_usd{UNRENAMED}": 1}
+
+
+def test_names_that_change_places_are_told_apart() -> None:
+    assert Renames({"fields": {"a": "b", "b": "a"}}).answered({"a": 1, "b": 2}) == {"b": 1, "a": 2}
+
+
+def test_inputs_are_sent_in_todays_names() -> None:
+    renames = Renames(TABLE)
+    document = {"utilization": {"ladder": ["pod"]}, "alerts": {"rules": [{"rule": "idle-workload"}]}, "ladder": 1}
+    assert renames.sent(document, "settings", "setting_values") == {
+        "utilization": {"sources": ["pod"]}, "alerts": {"rules": [{"rule": "idle"}]}, "ladder": 1,
+    }  # fmt: skip
+    assert renames.route("/v1/nodepools") == "/v1/node-pools"
+    assert renames.query({"group_by": "workload,zone"}) == {"by": "owner,zone"}
+    assert renames.command(["freeze", "--as-it-is"]) == ["months", "close", "--force"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "count"),
+    [
+        ({"a": Decimal("1.50")}, {"a": Decimal("1.5")}, 0),
+        ({"a": Decimal("1.5")}, {"a": Decimal("1.500000000001")}, 1),
+        ({"a": True}, {"a": Decimal(1)}, 1),
+        ({"a": None}, {"a": Decimal(0)}, 1),
+        ({"a": None}, {}, 1),
+        ({"a": [1, 2]}, {"a": [1, 2, 3]}, 1),
+        ({"a": "1"}, {"a": Decimal(1)}, 1),
+    ],
+)
+def test_numbers_are_compared_exactly(expected: object, actual: object, count: int) -> None:
+    assert len(list(differences(expected, actual))) == count
+
+
+def test_texts_are_kept_apart_and_what_is_of_the_run_is_left_out() -> None:
+    problem = {"status": 400, "detail": "window: required", "cursor": "abc", "errors": [{"detail": "no"}]}
+    answer, texts = split({"body": problem, "about": {"detail": "2026-11 spent 50%"}, "active": [{"b": 2}, {"a": 1}]})
+    assert answer == {
+        "body": {"status": 400, "detail": "(text)", "cursor": OF_THE_RUN, "errors": [{"detail": "(text)"}]},
+        "about": {"detail": "2026-11 spent 50%"},
+        "active": [{"a": 1}, {"b": 2}],
+    }
+    assert texts == {".body.detail": "window: required", ".body.errors[0].detail": "no"}
+
+
+def test_a_query_is_found_whatever_its_spaces_and_the_order_of_its_alternatives() -> None:
+    key = '["query", "up{job=~\\"a|b\\"}", "time=1.000"]'
+    metrics = Metrics({key: {"type": "vector", "samples": 1, "rows": []}})
+    assert metrics.answer("query", "query=up{job%3D~%22b|a%22}&time=1.000&stats=true")[0] == 200
+    assert metrics.answer("query", "query=up{job%3D~%22b|c%22}&time=1.000")[0] == 400
+    assert len(metrics.missing) == 1
+
+
+def test_files_are_the_same_bytes_each_time_and_within_the_limit(tmp_path: Path) -> None:
+    document = {f"step {number}": {"amount": Decimal(number) / 7, "at": number} for number in range(2000)}
+    first = [path.read_bytes() for path in fixtures.write("x", document, tmp_path)]
+    assert first == [path.read_bytes() for path in fixtures.write("x", dict(reversed(document.items())), tmp_path)]
+    assert fixtures.read("x", tmp_path) == document
+    assert sum(path.stat().st_size for path in fixtures.FOLDER.iterdir()) < 6_000_000
+    assert max(path.stat().st_size for path in fixtures.FOLDER.iterdir()) < 500_000
+
+
+def test_every_scenario_is_recorded() -> None:
+    for name in NAMES:
+        assert fixtures.read(f"{name}.inputs", exact=False)["steps"], name
