@@ -23,7 +23,7 @@ ANSWER_BYTES = 16 * MIB
 ANSWER_MEMORY = 176 * MIB
 """For one parsed answer: what 16 MiB take that look like answers of Prometheus."""
 OBSERVATION_MEMORY = 416 * MIB
-"""For everything that is built of the answers for some hours. An hour of 40,000 pods is counted as 370 MiB."""
+"""For everything that is built of the answers for some hours. An hour of 40,000 pods is counted as 390 MiB."""
 _SERIES, _DICT, _LABEL, _STRING, _SAMPLE = 160, 200, 64, 64, 136
 _BUILT = {"requests": 2000, "devices": 700, "device": 700}
 _BUILT_OF_OTHERS = 150
