@@ -112,8 +112,19 @@ def load(openmetrics: Path, data: Path) -> None:
         raise GpuCostError(f"promtool does not take the metrics: {done.stderr.strip()[-300:]}")
 
 
+@contextmanager
+def refusing_url() -> Iterator[str]:
+    """The URL of a loopback port that refuses connections for as long as the context lasts.
+
+    The port is bound, so no other process can be given it, and does not listen.
+    """
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
 def free_port() -> int:
-    """A TCP port on the loopback address that nobody listens on at the moment."""
+    """A TCP port on the loopback address that no process listens on at the moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from local.aws import local_client
 from local.dynamodb_local import create_table, running_dynamodb
-from local.prometheus import running_prometheus
+from local.prometheus import refusing_url, running_prometheus
 from tests.enforced import EnforcedAws, enforcing
 
 # A busy machine makes no property wrong: neither a deadline nor slow generation may fail one.
@@ -60,3 +60,10 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[str], str]]:
             return running.enter_context(running_prometheus(path))
 
         yield serve
+
+
+@pytest.fixture
+def refused_url() -> Iterator[str]:
+    """A URL at which connections are refused, whatever other processes start meanwhile."""
+    with refusing_url() as url:
+        yield url

@@ -10,7 +10,6 @@ import pytest
 from gpucost.domain.attribution import attribute
 from gpucost.domain.model import HourRecord
 from gpucost.messages import HoursDue
-from local.prometheus import free_port
 from tests.adapters.test_prometheus_client import THRESHOLD, answering
 from tests.conftest import DynamoTable
 from tests.services.attributed import NOW, System, busy_hour
@@ -28,8 +27,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.adapters.prometheus.client.BACKOFF_SECONDS", 0.0)
 
 
-def test_prometheus_away_is_incomplete_with_reason_and_next_attempt(system: System, impatient: None) -> None:
-    system.push(f"http://127.0.0.1:{free_port()}")
+def test_prometheus_away_is_incomplete_with_reason_and_next_attempt(
+    system: System, impatient: None, refused_url: str
+) -> None:
+    system.push(refused_url)
     system.attribute(version=2)
     assert system.figures() == [("incomplete", "", 1)]
     manifest = system.ledger.manifest("demo", HOUR)
@@ -40,9 +41,11 @@ def test_prometheus_away_is_incomplete_with_reason_and_next_attempt(system: Syst
     assert system.heard.closed[0].status == "incomplete"
 
 
-def test_an_incomplete_hour_is_tried_again_only_when_its_time_has_come(system: System, impatient: None) -> None:
+def test_an_incomplete_hour_is_tried_again_only_when_its_time_has_come(
+    system: System, impatient: None, refused_url: str
+) -> None:
     url = system.store.current().settings.clusters[0].prometheus.url
-    system.push(f"http://127.0.0.1:{free_port()}")
+    system.push(refused_url)
     system.attribute(version=2)
     system.push(url)
     system.attribute(version=3)
@@ -52,8 +55,10 @@ def test_an_incomplete_hour_is_tried_again_only_when_its_time_has_come(system: S
     assert system.figures() == [("complete", "12", 2)]
 
 
-def test_at_the_end_of_its_look_back_an_incomplete_hour_is_given_up(system: System, impatient: None) -> None:
-    system.push(f"http://127.0.0.1:{free_port()}")
+def test_at_the_end_of_its_look_back_an_incomplete_hour_is_given_up(
+    system: System, impatient: None, refused_url: str
+) -> None:
+    system.push(refused_url)
     end = HOUR + timedelta(days=7)
     for now, again in ((end - timedelta(hours=2), end - timedelta(hours=1)), (end, None)):
         system.now = now

@@ -18,7 +18,6 @@ import pytest
 
 from gpucost.domain.hours import format_instant
 from local.cli import main
-from local.prometheus import free_port
 from local.template import REPOSITORY
 from tests.system.timeline import HOUR, Timeline
 
@@ -188,9 +187,9 @@ def test_cluster_scaled_to_zero_costs_zero_and_is_no_failure(
 
 
 def test_a_cluster_without_figures_takes_no_other_clusters_figures_away(
-    settings: Callable[..., str], cluster: str
+    settings: Callable[..., str], cluster: str, refused_url: str
 ) -> None:
-    away = f"http://127.0.0.1:{free_port()}"
+    away = refused_url
     path = settings(
         f'clusters: [{{name: away, prometheus: {{url: "{away}", retention_days: 30}}}}, '
         f'{{name: demo, prometheus: {{url: "{cluster}"}}}}]\n{PRICING}'
@@ -342,8 +341,8 @@ def assert_no_figures(done: subprocess.CompletedProcess[str], says: str) -> None
     assert "run: gpucost doctor --settings " in done.stderr
 
 
-def test_prometheus_away_is_a_failure_and_no_figure(settings: Callable[..., str]) -> None:
-    path = settings(url=f"http://127.0.0.1:{free_port()}")
+def test_prometheus_away_is_a_failure_and_no_figure(settings: Callable[..., str], refused_url: str) -> None:
+    path = settings(url=refused_url)
     done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
     assert_no_figures(done, "could not be reached")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from local.prometheus import free_port
 from tests.system.doctor_cluster import Recent, healthy, shared
 from tests.system.doctor_findings import GR, document
 from tests.system.test_cli import gpucost
@@ -53,8 +52,8 @@ def test_the_table_of_the_command_line(tmp_path: Path, prometheus: Callable[[str
     assert "→ dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true" in done.stdout
 
 
-def test_one_cluster_of_two_is_impossible(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
-    good, bad = prometheus(healthy().text()), f"http://127.0.0.1:{free_port()}"
+def test_one_cluster_of_two_is_impossible(tmp_path: Path, prometheus: Callable[[str], str], refused_url: str) -> None:
+    good, bad = prometheus(healthy().text()), refused_url
     two = f'[{{name: good, prometheus: {{url: "{good}"}}}}, {{name: bad, prometheus: {{url: "{bad}"}}}}]'
     done = gpucost("doctor", "--settings", write(tmp_path, document("", clusters=two)), "--format", "json")
     assert done.returncode == 1

@@ -13,7 +13,6 @@ from gpucost.errors import MetricsAnswerError
 from gpucost.settings import parse_settings
 from local.doctor import Report, examine
 from local.doctor.checks import Check
-from local.prometheus import free_port
 from tests.system.doctor_cluster import healthy
 from tests.system.doctor_findings import document, only
 from tests.system.test_cli import gpucost
@@ -67,8 +66,8 @@ def test_unknown_aws_profile_is_a_finding(tmp_path: Path) -> None:
     assert "unexpected" not in error
 
 
-def test_unreachable_prometheus_of_several_clusters_is_reported_once(tmp_path: Path) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+def test_unreachable_prometheus_of_several_clusters_is_reported_once(tmp_path: Path, refused_url: str) -> None:
+    url = refused_url
     clusters = (
         f'[{{name: a, prometheus: {{url: "{url}"}}}}, {{name: b, prometheus: {{url: "{url}"}}, selector: {{c: b}}}}]'
     )
