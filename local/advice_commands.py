@@ -76,8 +76,6 @@ def run(stack: str, cluster: str | None) -> None:
     from local.invoking import invoke, run_here
 
     found = deployment.find(stack)
-    if not found.advise_function:
-        raise InvalidInputError(f"stack {stack!r} gives no advice yet; deploy this version first")
     event = {"version": 1, "scheduled_time": format_instant(datetime.now(UTC)), "cluster": cluster}
     if is_demo(stack):
         answer = run_here(stack, "AdviseFunction", "advise", {"GPUCOST_TABLE": found.table}, event)

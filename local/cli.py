@@ -20,7 +20,6 @@ from local.demo_records import is_demo
 from local.exporting import export
 from local.freezing import adjustments, freeze, unfreeze
 from local.kit.command import kit
-from local.migrating import migrate
 from local.options import author, read_settings_file, settings_store, stack_option
 from local.placeholders import refuse_placeholders
 from local.price_commands import prices
@@ -141,7 +140,6 @@ cli.add_command(report)
 cli.add_command(freeze)
 cli.add_command(unfreeze)
 cli.add_command(adjustments)
-cli.add_command(migrate)
 cli.add_command(restate)
 cli.add_command(compare_splits)
 cli.add_command(rules)

@@ -28,9 +28,9 @@ class Deployment:
     prices_function: str
     price_sources: tuple[str, ...]
     """What the price book is fetched from."""
-    export_function: str = ""
-    export_bucket: str = ""
-    advise_function: str = ""
+    export_function: str
+    export_bucket: str
+    advise_function: str
 
     def bus(self) -> "AwsBus":
         """Its queues and topic."""
@@ -77,19 +77,18 @@ def find(stack: str) -> Deployment:
         "dead_letter_queue_url": "DeadLetterQueueUrl",
         "events_topic_arn": "EventsTopicArn",
         "api_url": "ApiUrl",
+        "email_topic_arn": "EmailTopicArn",
+        "prices_function": "PricesFunctionName",
+        "export_function": "ExportFunctionName",
+        "export_bucket": "ExportBucketName",
+        "advise_function": "AdviseFunctionName",
     }
-    missing = [output for output in names.values() if output not in outputs]
+    missing = [output for output in (*names.values(), "PriceSources") if output not in outputs]
     if missing:
         raise InvalidInputError(f"stack {stack!r} has no output {missing[0]}; is it a gpucost stack?")
     return Deployment(
         **{name: outputs[output] for name, output in names.items()},
-        email_topic_arn=outputs.get("EmailTopicArn", ""),
-        # Deployments of earlier versions have no price book and no exports.
-        prices_function=outputs.get("PricesFunctionName", ""),
-        price_sources=tuple(filter(None, outputs.get("PriceSources", "").split(","))),
-        export_function=outputs.get("ExportFunctionName", ""),
-        export_bucket=outputs.get("ExportBucketName", ""),
-        advise_function=outputs.get("AdviseFunctionName", ""),
+        price_sources=tuple(filter(None, outputs["PriceSources"].split(","))),
     )
 
 

@@ -129,10 +129,8 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
     if is_demo(stack):
         variables = {"GPUCOST_TABLE": found.table, "GPUCOST_PRICE_SOURCES": ",".join(found.price_sources)}
         refreshed = run_here(stack, "PricesFunction", "prices", variables, event)["refreshed"]
-    elif found.prices_function:
-        refreshed = invoke(found.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
     else:
-        raise InvalidInputError(f"stack {stack!r} has no price book yet; deploy this version first")
+        refreshed = invoke(found.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
     if not refreshed:
         click.echo(
             "nothing was refreshed; the stack's parameters SpotPrices, OnDemandPrices, InstanceShapes and BillPrices "

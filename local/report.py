@@ -151,8 +151,8 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
 
 
 def _default_window(document: Mapping[str, Any]) -> list[str]:
-    """A sentence where no period was asked for; APIs of earlier versions know no default."""
-    if document.get("default_window") is None:
+    """A sentence where no period was asked for."""
+    if document["default_window"] is None:
         return []
     return ["the last 24 hours, as no period was given; others with --start and --end, --window or --days"]
 

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
+from gpucost.domain.advice.history import LineUse
 from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
@@ -61,3 +63,13 @@ def record(
     capacity = Capacity(node_cost_usd=costs.allocated_usd)
     coverage = Coverage(Decimal(1), Decimal("0.987654321"))
     return HourRecord(cluster, hour, status, coverage, Totals(costs, capacity), tuple(lines), notes)
+
+
+def use_of(line: Line) -> LineUse:
+    """A line as advice reads it: amounts as floats."""
+
+    def value(name: str) -> Any:
+        amount = getattr(line, name)
+        return float(amount) if isinstance(amount, Decimal) else amount
+
+    return LineUse._make(map(value, LineUse._fields))

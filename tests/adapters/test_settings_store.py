@@ -141,13 +141,6 @@ def test_json_of_another_text_is_not_read(table: DynamoTable) -> None:
     assert store_of(table, Clock()).current().settings == parse_settings(other)
 
 
-def test_documents_of_earlier_releases_are_read(table: DynamoTable) -> None:
-    store_of(table, Clock()).push(DOCUMENT, author="me", now=NOON)
-    item = item_of(table, 1)
-    table.client.put_item(TableName=table.name, Item={name: item[name] for name in item if name not in ("j", "h")})
-    assert store_of(table, Clock()).current().settings == parse_settings(DOCUMENT)
-
-
 def test_json_document_is_stored_once(table: DynamoTable) -> None:
     store_of(table, Clock()).push(json.dumps(yaml.safe_load(DOCUMENT), default=str), author="me", now=NOON)
     assert "j" not in item_of(table, 1)

@@ -53,7 +53,7 @@ def hour(cluster: str, start: datetime) -> HourRecord:
 
 
 def absurd(amount: str) -> HourRecord:
-    """As an earlier version published it: one pod's line with an amount that no node costs."""
+    """An hour in which one pod's line has an amount that no node costs."""
     huge = line("vision", "bu-b", "q", "8")._replace(allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
     lines = [line("research", "bu-a", "p", "4"), huge]
     costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=Decimal(amount), waste_usd=Decimal(amount))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.domain.advice.history import Disruption, LineUse, use_of
+from gpucost.domain.advice.history import Disruption, LineUse
 from gpucost.domain.advice.model import Recommendation
 from gpucost.domain.hours import HOUR
 from gpucost.domain.ledger import Manifest
@@ -20,6 +20,7 @@ from gpucost.services.advice.reading import read_look_back
 from gpucost.services.advice.service import AdviceService
 from gpucost.settings import parse_settings
 from tests import advice_fleet as sim
+from tests.records import use_of
 from tests.services.test_advice_service import TEXT, Book, Kept, Memory, NoDays, Reviews, Silent, Store, Waits, price
 
 DAYS = 24

@@ -102,9 +102,12 @@ def test_what_cannot_be_acknowledged(table: DynamoTable) -> None:
         desk(fleet).acknowledge("nonsense", author="alice")
 
 
-def test_rules_that_only_their_place_tells_apart_are_refused_when_pushed_and_still_read(table: DynamoTable) -> None:
+def test_single_rule_without_name_has_the_name_of_its_kind() -> None:
+    assert list(parse_settings(document(RULES[0])).alerts.named_rules()) == ["waste"]
+
+
+def test_push_refuses_unnamed_rules_of_one_kind_and_unknown_time_zones(table: DynamoTable) -> None:
     two = document(RULES[0], RULES[0])
-    assert list(parse_settings(two).alerts.named_rules()) == ["waste", "waste-2"]
     fleet = Fleet(table, document(RULES[0]))
     with pytest.raises(SettingsError, match="2 rules of kind waste: each needs a name"):
         fleet.push(two)

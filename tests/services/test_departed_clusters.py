@@ -56,7 +56,7 @@ class Fleet:
         return DynamoSettingsStore(self.table.client, self.table.name, clock=lambda: NOW)
 
     def change(self, version: int, how: str, values: dict[str, Any] | None = None) -> None:
-        """Damage a version, or leave of it what an earlier release wrote."""
+        """Damage a version."""
         where = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}}
         named = {"ExpressionAttributeValues": values} if values else {}
         self.table.client.update_item(TableName=self.table.name, Key=where, UpdateExpression=how, **named)
@@ -124,15 +124,6 @@ def test_the_settings_remember_who_left_when(fleet: Fleet) -> None:
     assert last.departed == {"north": gone, "west": Departure(LEFT + 3 * DAY, 4)}
     assert fleet.store().current() == last
     assert (last.clusters(OCTOBER), last.clusters(NOVEMBER)) == (["east", "north", "west"], ["east"])
-
-
-def test_who_left_under_an_earlier_release_is_found_in_the_history(fleet: Fleet) -> None:
-    fleet.push(LEFT + DAY, "north")
-    for version in (1, 2, 3):
-        fleet.change(version, "REMOVE l")
-    assert fleet.store().current().departed == {}
-    last = fleet.push(LEFT + 2 * DAY, "north")
-    assert last.departed == {"west": Departure(LEFT, 1), "east": Departure(LEFT + DAY, 2)}
 
 
 def test_who_left_with_a_version_that_is_damaged_is_not_forgotten(fleet: Fleet) -> None:

@@ -189,7 +189,7 @@ def test_a_new_price_restates_the_hour_from_what_was_stored(system: System) -> N
 
 
 def test_hour_beyond_reason_becomes_incomplete_and_is_asked_for_again(system: System) -> None:
-    """As an earlier version published it, of a request for 1e308 units."""
+    """Of a request for 1e308 units."""
     system.attribute(hours=2)
     before = system.ledger.newest("demo", HOUR)
     assert before is not None

@@ -1,4 +1,4 @@
-"""The ledger's commands against a stack, as people run them: backfill, redrive, freeze, adjustments, migrate."""
+"""The ledger's commands against a stack, as people run them: backfill, redrive, freeze, adjustments."""
 
 import json
 import re
@@ -227,12 +227,3 @@ def test_a_month_is_frozen_corrected_beside_and_opened(stack: Stack) -> None:
     assert stack.figures() != before
     missing = stack.gpucost("adjustments", "--month", month)
     assert (missing.returncode, missing.stderr) == (1, f"gpucost: {month} is not frozen\n")
-
-
-def test_a_table_is_moved_on(stack: Stack) -> None:
-    stack.gpucost("backfill", *period(FIRST, 1), "--no-wait")
-    with stack.active():
-        stack.drain()
-    moved = stack.gpucost("migrate")
-    assert moved.returncode == 0
-    assert moved.stdout.endswith("items looked at, 0 groups of lines moved on\n")

@@ -20,8 +20,6 @@ class Memory:
 
     cursor: Cursor
     books: tuple[Book, ...]
-    outdated: tuple[str, ...] = ()
-    """Items of an older form that are read already, and can go once what was read is saved."""
 
 
 class AlertMemory(Protocol):
@@ -45,10 +43,6 @@ class AlertMemory(Protocol):
         Raises:
             ConflictError: somebody else wrote first.
         """
-        ...
-
-    def forget(self, scope: str, outdated: Sequence[str]) -> None:
-        """Let items of an older form go."""
         ...
 
 

@@ -307,7 +307,7 @@ class StoredSettings:
     refused: tuple[str, ...] = ()
     """Why newer versions, which cannot be read, are not in force; newest first."""
     departed: Mapping[str, Departure] = field(default_factory=dict)
-    """Clusters of earlier versions that left the settings: what is recorded of them stays in answers."""
+    """Clusters of earlier documents that left the settings: what is recorded of them stays in answers."""
 
     def clusters(self, since: datetime) -> list[str]:
         """Whose hours from then on there are, in order of name: the settings' clusters, and those that left later."""

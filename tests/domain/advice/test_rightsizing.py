@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from gpucost.domain.advice.history import LookBack, use_of
+from gpucost.domain.advice.history import LookBack
 from gpucost.domain.advice.model import Advice, Review
 from gpucost.domain.advice.review import review
 from gpucost.domain.model import HourRecord, Line
 from tests import advice_fleet as sim
+from tests.records import use_of
 
 HOURS = 192
 KINDS = ("idle", "fewer-gpus", "add-gpus")

@@ -9,13 +9,14 @@ from typing import get_args
 
 import pytest
 
-from gpucost.domain.advice.history import LookBack, use_of
+from gpucost.domain.advice.history import LookBack
 from gpucost.domain.advice.model import About, Advice, Kind, Recommendation
 from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
 from gpucost.domain.advice.review import review
 from local.advice_screen import COLUMNS, LINES, screen
 from tests import advice_fleet as sim
 from tests import advice_queue as line
+from tests.records import use_of
 
 HOURS = 672
 LONG = "a-service-whose-name-is-as-long-as-a-label-of-kubernetes-may-be"

@@ -8,12 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from gpucost.domain.advice.history import LookBack, Wait, use_of
+from gpucost.domain.advice.history import LookBack, Wait
 from gpucost.domain.advice.model import Advice
 from gpucost.domain.advice.review import review
 from gpucost.domain.advice.waiting import Waiter, left_waiting, waiters
 from tests import advice_fleet as sim
 from tests import advice_queue as line
+from tests.records import use_of
 
 DAYS = 14
 HOURS = 24 * DAYS

@@ -190,7 +190,7 @@ def _remainders(origin: Row, node: NodeHour) -> Iterator[_Part]:
 
 
 def _rest_of_fleet(common: Row, hour: ExportedHour) -> Iterator[Row]:
-    """What is known of the whole cluster alone: hours of versions that kept no nodes."""
+    """What the hour's totals hold beyond its nodes and charges, so that the rows add up to the totals."""
     if hour.totals.capacity is None:
         return
     known = Capacity.total([node.capacity for node in hour.nodes])

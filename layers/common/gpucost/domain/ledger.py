@@ -67,16 +67,12 @@ class Manifest:
     backfilled: bool = False
     """Whether a backfill asked for the hour first: the schedule owes nothing before the first hour of its own."""
     figures_until: datetime | None = None
-    """When its summary expires; None for an incomplete one, and where an earlier version of the product wrote it."""
+    """When its summary expires; None for an incomplete one."""
 
     @property
     def digest(self) -> str:
         """Of the content alone: two versions with the same one say the same."""
         return digest_of(self.run_id)
-
-    def figures_end(self) -> datetime:
-        """Before this its summary cannot have expired: a missing one is lost."""
-        return self.figures_until or self.published_at + SHORTEST_RETENTION
 
     def is_given_up(self) -> bool:
         """Whether the hour is closed as incomplete: only a backfill tries it again."""

@@ -234,7 +234,7 @@ class PricesService:
                 continue
             newest = max(rated[-1], newest or rated[-1])
             nodes, _ = self._ledger.nodes(cluster.name, rated[-1])
-            # Hours of earlier versions kept no nodes; their lines tell of those that pods were on.
+            # Where no metrics describe the nodes, the lines name those that pods ran on.
             for one in nodes or self._ledger.lines(cluster.name, rated[-1]):
                 region = region_of(one.zone)
                 if region and one.instance_type:

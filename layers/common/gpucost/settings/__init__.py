@@ -325,14 +325,11 @@ def parse_settings(text: str) -> Settings:
 
 
 def check_new(settings: Settings) -> None:
-    """What is asked of a document that is pushed, beyond what older stored ones must fulfil to be read.
+    """Check what a document must fulfil to be pushed, beyond what it must fulfil to be read.
 
     Raises:
-        SettingsError: rules that only their place tells apart, a time zone that does not exist, or an address to which
-            credentials would go unencrypted.
+        SettingsError: a time zone that does not exist, or an address to which credentials would go unencrypted.
     """
-    if sentence := settings.alerts.unstable_names():
-        raise SettingsError(sentence)
     if unknown := settings.alerts.unknown_zones():
         raise SettingsError(f"settings: alerts: time_zone {unknown[0]!r} is not known; one like Europe/Berlin is meant")
     for where, address in _addresses_with_credentials(settings):

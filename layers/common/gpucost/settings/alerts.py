@@ -1,10 +1,9 @@
 """The settings' section `alerts`: which rules, for whom, how patient, told where (docs/alerts.md)."""
 
-from collections.abc import Iterable
 from typing import Annotated, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gpucost.domain.alerting.model import FLEET
 from gpucost.settings.alert_receivers import Receiver
@@ -21,6 +20,15 @@ class AlertSettings(Section):
     """Of quiet hours and digests, where a rule has none of its own; and of schedules that are advised."""
     quiet_hours: QuietHoursSettings | None = None
     repeat_hours: Annotated[int, Field(ge=0, le=720)] = 24
+
+    @field_validator("rules")
+    @classmethod
+    def _rules_of_one_kind_have_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        for kind in RULE_KINDS:
+            of_kind = [rule for rule in rules if rule.rule == kind]
+            if len(of_kind) > 1 and any(rule.name is None for rule in of_kind):
+                raise ValueError(f"{len(of_kind)} rules of kind {kind}: each needs a name")
+        return rules
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
@@ -41,23 +49,8 @@ class AlertSettings(Section):
         return self
 
     def named_rules(self) -> dict[str, "RuleSettings"]:
-        """Rules by their stable names: the given one, else the kind.
-
-        Documents from before rules had names may hold several of a kind without: the second is called `waste-2`, as it
-        was then. New ones are refused (`unstable_names`).
-        """
-        found: dict[str, RuleSettings] = {}
-        for name, rule in zip(legacy_names(self.rules), self.rules, strict=True):
-            found[rule.name or name] = rule
-        return found
-
-    def unstable_names(self) -> str | None:
-        """A sentence if a rule would be told from another by its place alone."""
-        for kind in RULE_KINDS:
-            own = [rule for rule in self.rules if rule.rule == kind]
-            if len(own) > 1 and any(rule.name is None for rule in own):
-                return f"settings: alerts.rules: {len(own)} rules of kind {kind}: each needs a name"
-        return None
+        """Rules by name; the single rule of a kind may have none, and is named after its kind."""
+        return {rule.name or rule.kind: rule for rule in self.rules}
 
     def unknown_zones(self) -> list[str]:
         """Time zones that this machine does not know."""
@@ -68,16 +61,6 @@ class AlertSettings(Section):
         """Which receivers a rule tells, by their outboxes' names."""
         wanted = rule.receivers
         return sorted({one.key for one in self.receivers if wanted is None or (one.name or one.type) in wanted})
-
-
-def legacy_names(rules: Iterable[RuleSettings]) -> list[str]:
-    """What rules were called before they had names: by kind and place among the whole list."""
-    found: list[str] = []
-    taken: dict[str, int] = {}
-    for rule in rules:
-        taken[rule.kind] = number = taken.get(rule.kind, 0) + 1
-        found.append(rule.kind if number == 1 else f"{rule.kind}-{number}")
-    return found
 
 
 def _is_zone(name: str) -> bool:

@@ -12,23 +12,19 @@ that somebody who has read it before it was emptied cannot write what was decide
 import hashlib
 import time
 import zlib
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from gpucost.adapters.dynamodb import outdated_alerts, pieces
+from gpucost.adapters.dynamodb import pieces
 from gpucost.adapters.dynamodb.packed import persistently
 from gpucost.adapters.dynamodb.table import FORMAT, Item, Table, check_format, key, text, undamaged, whole
 from gpucost.alert_ports import Memory
 from gpucost.domain.alerting.model import Book, Cursor
-from gpucost.errors import ConflictError
 
 EMPTY_KEPT = 7 * 86_400
 """Seconds."""
-BOOK_FORMAT = 2
-"""Of books in several pieces: a release that takes the first one for all must refuse them."""
 _BOOK = TypeAdapter(Book)
 _CURSOR = TypeAdapter(Cursor)
 _CURSOR_KEY = "cursor"
@@ -59,17 +55,14 @@ class DynamoAlertMemory:
         cursor: Cursor | None = None
         heads: list[Item] = []
         further: list[Item] = []
-        older: list[Item] = []
         for item in self._table.query(_partition(scope)):
-            check_format(item, BOOK_FORMAT)
+            check_format(item)
             sk = text(item, "sk")
             if sk == _CURSOR_KEY:
                 with undamaged(item):
                     cursor = _CURSOR.validate_json(zlib.decompress(item["b"]["B"]))
             elif sk.startswith("book#"):
                 (further if sk.count("#") > 1 else heads).append(item)
-            else:
-                older.append(item)
         books: dict[str, Book] = {}
         for head in heads:
             data = pieces.join(head, further, "n")
@@ -77,13 +70,7 @@ class DynamoAlertMemory:
                 book = _BOOK.validate_json(zlib.decompress(data))
             books[book.owner] = book
             self._pieces[scope, book.owner] = whole(head, "k") or 1
-        if older:
-            old_cursor, old_books = outdated_alerts.read(scope, (text(item, "state") for item in older))
-            cursor = cursor or old_cursor
-            books = {book.owner: book for book in old_books} | books
-        owners = sorted(books)
-        outdated = tuple(text(item, "sk") for item in older)
-        return Memory(cursor or Cursor(scope), tuple(books[owner] for owner in owners), outdated)
+        return Memory(cursor or Cursor(scope), tuple(books[owner] for owner in sorted(books)))
 
     def save_book(self, book: Book) -> Book:
         """Write a book on condition that its version is still the stored one; returns it with the next version.
@@ -114,21 +101,10 @@ class DynamoAlertMemory:
         self._put(cursor.scope, _CURSOR_KEY, saved.version, _CURSOR.dump_json(saved), {})
         return saved
 
-    def forget(self, scope: str, outdated: Sequence[str]) -> None:
-        """Let items of an older form expire."""
-        for sk in outdated:
-            item: Item = {**key(_partition(scope), sk), "v": {"N": str(FORMAT)}, "expires_at": {"N": "1"}}
-            try:
-                self._table.put(item, "attribute_exists(pk)")
-            except ConflictError:
-                continue
-
     def _put(self, scope: str, sk: str, version: int, document: bytes, more: Item, pieces_before: int = 1) -> int:
         """Write a document in as many pieces as it takes, and say how many."""
         head: Item = {**key(_partition(scope), sk), "v": {"N": str(FORMAT)}, **more}
         items = pieces.items_of(head, zlib.compress(document), {"n": {"N": str(version)}})
-        if len(items) > 1:
-            items = [{**item, "v": {"N": str(BOOK_FORMAT)}} for item in items]
         if version > 1:
             condition, values = "n = :version", {":version": {"N": str(version - 1)}}
         else:

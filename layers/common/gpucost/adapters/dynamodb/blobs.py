@@ -38,10 +38,8 @@ def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: do
 
 
 def summary_document(summary: HourSummary) -> dict[str, Any]:
-    """What a summary holds beyond its manifest."""
-    return totals_document(summary.totals) | {
-        "groups": [[unit, namespace, _row(costs)] for (unit, namespace), costs in summary.groups.items()],
-    }
+    """What a summary holds beyond its manifest and its totals."""
+    return {"groups": [[unit, namespace, _row(costs)] for (unit, namespace), costs in summary.groups.items()]}
 
 
 def totals_document(totals: Totals | None) -> dict[str, Any]:

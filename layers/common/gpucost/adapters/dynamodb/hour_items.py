@@ -54,18 +54,16 @@ def _summary_items(summary: HourSummary, run: str, expires: datetime) -> list[It
 def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
     """A version's summary from its items, in order; where there are none, it has no figures any more.
 
-    Figures beyond reason, which earlier versions of the product let in, are none: the hour counts as incomplete.
+    An hour whose figures are beyond reason has none and counts as incomplete.
 
     Raises:
         DamagedError: what is there cannot be read, or nothing is and it cannot have expired.
     """
     totals = None
-    if items and "t" in items[0]:
+    if items:
         with undamaged(items[0]):
             totals = blobs.read_totals_text(text(items[0], "t"))
-    elif items:
-        totals = blobs.unpack(items, blobs.read_totals)  # written before totals had an attribute
-    elif manifest.status != "incomplete" and keys.seconds(manifest.figures_end()) > time.time():
+    elif manifest.status != "incomplete" and not _has_expired(manifest):
         raise DamagedError(
             f"the figures of {manifest.cluster} {keys.hour(manifest.hour)} are missing from the ledger, though they "
             "have not expired; restating the hour writes them anew"
@@ -83,6 +81,11 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
         groups=blobs.read_groups(items if usable else ()),
         currency=manifest.currency,
     )
+
+
+def _has_expired(manifest: Manifest) -> bool:
+    """Whether a version's summary can have expired; a manifest of figures that does not say when is damaged."""
+    return manifest.figures_until is not None and keys.seconds(manifest.figures_until) <= time.time()
 
 
 def run_id_of(record: HourRecord, version: int, *told: object) -> str:

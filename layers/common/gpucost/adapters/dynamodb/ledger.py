@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from gpucost.adapters.dynamodb import blobs, keys
 from gpucost.adapters.dynamodb.hour_items import hour_items, pieces, read_notes, read_summary, run_id_of
-from gpucost.adapters.dynamodb.line_items import BeingMovedError, read_line_items, read_line_uses
+from gpucost.adapters.dynamodb.line_items import IncompleteLinesError, read_line_items, read_line_uses
 from gpucost.adapters.dynamodb.manifests import read_manifest
 from gpucost.adapters.dynamodb.restated import chained, restatement_items
 from gpucost.adapters.dynamodb.table import Item, Table, check_format
@@ -51,7 +51,7 @@ from gpucost.errors import ConflictError, DamagedError
 T = TypeVar("T")
 LATE = "figures that came after the month was frozen"
 READINGS = 4
-"""Of lines that `gpucost migrate` moves on at that very moment."""
+"""Of lines of which a piece was missing or damaged."""
 SUPERSEDED_KEPT = timedelta(days=1)
 """Readers that follow the old manifest finish long before."""
 
@@ -249,7 +249,7 @@ class DynamoLedger:
     def _read_lines(self, manifest: Manifest, start: str, read: Callable[[Iterable[Item]], list[T]]) -> list[T]:
         partition = keys.lines(manifest.cluster, manifest.hour)
         for _ in range(READINGS - 1):
-            with suppress(BeingMovedError):
+            with suppress(IncompleteLinesError):
                 return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
         return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
 

@@ -1,8 +1,7 @@
-"""One business unit's lines of an hour as items, and back, in every form they have had.
+"""One business unit's lines of an hour as items, and back.
 
-Form 1 is rows of values in the order of `Line`'s fields. Form 2 is a column for each field, by its name, and a single
-value where all rows agree, so that a field may come, go or move without a new form. Each item of form 2 says how many
-pieces there are, so that nobody takes some of them for all while they are moved on.
+A document has a column for each field, by its name, and a single value where all rows agree: a field may move, and a
+later version may add one. Each item says how many pieces there are, so that a missing piece is noticed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from gpucost.adapters.dynamodb import blobs
 from gpucost.adapters.dynamodb.table import Item, check_format, key, text, whole
-from gpucost.domain.advice.history import LineUse, use_of
+from gpucost.domain.advice.history import LineUse
 from gpucost.domain.model import Line
 from gpucost.errors import DamagedError, SourceError
 
@@ -21,8 +20,8 @@ _NAMES = Line._fields
 _DECIMALS = {name for name, kind in Line.__annotations__.items() if "Decimal" in str(kind)}
 
 
-class BeingMovedError(SourceError):
-    """Pieces are of two forms, or some are missing: they are moved on at this moment."""
+class IncompleteLinesError(SourceError):
+    """Pieces of a unit's lines are missing or damaged; reading again may help."""
 
 
 def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> list[Item]:
@@ -48,19 +47,14 @@ def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> l
     ]
 
 
-def group_of(item: Item) -> str:
-    """Run and unit of an item of lines."""
-    return text(item, "sk").rsplit("#", 1)[0]
-
-
 def read_line_items(items: Iterable[Item]) -> list[Line]:
-    """The lines of all the items, whatever their form.
+    """The lines of all the items.
 
     Raises:
-        BeingMovedError: some are moved on at this moment; reading again helps.
-        SourceError: a form that this version does not know.
+        IncompleteLinesError: a piece is missing or damaged.
+        SourceError: a later version wrote them.
     """
-    return [line for form, document in _documents(items) for line in _READERS[form](document)]
+    return [line for document in _documents(items) for line in _read_columns(document)]
 
 
 def read_line_uses(items: Iterable[Item]) -> list[LineUse]:
@@ -69,40 +63,35 @@ def read_line_uses(items: Iterable[Item]) -> list[LineUse]:
     Raises:
         As `read_line_items`.
     """
-    return [
-        use
-        for form, document in _documents(items)
-        for use in (_read_uses(document) if form == LINES_FORMAT else map(use_of, _read_rows(document)))
-    ]
+    return [use for document in _documents(items) for use in _read_uses(document)]
 
 
-def _documents(items: Iterable[Item]) -> Iterator[tuple[int, Any]]:
+def _documents(items: Iterable[Item]) -> Iterator[Any]:
     groups: dict[str, list[Item]] = {}
     for item in items:
         check_format(item, LINES_FORMAT)
-        groups.setdefault(group_of(item), []).append(item)
+        groups.setdefault(_group_of(item), []).append(item)
     return map(_document, groups.values())
 
 
-def _document(items: Sequence[Item]) -> tuple[int, Any]:
-    """A unit's document, with its form."""
-    forms = {whole(item, "v") for item in items}
-    if len(forms) > 1 or (forms == {LINES_FORMAT} and len(items) != whole(items[0], "k")):
-        raise BeingMovedError(f"lines {text(items[0], 'pk')!r} are moved on at this moment")
+def _group_of(item: Item) -> str:
+    """Run and unit of an item of lines."""
+    return text(item, "sk").rsplit("#", 1)[0]
+
+
+def _document(items: Sequence[Item]) -> Any:
+    """A unit's document."""
+    pieces = whole(items[0], "k")
+    if len(items) != pieces:
+        raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are incomplete: {len(items)} of {pieces} pieces")
     try:
-        document: Any = blobs.unpack(items)
+        return blobs.unpack(items)
     except DamagedError:
-        raise BeingMovedError(f"lines {text(items[0], 'pk')!r} are not whole") from None
-    return forms.pop(), document
-
-
-def _read_rows(document: Iterable[Sequence[Any]]) -> list[Line]:
-    """Form 1; fields that were added later are not there, and have their defaults."""
-    return [Line(*map(_value, _NAMES, row)) for row in document]
+        raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are not whole") from None
 
 
 def _read_columns(document: Mapping[str, Any]) -> list[Line]:
-    """Form 2; fields that this version does not know are left out, those that it misses have their defaults."""
+    """Fields that only a later version knows are left out."""
     rows = document["rows"]
     columns = {
         name: [_value(name, one) for one in (told if isinstance(told, list) else [told] * rows)]
@@ -112,15 +101,12 @@ def _read_columns(document: Mapping[str, Any]) -> list[Line]:
     return [Line(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
 
 
-_READERS = {1: _read_rows, LINES_FORMAT: _read_columns}
-
-
 def _read_uses(document: Mapping[str, Any]) -> Iterator[LineUse]:
-    """Form 2, the columns that advice looks at, and nothing exact: see decision 0043."""
+    """The columns that advice looks at, and nothing exact: see decision 0043."""
     rows, told = document["rows"], document["columns"]
     columns: list[Iterable[Any]] = []
     for name in LineUse._fields:
-        column = told.get(name, "")  # only what came later can be missing, and that is a text
+        column = told[name]
         if not isinstance(column, list):
             columns.append(repeat(_as_float(name, column), rows))
         elif name in _DECIMALS:

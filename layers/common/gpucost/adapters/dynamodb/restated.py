@@ -72,6 +72,6 @@ def _restatement(manifest: Manifest, item: Item, document: dict[str, Any]) -> Re
         after=blobs.read_totals(document["after"]) or Totals(Costs(), None),
         units=blobs.read_changes(document),
         currency=text(item, "c"),
-        currency_before=text(item, "c4") or "USD",
+        currency_before=text(item, "c4"),
         beside=manifest.beside,
     )

@@ -43,8 +43,6 @@ from gpucost.errors import ConflictError, DamagedError, NotKeptError
 
 BUCKETS = 16
 """Facts of a sixteenth of all units are read together: one unit's month is one query, and items stay few."""
-DAY_FORMAT = 2
-"""Of days in several pieces: a release that takes the first one for all must refuse them."""
 MARK = 6
 """Bytes of a run id's hash: what tells one version of an hour from every other one."""
 
@@ -265,7 +263,7 @@ class DynamoRollups:
         item = _day_of(list(self._table.query(_days(cluster), "begins_with(sk, :day)", day=_day(day))))
         if item is None or _marks(item) != marks:
             return set(range(BUCKETS))
-        check_format(item, DAY_FORMAT)
+        check_format(item)
         with undamaged(item):
             return {_bucket(unit) for unit in unpack_sums(item["b"]["B"])}
 
@@ -295,7 +293,7 @@ class DynamoRollups:
         # `~` sorts after every character of a key, so that all pieces of the last day are in.
         first, last = _day(manifests[0].hour), f"{_day(manifests[-1].hour)}~"
         for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=first, last=last):
-            check_format(item, DAY_FORMAT)
+            check_format(item)
             yield item
 
 
@@ -321,7 +319,7 @@ def _end(manifests: Sequence[Manifest], kept: timedelta) -> int:
 
 def _tells_units(head: Item) -> bool:
     """Whether a unit without an item had nothing, rather than one that has expired."""
-    return "u" not in head or whole(head, "u") > time.time()
+    return whole(head, "u") > time.time()
 
 
 def _item(pk: str, sk: str, day: datetime, manifests: Sequence[Manifest], kept: timedelta, more: Item) -> Item:
@@ -340,8 +338,6 @@ def _day_items(summary: DaySummary, retention: Retention) -> list[Item]:
     """A day's sums: an item holds some 6,000 business units, and a namespace that no unit matches is one."""
     data = pack_table([((unit,), costs) for unit, costs in summary.units.items()])
     more: dict[str, dict[str, Any]] = {"t": {"S": blobs.totals_text(summary.totals)}} if summary.totals else {}
-    if len(data) > PIECE:
-        more["v"] = {"N": str(DAY_FORMAT)}
     head = _item(_days(summary.cluster), _day(summary.day), summary.day, summary.hours, retention.days, more)
     return pieces.items_of(head, data, {"h": head["h"]})
 

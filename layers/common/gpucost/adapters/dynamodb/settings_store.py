@@ -143,10 +143,10 @@ class DynamoSettingsStore:
     def _departed(self, newest: Item, settings: Settings, now: datetime) -> dict[str, Departure]:
         """The clusters that are not in the settings any more."""
         try:
-            found, is_told = _read_departed(newest), "l" in newest
+            found, is_told = _read_departed(newest), True
         except SettingsError:
             found, is_told = {}, False
-        if not is_told:  # damaged, or pushed before this was kept: the versions before it tell
+        if not is_told:  # damaged: the versions before it tell
             for older, newer in itertools.pairwise(self.history()[::-1]):
                 left = Departure(newer.pushed_at, older.version)
                 found |= {**older.departed, **{one.name: left for one in older.settings.clusters}}
@@ -230,9 +230,9 @@ def _departure(one: Departure) -> dict[str, Any]:
 
 
 def _read_departed(item: Item) -> dict[str, Departure]:
-    """None in versions that were pushed before this was kept; the next push finds out."""
+    """The clusters that had left the settings by a version, and when."""
     try:
-        found = item.get("l", {"M": {}})["M"]
+        found = item["l"]["M"]
         return {
             name: Departure(datetime.fromtimestamp(int(one["M"]["p"]["N"]), UTC), int(one["M"]["n"]["N"]))
             for name, one in found.items()

@@ -20,8 +20,6 @@ from gpucost.alert_ports import DaySoFar, MonthPart
 from gpucost.domain.alerting.spend import SoFar
 from gpucost.errors import ConflictError
 
-IN_PIECES = 2
-"""Format of documents in several pieces: a release that takes the first one for all must refuse them."""
 KEPT = timedelta(days=130)
 """Eight weeks are the longest that a rule looks back; after a restored table or a long pause some are still there."""
 
@@ -75,7 +73,7 @@ class DynamoSpendMemory:
         head = self._table.get(pk, sk)
         if head is None:
             return None
-        check_format(head, IN_PIECES)
+        check_format(head)
         others = self._table.query(pk, "begins_with(sk, :start)", start=f"{sk}#") if "k" in head else ()
         return blobs.unpack([{**head, "b": {"B": pieces.join(head, others, "h")}}])
 
@@ -84,7 +82,7 @@ def _items(cluster: str, sk: str, document: Any, since: datetime) -> list[Item]:
     data = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9)
     head: Item = {
         **key(_partition(cluster), sk),
-        "v": {"N": str(FORMAT if len(data) <= blobs.PIECE else IN_PIECES)},
+        "v": {"N": str(FORMAT)},
         "expires_at": {"N": str(keys.seconds(since + KEPT))},
     }
     return pieces.items_of(head, data, {"h": {"B": hashlib.sha256(data).digest()[:16]}})

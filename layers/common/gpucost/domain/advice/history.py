@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
 from gpucost.domain.hours import HOUR, floor_day
 from gpucost.domain.kubernetes_labels import INTERRUPTIBLE
-from gpucost.domain.model import Line, NodeHour
+from gpucost.domain.model import NodeHour
 
 OBSERVED = frozenset({"pod", "shared"})
 """Rungs on which advice may rest: the others are guesses (design §3)."""
@@ -56,16 +55,6 @@ class LineUse(NamedTuple):
     shared_from: str = ""
     labels: Mapping[str, str] | str = ""
     """The settings' `cost_labels` that the pod carries; "" where there are none."""
-
-
-def use_of(line: Line) -> LineUse:
-    """A line, as advice looks at it."""
-
-    def value(name: str) -> Any:
-        own = getattr(line, name)
-        return float(own) if isinstance(own, Decimal) else own
-
-    return LineUse._make(map(value, LineUse._fields))
 
 
 class Wait(NamedTuple):

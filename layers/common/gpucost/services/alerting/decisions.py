@@ -11,7 +11,7 @@ from gpucost.domain.alerting.model import Alert, Book, Entry, Event, Notificatio
 from gpucost.domain.hours import HOUR, format_instant
 from gpucost.observability import logger
 from gpucost.settings.alert_rules import RuleSettings
-from gpucost.settings.alerts import AlertSettings, legacy_names
+from gpucost.settings.alerts import AlertSettings
 
 HISTORY = "history"
 """The receiver that keeps what was decided; it is told first, and of everything."""
@@ -57,18 +57,13 @@ class Decisions:
         self._rules = rules
         self._before = {book.owner: book for book in memory.books}
         self._told: dict[str, list[tuple[Notification, bool]]] = {}
-        self._outdated = memory.outdated
         self._alerts = {book.owner: self._known(book) for book in memory.books}
 
     def _known(self, book: Book) -> dict[tuple[str, Subject], Alert]:
-        """A book's alerts: those that no rule looks at any more end untold; those of renamed rules go on."""
-        renamed = {
-            old: name
-            for old, name in zip(legacy_names(self._settings.rules), self._settings.named_rules(), strict=True)
-            if old not in self._rules and name in self._rules
+        """A book's alerts: those that no rule looks at any more end untold."""
+        return {
+            one.key: one for one in book.alerts if one.rule in self._rules and self._rules[one.rule].covers(one.subject)
         }
-        alerts = (replace(one, rule=renamed.get(one.rule, one.rule)) for one in book.alerts)
-        return {one.key: one for one in alerts if one.rule in self._rules and self._rules[one.rule].covers(one.subject)}
 
     def alerts(self, rule: str) -> list[Alert]:
         """A rule's pending and firing alerts."""
@@ -159,8 +154,6 @@ class Decisions:
                 moments = [moment for moment in (through, before.decided_through) if moment is not None]
                 store.save_book(replace(after, decided_through=max(moments, default=None)))
                 saved += 1
-        if self._outdated:
-            store.forget(self.cursor.scope, self._outdated)
         return saved
 
     def _entries(self, news: Notification, muted: bool) -> Iterable[Entry]:

@@ -101,9 +101,6 @@ class _Scratch:
         self._cursors[cursor.scope] = cursor
         return cursor
 
-    def forget(self, scope: str, outdated: Sequence[str]) -> None:
-        """There is nothing older."""
-
     def take(self) -> list[Notification]:
         """What was decided since the last call: what the history would hold."""
         found = []
