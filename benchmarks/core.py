@@ -64,7 +64,7 @@ def observation(pods: int, units: int) -> Observation:
 def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
     """What attributes the hour, each time anew."""
     settings, seen = settings_for("http://127.0.0.1:9", units), observation(pods, units)
-    metering = MeteringRules(settings.utilization.ladder, None)
+    metering = MeteringRules(settings.utilization.sources, None)
     rules = attribution_rules(settings, pricing_of(settings))
 
     def run() -> HourRecord:

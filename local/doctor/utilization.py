@@ -36,7 +36,7 @@ def rungs(case: Case) -> list[Rung]:
 
 
 def _of(case: Case, holder: Holder) -> tuple[str | None, str]:
-    facts, ladder = case.facts, case.settings.utilization.ladder
+    facts, ladder = case.facts, case.settings.utilization.sources
     own = _own(facts, holder)
     node = facts.nodes.get(holder.node)
     shared = node is not None and sharing.is_shared(facts, node)

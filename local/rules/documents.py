@@ -82,11 +82,11 @@ def document(form: str, groups: Groups) -> str:
 def notes(settings: Settings, now: datetime) -> list[str]:
     """What static rules leave out of what these settings say; the ledger knows it."""
     found = []
-    lower = [rung for rung in settings.utilization.ladder if rung in {"node", "cluster"}]
+    lower = [rung for rung in settings.utilization.sources if rung in {"node", "cluster"}]
     if lower:
         found.append(f"use known by the rungs {', '.join(lower)} only counts as unmeasured in the rules")
-    if missing := [rung for rung in ("pod", "shared") if rung not in settings.utilization.ladder]:
-        found.append(f"the rules measure by {', '.join(missing)} as well, which the settings' ladder leaves out")
+    if missing := [rung for rung in ("pod", "shared") if rung not in settings.utilization.sources]:
+        found.append(f"the rules measure by {', '.join(missing)} as well, which utilization.sources leaves out")
     for unit in settings.business_units:
         if unit.distribute:
             found.append(f"business unit {unit.name!r} keeps in the rules what the ledger passes on to others")

@@ -294,7 +294,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             status = ended.code
         return (status, *capsys.readouterr())
 
-    more = "utilization: {ladder: [pod, node]}\n" + BY_LABELS.replace("2026-12-01", "2999-12-01")
+    more = "utilization: {sources: [pod, node]}\n" + BY_LABELS.replace("2026-12-01", "2999-12-01")
     status, text, notes = ask(SETTINGS + more)
     assert (status, promtool.check(tmp_path, text), len(notes.splitlines())) == (0, "", 4)
     for words in ("rungs node", "by shared", "'pods' keeps", "'first' changes at 2999-12-01T00:00:00Z"):

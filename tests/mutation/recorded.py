@@ -30,7 +30,7 @@ def recorded() -> list[Any]:
 @pytest.mark.parametrize("part", range(8))
 def test_recorded_hours_are_true(part: int) -> None:
     for name, number, document, seen in recorded()[part::8]:
-        rules = MeteringRules(document.utilization.ladder, document.clusters[0].slices_per_gpu)
+        rules = MeteringRules(document.utilization.sources, document.clusters[0].slices_per_gpu)
         record = attribute(meter(seen, rules), attribution_rules(document, pricing_of(document)))
         text = render.hours_json([record])
         (hour,) = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)["hours"]

@@ -234,7 +234,7 @@ def test_a_rule_that_left_the_settings_starts_afresh_when_it_comes_back(world: W
 
 @pytest.mark.parametrize(("source", "heard"), [("pod", ["firing research 1"]), ("cluster", [])])
 def test_guessed_utilization_alerts_nobody(world: World, line: Line, source: str, heard: list[str]) -> None:
-    world.store.text = DOCUMENT + "utilization: {ladder: [pod, cluster]}\n"
+    world.store.text = DOCUMENT + "utilization: {sources: [pod, cluster]}\n"
     for number in range(2):
         world.hours.put(number, research="15")
         lines = [line._replace(utilization_source="pod" if source == "pod" else "cluster")]

@@ -37,7 +37,7 @@ def test_waste_names_the_worst_workloads_once_and_keeps_firing_as_long_as_asked(
 def test_a_guess_accuses_nobody(table: DynamoTable) -> None:
     text = (
         document(WASTE.replace("percent: 50, for_hours: 2", "percent: 40"), "rule: idle-workload, gpus: 2")
-        + "utilization: {ladder: [pod, cluster]}\n"
+        + "utilization: {sources: [pod, cluster]}\n"
     )
     fleet = Fleet(table, text)
     guessed = pod(gpus=4, use="0", utilization_source="cluster")

@@ -287,8 +287,8 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
         ("[" * 3000, "nested too deeply"),
         (CLUSTERS.replace("//x", "//user:secret@x") + PRICING, "must not hold credentials"),
         (CLUSTERS.replace("//x", "//[::1") + PRICING, "not an address"),
-        (CLUSTERS + PRICING + "utilization: {ladder: pod}", "utilization.ladder: must be a list"),
-        (CLUSTERS + PRICING + "utilization: {ladder: [pod, pod]}", "names a rung twice"),
+        (CLUSTERS + PRICING + "utilization: {sources: pod}", "utilization.sources: must be a list"),
+        (CLUSTERS + PRICING + "utilization: {sources: [pod, pod]}", "names a rung twice"),
         (
             CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}",
             "type is needed: slack, email or alertmanager",

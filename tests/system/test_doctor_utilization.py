@@ -87,7 +87,7 @@ def test_the_mapping_is_off(examined: Examine) -> None:
                  change="dcgm-exporter: env DCGM_EXPORTER_KUBERNETES=true")  # fmt: skip
     assert "the pod on every series is the exporter's own" in (check.finding or "")
     assert rungs(report) == [(None, "none", Decimal(2))]
-    node = examined(cluster, "utilization: {ladder: [pod, shared, node]}\n")
+    node = examined(cluster, "utilization: {sources: [pod, shared, node]}\n")
     assert rungs(node) == [(GR, "node", Decimal(2))]
 
 

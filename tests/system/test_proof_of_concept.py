@@ -49,7 +49,7 @@ def table(request: pytest.FixtureRequest, prometheus: Callable[[str], str]) -> C
             f"""
             clusters: [{{name: poc, prometheus: {{url: "{url}"}}, slices_per_gpu: 7}}]
             pricing: {{source: constant, gpu_hourly_usd: 12, split: gpu-bears-all}}
-            utilization: {{signal: DCGM_FI_PROF_GR_ENGINE_ACTIVE, scale: {scale}, ladder: [cluster]}}
+            utilization: {{signal: DCGM_FI_PROF_GR_ENGINE_ACTIVE, scale: {scale}, sources: [cluster]}}
             """
         )
         reader = metrics_reader(settings.clusters[0], settings)

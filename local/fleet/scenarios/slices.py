@@ -146,7 +146,7 @@ def _estimated() -> Iterator[Scenario]:
     pods = [Pod(f"p{i}", n1, [i], flat("0.5")) for i in range(4)]
     unmapped = Exporter(mapping=False)
     by_node = {pod.name: "node" for pod in pods}
-    settings = "utilization: {ladder: [pod, shared, node, cluster]}\n"
+    settings = "utilization: {sources: [pod, shared, node, cluster]}\n"
     yield Scenario("rung-node", [n1], pods, dcgm=unmapped, settings=settings, sources=by_node)
     all_pods = [*pods, *(Pod(f"q{i}", n2, [i], flat("0.5")) for i in range(4))]
     yield Scenario(

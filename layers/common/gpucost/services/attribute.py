@@ -262,7 +262,7 @@ def rate_hours(
     for hour in hours:
         check_hour(hour, now)
     metering = MeteringRules(
-        ladder=settings.utilization.ladder,
+        ladder=settings.utilization.sources,
         slices_per_gpu=cluster.slices_per_gpu,
     )
     own = pricing_of(settings)

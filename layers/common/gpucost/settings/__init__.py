@@ -115,12 +115,12 @@ class ClusterSettings(Section):
 
 
 class UtilizationSettings(Section):
-    """Which signal says how busy a GPU is, and how far down the ladder to go when a pod has no signal of its own."""
+    """Which signal says how busy a GPU is, and which sources of it are allowed, in order of preference."""
 
     signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     scale: Positive | None = None
     """The signal's value at full use; the catalogue's own where not given."""
-    ladder: Annotated[tuple[Rung, ...], Field(min_length=1)] = ("pod", "shared")
+    sources: Annotated[tuple[Rung, ...], Field(min_length=1)] = ("pod", "shared")
 
     @field_validator("signal")
     @classmethod
@@ -129,12 +129,12 @@ class UtilizationSettings(Section):
             raise ValueError(f"{signal!r} is not a known signal; allowed: {', '.join(SIGNALS)}")
         return signal
 
-    @field_validator("ladder")
+    @field_validator("sources")
     @classmethod
-    def _rungs_are_unique(cls, ladder: tuple[Rung, ...]) -> tuple[Rung, ...]:
-        if len(set(ladder)) < len(ladder):
+    def _sources_are_unique(cls, sources: tuple[Rung, ...]) -> tuple[Rung, ...]:
+        if len(set(sources)) < len(sources):
             raise ValueError("names a rung twice")
-        return ladder
+        return sources
 
 
 class CoverageSettings(Section):

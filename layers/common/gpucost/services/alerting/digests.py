@@ -92,7 +92,7 @@ class Digests:
 
     def _worst(self, clusters: Sequence[str], start: datetime, end: datetime) -> dict[str, tuple[Workload, ...]]:
         """The workloads that wasted most, by unit; none where settings allow guessed utilization."""
-        if not set(self._settings.utilization.ladder) <= OBSERVED:
+        if not set(self._settings.utilization.sources) <= OBSERVED:
             return {}
         sums: dict[tuple[str, str, str, str], tuple[Decimal, Decimal]] = {}
         for cluster in clusters:

@@ -105,7 +105,7 @@ def policy_of(rule: RuleSettings) -> Policy:
 
 def _waste(rule: WasteRule, settings: Settings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
     units = sums(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units
-    guesses = not set(settings.utilization.ladder) <= OBSERVED
+    guesses = not set(settings.utilization.sources) <= OBSERVED
     for unit in _watched(units, active):
         if not rule.scope.has_unit(unit):
             continue
