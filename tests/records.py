@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
+from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 
