@@ -97,7 +97,7 @@ def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, 
 
 def test_the_bills_statements_are_deployed(built: Path) -> None:
     def statements(package: Path) -> dict[str, str]:
-        return {path.name: path.read_text() for path in (package / "adapters" / "bill" / "statements").iterdir()}
+        return {path.name: path.read_text() for path in (package / "sources" / "bill" / "statements").iterdir()}
 
     committed = statements(REPOSITORY / "layers" / "common" / "gpucost")
     assert len(committed) == 4
