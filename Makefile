@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
-CODE := layers/common functions local benchmarks tests
+CODE := layers/common functions gpucost_cli devstack authoring benchmarks tests
 
 .PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy lock openapi dashboards bench clean
 
@@ -34,8 +34,8 @@ check: setup ## everything static
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python lint/language.py
-	$(BIN)/python -m local.openapi --check
-	$(BIN)/python -m local.grafana --check
+	$(BIN)/python -m authoring.openapi --check
+	$(BIN)/python -m authoring.grafana --check
 	npm --prefix web run --silent check
 	AWS_DEFAULT_REGION=eu-central-1 $(SAM) validate --lint
 
@@ -87,13 +87,13 @@ lock: ## renew the locks
 	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt; done
 
 openapi: ## write docs/openapi.json
-	$(BIN)/python -m local.openapi
+	$(BIN)/python -m authoring.openapi
 
 dashboards: ## write dashboards/: Grafana's, and the quick start's recording rules
-	$(BIN)/python -m local.grafana
+	$(BIN)/python -m authoring.grafana
 
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  local/dynamodb/node_modules local/bytecode/node_modules local/iam/node_modules web/node_modules \
+	  devstack/dynamodb/node_modules authoring/bytecode/node_modules devstack/iam/node_modules web/node_modules \
 	  functions/api/page *.egg-info
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from benchmarks.figures import Figure
-from gpucost.adapters.dynamodb.line_items import line_items, read_line_uses
-from gpucost.adapters.dynamodb.table import Item
-from gpucost.domain.advice.history import LookBack, Wait
-from gpucost.domain.advice.node_prices import ReservedPrice, SpotPrice
-from gpucost.domain.advice.review import review
-from gpucost.domain.hours import HOUR
-from gpucost.domain.model import Capacity, Line, NodeHour
+from gpucost.core.hours import HOUR
+from gpucost.core.model import Capacity, Line, NodeHour
+from gpucost.features.recommendations.history import LookBack, Wait
+from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
+from gpucost.features.recommendations.review import review
+from gpucost.storage.line_items import line_items, read_line_uses
+from gpucost.storage.table import Item
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 HOURS = 720

@@ -19,33 +19,32 @@ from typing import Any
 from benchmarks import large_ledger
 from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
-from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory, DynamoSilences
-from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.manifests import write_manifest
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.adapters.dynamodb.spend_memory import DynamoSpendMemory
-from gpucost.adapters.dynamodb.table import Table
-from gpucost.alert_ports import AlertSources, DaySoFar, Notifier
-from gpucost.domain.alerting.budget import month_of
-from gpucost.domain.alerting.model import Notification
-from gpucost.domain.alerting.spend import SoFar
-from gpucost.domain.hours import HOUR
-from gpucost.domain.ledger import HourSummary, Manifest
-from gpucost.domain.model import Capacity, Costs, Coverage, Line, Totals
-from gpucost.domain.rollups import DAY, DaySummary
-from gpucost.messages import ClusterState, HourClosed, Tick
-from gpucost.services.alerting.service import AlertService
-from gpucost.services.alerting.spending import pricing_words
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost.core.hours import HOUR, month_bounds
+from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.model import Capacity, Costs, Coverage, Line, Totals
+from gpucost.core.rollups import DAY, DaySummary
+from gpucost.features.alerting.model import Notification
+from gpucost.features.alerting.ports import AlertSources, DaySoFar, Notifier
+from gpucost.features.alerting.rules.spend_change import SoFar
+from gpucost.features.alerting.service import AlertService
+from gpucost.features.alerting.spend import pricing_words
+from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
+from gpucost.features.alerting.storage.spend import DynamoSpendMemory
+from gpucost.features.alerting.storage.states import DynamoAlertMemory
+from gpucost.runtime.messages import ClusterState, HourClosed, Tick
 from gpucost.settings import Settings, parse_settings
-from local.aws import local_client
-from local.dynamodb_local import create_table, running_dynamodb
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.manifests import write_manifest
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.storage.table import Table
 
 UNITS, PODS, RULES = 500, 10_000, 20
 MOST_UNITS, MOST_MEGABYTES = 120, 256
 CLUSTER = "large"
-START = month_of(month_of(datetime.now(UTC))[0] - timedelta(days=1))[0]
+START = month_bounds(month_bounds(datetime.now(UTC))[0] - timedelta(days=1))[0]
 """The first moment of last month."""
 DAYS = 27
 """The tick is of that many days later: four parts of a month are known, the newest is nearly full."""

@@ -18,14 +18,14 @@ from rich.table import Table as Printed
 from benchmarks import large_ledger
 from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.domain.hours import HOUR
-from gpucost.domain.ledger import DEFAULT_RETENTION
-from gpucost.domain.rollups import DAY
-from local.aws import local_client
-from local.dynamodb_local import create_table, running_dynamodb
-from local.template import transform
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from devstack.template import transform
+from gpucost.core.hours import HOUR
+from gpucost.core.ledger import DEFAULT_RETENTION
+from gpucost.core.rollups import DAY
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.rollups import DynamoRollups
 
 HOURS = 730
 """In a month, as AWS's calculator counts."""

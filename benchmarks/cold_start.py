@@ -21,10 +21,10 @@ from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from benchmarks.figures import Figure, against, own_process, stand_alone
-from local.artefacts import LAYERS, build, function
-from local.aws import create_stack, credentials, running_aws
-from local.functions import WORKER
-from local.template import REPOSITORY
+from devstack.artefacts import LAYERS, build, function
+from devstack.aws import create_stack, credentials, running_aws
+from devstack.functions import WORKER
+from devstack.template import REPOSITORY
 
 EVENTS = {
     "DispatchFunction": "schedule", "AlertFunction": "tick", "PricesFunction": "prices", "ExportFunction": "export",

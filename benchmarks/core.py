@@ -13,13 +13,11 @@ from typing import Any
 
 from benchmarks.hour import settings_for
 from benchmarks.large_cluster import PODS_PER_NODE
-from gpucost.collector import collector_paused
-from gpucost.domain.attribution import attribute
-from gpucost.domain.hours import to_ms
-from gpucost.domain.intervals import Scrapes
-from gpucost.domain.metering import MeteringRules, meter
-from gpucost.domain.model import HourRecord
-from gpucost.domain.observations import (
+from gpucost.core.attribution import attribute
+from gpucost.core.hours import to_ms
+from gpucost.core.intervals import Scrapes
+from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.core.metering.observations import (
     ContainerRequest,
     DeviceSeries,
     NodeObservation,
@@ -27,8 +25,10 @@ from gpucost.domain.observations import (
     Observation,
     PodObservation,
 )
-from gpucost.services.attribute import attribution_rules
-from gpucost.services.pricing import pricing_of
+from gpucost.core.model import HourRecord
+from gpucost.pipeline.attribute import attribution_rules
+from gpucost.pipeline.pricing import pricing_of
+from gpucost.runtime.gc_control import collector_paused
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 GPU, MODEL = "nvidia_com_gpu", "NVIDIA H100 80GB HBM3"

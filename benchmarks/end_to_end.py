@@ -27,22 +27,22 @@ from benchmarks import large_cluster
 from benchmarks.figures import Figure, called
 from benchmarks.hour import settings_for
 from benchmarks.ledger import Metered
-from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.domain.hours import HOUR, floor_day, floor_hour
-from gpucost.domain.rollups import DAY
-from gpucost.messages import HourClosed, HoursDue, Tick
-from gpucost.services.attribute import AttributeService
-from gpucost.services.backfill import Backfill
-from gpucost.services.pricing import Pricer
-from local.aws import local_client
-from local.dynamodb_local import create_table, running_dynamodb
-from local.prometheus import running_prometheus
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from devstack.prometheus import running_prometheus
+from gpucost.core.hours import HOUR, floor_day, floor_hour
+from gpucost.core.rollups import DAY
+from gpucost.pipeline.attribute import AttributeService
+from gpucost.pipeline.backfill import Backfill
+from gpucost.pipeline.pricing import Pricer
+from gpucost.runtime.messages import HourClosed, HoursDue, Tick
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.client import PrometheusClient
+from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
 
 ROUNDS = 3
 STEP = 60

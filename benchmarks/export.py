@@ -15,11 +15,11 @@ from pathlib import Path
 from uuid import UUID
 
 from benchmarks.figures import Figure
-from gpucost.adapters.export_files import DuckDbFiles
-from gpucost.domain.focus import ExportedHour, Row, focus_rows
-from gpucost.domain.ledger import Manifest
-from gpucost.domain.model import Capacity, Costs, Coverage, Line, NodeHour, Totals
-from gpucost.domain.money import ZERO, quantize
+from gpucost.core.ledger import Manifest
+from gpucost.core.model import Capacity, Costs, Coverage, Line, NodeHour, Totals
+from gpucost.core.money import ZERO, quantize
+from gpucost.features.exports.files import DuckDbFiles
+from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
 
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
 PER_NODE = 8

@@ -15,12 +15,12 @@ import requests
 
 from benchmarks import large_cluster
 from benchmarks.figures import Figure, against, called, in_turns, stand_alone
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.adapters.prometheus.client import PrometheusClient, Series
-from gpucost.domain.hours import HOUR, floor_hour
-from gpucost.services.attribute import attribute_hours
+from devstack.prometheus import running_prometheus
+from gpucost.core.hours import HOUR, floor_hour
+from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import Settings, parse_settings
-from local.prometheus import running_prometheus
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.client import PrometheusClient, Series
 
 ROUNDS = 5
 

@@ -13,17 +13,17 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.domain.hours import HOUR, HOUR_MS, to_ms
-from gpucost.domain.intervals import Interval
-from gpucost.domain.ledger import HourSummary, Manifest
-from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, NodeHour, Totals
-from gpucost.domain.money import from_quanta, to_quanta
-from gpucost.domain.observations import PodObservation
-from gpucost.domain.rollups import DAY, FactKey
-from gpucost.domain.shares import GpuNode, Share
-from gpucost.domain.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.hours import HOUR, HOUR_MS, to_ms
+from gpucost.core.intervals import Interval
+from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.observations import PodObservation
+from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, NodeHour, Totals
+from gpucost.core.money import from_quanta, to_quanta
+from gpucost.core.rollups import DAY, FactKey
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.rollups import DynamoRollups
 
 UNITS = 200
 PODS = 10_000

@@ -18,12 +18,12 @@ from rich.table import Table
 
 from benchmarks import large_ledger
 from benchmarks.figures import Figure
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.domain.hours import HOUR
-from gpucost.domain.rollups import DAY
-from local.aws import local_client
-from local.dynamodb_local import create_table, running_dynamodb
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost.core.hours import HOUR
+from gpucost.core.rollups import DAY
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.rollups import DynamoRollups
 
 MONTH = 31
 DAYS, CLUSTERS = 35, 3

@@ -14,7 +14,7 @@ import requests
 from benchmarks.end_to_end import cpu_seconds
 from benchmarks.figures import Figure, against, in_turns, stand_alone
 from benchmarks.hour import attribute, cluster, recorded_queries, samples_processed, send_bare
-from gpucost.domain.hours import HOUR
+from gpucost.core.hours import HOUR
 
 WINDOW, RESOLUTION = "1h", "5m"
 CONTAINER, POD, NODE = "container, pod, namespace, node, uid", "pod, namespace, uid", "node, instance_type, provider_id"

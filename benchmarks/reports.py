@@ -23,10 +23,10 @@ from rich.table import Table
 
 from benchmarks import large_ledger
 from benchmarks.figures import Figure, against
-from gpucost.domain.hours import format_instant
-from gpucost.domain.rollups import DAY
-from local.aws import local_client
-from local.dynamodb_local import create_table, running_dynamodb
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost.core.hours import format_instant
+from gpucost.core.rollups import DAY
 
 RATIO = 2.0
 TABLE = "ledger"
@@ -98,8 +98,8 @@ def reports(start: datetime, days: int) -> list[Report]:
 def measure(client: Any, report: Report, runs: int) -> Measured:
     """A report and its floor in turns, so that both see the same machine."""
     from functions.api.app import handler
-    from gpucost import bootstrap
-    from gpucost.adapters import aws
+    from gpucost import container as bootstrap
+    from gpucost.runtime import aws
 
     event = _event(report)
 
@@ -150,7 +150,7 @@ def _event(report: Report) -> dict[str, Any]:
 
 def push_settings(client: Any, clusters: int) -> None:
     """A document with the clusters."""
-    from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
+    from gpucost.storage.settings_store import DynamoSettingsStore
 
     document = {
         "clusters": [{"name": f"cluster-{n}", "prometheus": {"url": "http://127.0.0.1:9"}} for n in range(clusters)],

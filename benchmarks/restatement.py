@@ -9,26 +9,26 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.figures import Figure, stand_alone
-from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.domain.attribution import attribute
-from gpucost.domain.hours import HOUR, HOUR_MS
-from gpucost.domain.intervals import Interval
-from gpucost.domain.model import Coverage
-from gpucost.domain.observations import PodObservation
-from gpucost.domain.prices import epoch_ms
-from gpucost.domain.shares import GpuNode, Share
-from gpucost.domain.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
-from gpucost.messages import HourClosed, HoursToRestate
-from gpucost.services.attribute import attribution_rules
-from gpucost.services.pricing import Pricer, pricing_of
-from gpucost.services.restate import RestateService
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost.core.attribution import attribute
+from gpucost.core.hours import HOUR, HOUR_MS
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.observations import PodObservation
+from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.model import Coverage
+from gpucost.core.pricing.prices import epoch_ms
+from gpucost.pipeline.attribute import attribution_rules
+from gpucost.pipeline.pricing import Pricer, pricing_of
+from gpucost.pipeline.restate import RestateService
+from gpucost.runtime.messages import HourClosed, HoursToRestate
 from gpucost.settings import parse_settings
-from local.aws import local_client
-from local.dynamodb_local import create_table, running_dynamodb
+from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
 
 NODES, GPUS, UNITS, HOURS = 1000, 8, 200, 24
 NOW = datetime.now(UTC)

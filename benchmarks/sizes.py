@@ -15,11 +15,11 @@ from typing import Any
 from benchmarks import large_ledger
 from benchmarks.end_to_end import Ledger, metrics
 from benchmarks.figures import Figure, Spent, called, stand_alone
-from gpucost.domain.hours import HOUR, floor_hour
-from gpucost.domain.rollups import DAY
-from local.aws import local_client
-from local.dynamodb_local import create_table, running_dynamodb
-from local.template import transform
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from devstack.template import transform
+from gpucost.core.hours import HOUR, floor_hour
+from gpucost.core.rollups import DAY
 
 ONE_PROCESSOR = 1_769
 STEP, SPARE = 128, 1.25
@@ -35,7 +35,7 @@ def report(dynamodb: str, start: str, days: str) -> None:
     """The largest report, from a cold start."""
     from benchmarks import reports
     from functions.api.app import handler
-    from gpucost.adapters import aws
+    from gpucost.runtime import aws
 
     client = local_client("dynamodb", dynamodb)
     aws.client = lambda _service: client  # type: ignore[assignment]  # what the function would make by itself

@@ -20,8 +20,8 @@ HOME = ROOT / ".tools" / "compat"
 SUITES = ("trixie", "sid")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SCENARIOS = (
-    "tests/system", "tests/services/test_attribute.py", "tests/services/test_attempts.py",
-    "tests/adapters/test_waiting_pods.py", "tests/kit/test_labels.py",
+    "tests/system", "tests/pipeline/test_attribute.py", "tests/pipeline/test_attempts.py",
+    "tests/features/recommendations/test_waiting_pods.py", "tests/manifests/test_labels.py",
 )  # fmt: skip
 WITHOUT = ("--ignore=tests/system/test_demo.py",)
 """The demo's page and commands do not depend on the server."""
@@ -46,15 +46,15 @@ class Server:
 
 
 SERVERS = (
-    Server("Prometheus 2", (), "prometheus", (*SCENARIOS, "tests/kit/test_collection.py")),
+    Server("Prometheus 2", (), "prometheus", (*SCENARIOS, "tests/manifests/test_collection.py")),
     Server("Prometheus 3", ("prometheus", "promtool"), "prometheus",
-           (*SCENARIOS, "tests/kit/test_collection.py", "tests/dashboards")),
+           (*SCENARIOS, "tests/manifests/test_collection.py", "tests/dashboards")),
     Server(
         "VictoriaMetrics", ("victoria-metrics",), "victoria-metrics", SCENARIOS, in_place_of_prometheus=True,
         differences={
             "tests/system/test_cli.py::test_an_hour_past_the_retention_is_refused_with_the_reason": NO_RETENTION,
-            "tests/services/test_attribute.py::test_hours_past_the_retention_are_refused_with_the_reason": NO_RETENTION,
-            "tests/services/test_attribute.py::test_queries_of_a_whole_message_stay_within_amps_limits":
+            "tests/pipeline/test_attribute.py::test_hours_past_the_retention_are_refused_with_the_reason": NO_RETENTION,
+            "tests/pipeline/test_attribute.py::test_queries_of_a_whole_message_stay_within_amps_limits":
                 "the test reads Prometheus' own query statistics; the limits are AMP's",
             "tests/system/test_metering.py::test_a_request_that_is_no_number_of_units_costs_its_own_line_only[NaN]":
                 NO_NAN,
@@ -67,7 +67,7 @@ SERVERS = (
         },
     ),
     Server("Alertmanager", ("prometheus-alertmanager",), "prometheus-alertmanager",
-           ("tests/adapters/test_alertmanager.py",)),
+           ("tests/features/alerting/test_alertmanager.py",)),
 )  # fmt: skip
 
 

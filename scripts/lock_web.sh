@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Renews the locks of web/ and local/bytecode/, without the addresses that their packages came from.
+# Renews the locks of web/ and authoring/bytecode/, without the addresses that their packages came from.
 set -euo pipefail
-for folder in web local/bytecode; do
+for folder in web authoring/bytecode; do
   cd "$(dirname "$(readlink -f "$0")")/../$folder"
   rm -f package-lock.json
   npm install --package-lock-only --silent --ignore-scripts --no-audit --no-fund

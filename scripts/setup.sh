@@ -134,12 +134,12 @@ venv .venv requirements/dev.txt pip install -q --no-deps --no-build-isolation --
 
 case $what in build | test)
   venv .tools/sam requirements/sam.txt
-  modules local/bytecode "what compiles the layers' bytecode"
+  modules authoring/bytecode "what compiles the layers' bytecode"
 esac
 case $what in mutate | forecast) venv ".tools/$what" "requirements/$what.txt" ;; esac
 case $what in test) venv .tools/checkov requirements/checkov.txt ;; esac
 case $what in demo | test)
-  modules local/dynamodb "Amazon's DynamoDB Local"
-  modules local/iam "what evaluates IAM policies"
+  modules devstack/dynamodb "Amazon's DynamoDB Local"
+  modules devstack/iam "what evaluates IAM policies"
 esac
 case $what in demo | build | test) page ;; esac

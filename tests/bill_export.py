@@ -8,10 +8,9 @@ from typing import Any
 import duckdb
 import sqlglot
 
-from gpucost.adapters.bill.statements import COLUMNS, read_row, statement
-from gpucost.bill_ports import BillExtract
-from gpucost.domain.billing import BillLine
-from gpucost.settings.cur import CurSettings
+from gpucost.core.pricing.bill_lines import BillExtract, BillLine
+from gpucost.settings.bill import CurSettings
+from gpucost.sources.bill.statements import COLUMNS, read_row, statement
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
-from local.aws import local_client
-from local.dynamodb_local import create_table, running_dynamodb
-from local.prometheus import refusing_url, running_prometheus
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from devstack.prometheus import refusing_url, running_prometheus
 from tests.enforced import EnforcedAws, enforcing
 
 # A busy machine makes no property wrong: neither a deadline nor slow generation may fail one.

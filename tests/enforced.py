@@ -5,12 +5,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from local.aws import ACCOUNT, STACK, local_client
-from local.iam.authorizer import Authorizer
-from local.iam.gateway import authorizing
-from local.iam.intrinsics import Resolver
-from local.iam.policies import policies_of
-from local.template import REGION, transform
+from devstack.aws import ACCOUNT, STACK, local_client
+from devstack.iam.authorizer import Authorizer
+from devstack.iam.gateway import authorizing
+from devstack.iam.intrinsics import Resolver
+from devstack.iam.policies import policies_of
+from devstack.template import REGION, transform
 
 ANY_TABLE = {"ExistingTableName": "*"}
 """Makes the policies allow what they allow on every table: each test has its own."""

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpucost.domain.advice.history import LineUse
-from gpucost.domain.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
+from gpucost.core.line_use import LineUse
+from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 

@@ -2,14 +2,14 @@
 
 from contextlib import suppress
 
-from gpucost import bootstrap
+from gpucost import container as bootstrap
 
 
 def forget() -> None:
     """Forget services, clients and credentials that were made for another environment."""
     import boto3
 
-    from gpucost.adapters import aws
+    from gpucost.runtime import aws
 
     caches = (*vars(bootstrap).values(), aws.client, aws.s3_client)
     for made in caches:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpucost.adapters.dynamodb.table import FORMAT
+from gpucost.storage.table import FORMAT
 
 
 def push_unreadable(client: Any, table: str, version: int) -> str:

@@ -5,10 +5,10 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import ValidationError
 
-from gpucost import bootstrap
-from gpucost.errors import MessageError, SourceError
-from gpucost.messages import AdviceDue, first_problem
-from gpucost.observability import logger
+from gpucost import container as bootstrap
+from gpucost.core.errors import MessageError, SourceError
+from gpucost.runtime.messages import AdviceDue, first_problem
+from gpucost.runtime.observability import logger
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -4,10 +4,10 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from gpucost.bootstrap import alert_service, bus
-from gpucost.errors import MessageError
-from gpucost.messages import HourClosed, Tick, read_alert_input
-from gpucost.observability import logger
+from gpucost.container import alert_service, bus
+from gpucost.core.errors import MessageError
+from gpucost.runtime.messages import HourClosed, Tick, read_alert_input
+from gpucost.runtime.observability import logger
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -8,8 +8,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.api.app import build_app
 from gpucost.api.events import answer
-from gpucost.bootstrap import api_services
-from gpucost.observability import logger
+from gpucost.container import api_services
+from gpucost.runtime.observability import logger
 
 app = build_app(api_services(), Path(__file__).parent / "page")
 if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":

@@ -8,15 +8,15 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from gpucost import bootstrap
-from gpucost.deadline import Deadline
-from gpucost.domain.hours import HOUR
-from gpucost.errors import InvalidInputError, NotFoundError
-from gpucost.messages import HoursDue, Origin, read_work
-from gpucost.observability import logger, metrics, tally
+from gpucost import container as bootstrap
+from gpucost.core.errors import InvalidInputError, NotFoundError
+from gpucost.core.hours import HOUR
+from gpucost.runtime.deadline import Deadline
+from gpucost.runtime.messages import HoursDue, Origin, read_work
+from gpucost.runtime.observability import logger, metrics, tally
 
 if TYPE_CHECKING:
-    from gpucost.services.attribute import Attributed
+    from gpucost.pipeline.attribute import Attributed
 
 LAST_TRIES = 3
 """The third of four deliveries: an invocation that ends without a word (time, memory) has happened twice."""

@@ -6,10 +6,10 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import ValidationError
 
-from gpucost import bootstrap
-from gpucost.errors import MessageError
-from gpucost.messages import ScheduledTick, first_problem
-from gpucost.observability import logger, metrics
+from gpucost import container as bootstrap
+from gpucost.core.errors import MessageError
+from gpucost.runtime.messages import ScheduledTick, first_problem
+from gpucost.runtime.observability import logger, metrics
 
 
 @logger.inject_lambda_context(clear_state=True)

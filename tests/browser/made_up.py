@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, Route
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 
 BUILT = REPOSITORY / "functions" / "api" / "page"
 ADDRESS = "http://gpucost.test"

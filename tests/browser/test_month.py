@@ -13,19 +13,19 @@ import requests
 import simplejson
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from gpucost.adapters.dynamodb.advice import DynamoAdvice
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.domain.advice.model import About, Advice, Evidence, Kind, Recommendation, Saving
-from gpucost.domain.hours import HOUR, floor_hour
-from gpucost.domain.model import HourRecord, Line
-from local.aws import create_stack, credentials, local_client, running_aws
-from local.dynamodb_local import create_table
-from local.functions import LocalFunction
-from local.http import serving
-from local.prometheus import free_port
-from local.stack import LAYER
-from local.template import REPOSITORY
+from devstack.aws import create_stack, credentials, local_client, running_aws
+from devstack.dynamodb_local import create_table
+from devstack.functions import LocalFunction
+from devstack.http import serving
+from devstack.prometheus import free_port
+from devstack.stack import LAYER
+from devstack.template import REPOSITORY
+from gpucost.core.hours import HOUR, floor_hour
+from gpucost.core.model import HourRecord, Line
+from gpucost.features.recommendations.model import About, Advice, Evidence, Kind, Recommendation, Saving
+from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.browser.looks import has_every_look
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record

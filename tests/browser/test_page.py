@@ -13,7 +13,7 @@ import pytest
 import requests
 from playwright.sync_api import Browser, Page, Route, expect
 
-from local.signing_proxy import proxying
+from gpucost_cli.signing_proxy import proxying
 from tests.browser.looks import has_every_look
 from tests.browser.tabs import Tabs, settled
 from tests.system.running_demo import Demo, running_demo

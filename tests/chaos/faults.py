@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.domain.alerting.model import Book
-from gpucost.domain.hours import HOUR
-from gpucost.errors import ConflictError
-from gpucost.messages import HoursDue
+from gpucost import container as bootstrap
+from gpucost.core.errors import ConflictError
+from gpucost.core.hours import HOUR
+from gpucost.features.alerting.model import Book
+from gpucost.runtime.messages import HoursDue
+from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.chaos.bench import Bench, Faulty
 from tests.chaos.crash import Undisturbed, compare
 from tests.chaos.outside import Fault, KilledError

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from gpucost.errors import MetricsUnavailableError
+from gpucost.core.errors import MetricsUnavailableError
 
 Fault = Literal["killed before", "killed after", "timed out after", "sent twice", "throttled", "half taken"]
 WRITES = {

@@ -3,7 +3,7 @@
 from typing import Any
 from unittest.mock import patch
 
-from gpucost.adapters.prometheus import metrics_reader
+from gpucost.sources.prometheus import metrics_reader
 from tests.chaos.bench import Bench
 from tests.chaos.crash import compare, undisturbed
 from tests.chaos.proxy import TROUBLES, troubled
@@ -51,7 +51,7 @@ def _attributed(bench: Bench, url: str) -> list[Any]:
             return metrics_reader(cluster.model_copy(update={"prometheus": address}), settings)
 
         world.readers = readers
-        with patch("gpucost.adapters.prometheus.client.BACKOFF_SECONDS", 0.0):
+        with patch("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0):
             world.run(0, 1)
         if world.dead:
             return []

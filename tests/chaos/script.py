@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.domain.hours import HOUR, to_ms
-from gpucost.domain.intervals import Scrapes
-from gpucost.domain.observations import (
+from gpucost.core.errors import MetricsUnavailableError
+from gpucost.core.hours import HOUR, to_ms
+from gpucost.core.intervals import Scrapes
+from gpucost.core.metering.observations import (
     ContainerRequest,
     DeviceSeries,
     NodeObservation,
@@ -15,7 +16,6 @@ from gpucost.domain.observations import (
     Observation,
     PodObservation,
 )
-from gpucost.errors import MetricsUnavailableError
 
 GPU = "nvidia_com_gpu"
 AWAY = 1

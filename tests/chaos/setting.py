@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from gpucost.domain.hours import floor_day
-from local.aws import running_aws
-from local.dynamodb_local import running_dynamodb
-from local.prometheus import running_prometheus
+from devstack.aws import running_aws
+from devstack.dynamodb_local import running_dynamodb
+from devstack.prometheus import running_prometheus
+from gpucost.core.hours import floor_day
 from tests.chaos.world import Endpoints
 from tests.system.timeline import HOUR as FIRST_SEEN
 from tests.system.timeline import Timeline

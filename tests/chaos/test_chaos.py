@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpucost.adapters.dynamodb.table import Table
-from gpucost.adapters.dynamodb.versions import Versions
-from gpucost.adapters.messaging import AwsBus
-from gpucost.errors import SourceError
-from gpucost.observability import logger
+from gpucost.core.errors import SourceError
+from gpucost.runtime.messaging import AwsBus
+from gpucost.runtime.observability import logger
+from gpucost.storage.hour_versions import Versions
+from gpucost.storage.table import Table
 from tests.chaos import faults
 from tests.chaos.bench import Bench, Faulty
 from tests.chaos.crash import Undisturbed, Verdict, compare, enumerate_crashes, undisturbed
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 @pytest.fixture(scope="module")
 def endpoints(dynamodb_url: str) -> Iterator[Endpoints]:
-    from local.aws import running_aws
+    from devstack.aws import running_aws
 
     level = logger.log_level
     logger.setLevel(logging.CRITICAL)

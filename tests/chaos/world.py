@@ -12,22 +12,22 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from gpucost.adapters.dynamodb.alert_memory import DynamoAlertMemory
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.adapters.dynamodb.table import Table
-from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.domain.alerting.model import Notification
-from gpucost.domain.hours import HOUR, floor_day, format_instant
-from gpucost.domain.limits import Limits
-from gpucost.domain.rollups import DAY
-from gpucost.errors import SourceError
-from gpucost.messages import HourClosed, read_alert_input
-from gpucost.ports import MetricsReader
+from devstack.aws import credentials, local_client
+from devstack.dynamodb_local import create_table
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR, floor_day, format_instant
+from gpucost.core.limits import Limits
+from gpucost.core.rollups import DAY
+from gpucost.features.alerting.model import Notification
+from gpucost.features.alerting.storage.states import DynamoAlertMemory
+from gpucost.runtime.messages import HourClosed, read_alert_input
 from gpucost.settings import ClusterSettings, Settings
-from local.aws import credentials, local_client
-from local.dynamodb_local import create_table
+from gpucost.sources.prometheus.client import PrometheusClient
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import MetricsReader
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.storage.table import Table
 from tests.chaos.outside import KilledError, Outside
 from tests.chaos.script import NOBODY, ScriptedReader, document
 from tests.enforced import enforcing
@@ -325,9 +325,9 @@ class World:
         with (
             self._real_metrics() if self.prometheus else self._scripted_metrics(),
             patch.dict(os.environ, variables),
-            patch("gpucost.adapters.aws.client", lambda service: wrapped[service]),
-            patch("gpucost.adapters.notifiers.notifiers", lambda *_, **__: {"email": Person(person)}),
-            patch("gpucost.bootstrap.utc_now", lambda: self.now + self.skew),
+            patch("gpucost.runtime.aws.client", lambda service: wrapped[service]),
+            patch("gpucost.features.alerting.notifiers.notifiers", lambda *_, **__: {"email": Person(person)}),
+            patch("gpucost.container.utc_now", lambda: self.now + self.skew),
         ):
             forget()
             try:
@@ -343,8 +343,8 @@ class World:
             return self.outside.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
 
         with (
-            patch("gpucost.adapters.prometheus.metrics_reader", scripted),
-            patch("gpucost.adapters.prometheus.limits.PrometheusLimits", lambda _cluster, _deadline: NoLimits()),
+            patch("gpucost.sources.prometheus.metrics_reader", scripted),
+            patch("gpucost.sources.prometheus.limits.PrometheusLimits", lambda _cluster, _deadline: NoLimits()),
         ):
             yield
 

@@ -12,20 +12,20 @@ from uuid import uuid4
 
 import pytest
 
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table
+from devstack.http import Identify, serving
+from devstack.prometheus import free_port
+from devstack.template import transform
 from functions.api import app as function
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.domain.hours import HOUR
-from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
-from gpucost.domain.prices import Price
-from local.aws import local_client
-from local.dynamodb_local import create_table
-from local.http import Identify, serving
-from local.prometheus import free_port
-from local.template import transform
+from gpucost import container as bootstrap
+from gpucost.core.hours import HOUR
+from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
+from gpucost.core.pricing.prices import Price
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.enforced import enforcing
 from tests.functions.asking import Context
 from tests.records import line, record
@@ -139,7 +139,7 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = who
         for name, value in {**policies.environment("ApiFunction"), "GPUCOST_TABLE": table}.items():
             patch.setenv(name, value)
         api_client = policies.client("dynamodb", "ApiFunction")
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: api_client)
+        patch.setattr("gpucost.runtime.aws.client", lambda _service: api_client)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         forget()
         with serving(invoke, routes, port, identify=identify):
@@ -148,7 +148,7 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = who
 
 
 if __name__ == "__main__":  # to look around in: python -m tests.contract.running
-    from local.dynamodb_local import running_dynamodb
+    from devstack.dynamodb_local import running_dynamodb
 
     with running_dynamodb() as url, running_api(url, days=int(os.environ.get("DAYS", "2"))) as address:
         input(f"{address}\n")

@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from local.signing_proxy import proxying, signer
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
+from gpucost_cli.signing_proxy import proxying, signer
 from tests.contract.running import ADMIN, running_api
 from tests.contract.schemathesis_run import run
 from tests.signatures import OWN, REGION, is_signed

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from local.fleet import openmetrics
-from local.fleet.instants import Devices, Holding, holdings
-from local.fleet.scenario import Minutes, Scenario
-from local.fleet.scraping import MINUTE_MS
+from devstack.fleet import openmetrics
+from devstack.fleet.instants import Devices, Holding, holdings
+from devstack.fleet.scenario import Minutes, Scenario
+from devstack.fleet.scraping import MINUTE_MS
 from tests.dashboards import promtool
 
 SEEN = Fraction(5)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from local.prometheus import executable
+from devstack.prometheus import executable
 
 Labels = Mapping[str, str]
 DIGITS = 8

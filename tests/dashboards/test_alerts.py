@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from local.rules import documents
+from gpucost_cli.rules import documents
 from tests.dashboards import promtool
 
 GPU = "nvidia.com/gpu"

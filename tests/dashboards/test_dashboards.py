@@ -11,22 +11,22 @@ import pytest
 import requests
 import yaml
 
-from gpucost.domain.signals import SIGNALS
+from authoring.grafana.__main__ import files, main
+from devstack.fleet.scenario import Pod, Scenario
+from devstack.template import REPOSITORY
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.settings import Settings, parse_settings
-from local.fleet.scenario import Pod, Scenario
-from local.grafana import asked
-from local.grafana.__main__ import files, main
-from local.kit import series
-from local.kit.parameters import parse_parameters
-from local.kit.rendering import rendered
-from local.kit.values import values
-from local.rules import documents
-from local.template import REPOSITORY
+from gpucost_cli.manifests import dashboard_metrics as committed
+from gpucost_cli.manifests import series
+from gpucost_cli.manifests.parameters import parse_parameters
+from gpucost_cli.manifests.rendering import rendered
+from gpucost_cli.manifests.values import values
+from gpucost_cli.rules import documents
 from tests.dashboards.test_rules import NOW
-from tests.kit import articles
-from tests.kit.cluster import ask, cluster, here, prometheus, until
-from tests.kit.exposition import targets
-from tests.kit.rendered import configuration, parameters_text
+from tests.manifests import articles
+from tests.manifests.cluster import ask, cluster, here, prometheus, until
+from tests.manifests.exposition import targets
+from tests.manifests.rendered import configuration, parameters_text
 
 LIVE = ("fleet", "business-unit", "node-pool", "pipeline")
 USD = "12"
@@ -108,9 +108,9 @@ def filled(text: str, variables: Mapping[str, str]) -> str:
 def test_every_query_of_every_panel_finds_something(workspace: str) -> None:
     silent, several = [], 0
     for name in LIVE:
-        dashboard = asked.dashboards()[name]
+        dashboard = committed.dashboards()[name]
         variables = chosen(workspace, dashboard)
-        for panel in asked.panels(dashboard):
+        for panel in committed.panels(dashboard):
             for target in panel.get("targets", ()):
                 if "expr" not in target:
                     continue
@@ -123,9 +123,9 @@ def test_every_query_of_every_panel_finds_something(workspace: str) -> None:
 
 def test_the_parts_on_the_fleet_dashboard_are_all_gpus(workspace: str) -> None:
     """The stack is as high as the figure above it says, and as the instance types' tables say."""
-    dashboard = asked.dashboards()["fleet"]
+    dashboard = committed.dashboards()["fleet"]
     variables = chosen(workspace, dashboard)
-    expressions = {one["title"]: one["targets"][0]["expr"] for one in asked.panels(dashboard) if one.get("targets")}
+    expressions = {one["title"]: one["targets"][0]["expr"] for one in committed.panels(dashboard) if one.get("targets")}
     parts = ask(workspace, filled(expressions["What became of them"], variables))
     ((_, gpus),) = ask(workspace, filled(expressions["GPUs"], variables))
     there = sum(node.gpus for node in _scenario().nodes if node.life[0] <= 30 < node.life[1])
@@ -147,13 +147,13 @@ def test_no_rule_fails(workspace: str) -> None:
 
 
 def test_collectors_keep_what_dashboards_and_rules_ask_for() -> None:
-    """By name; tests/kit shows the same series by series. Exporters are told to read what is shown."""
+    """By name; tests/manifests shows the same series by series. Exporters are told to read what is shown."""
     kept = "|".join(
         (series.of_gpus(dashboards=True), series.of_neuron(dashboards=True), series.of_karpenter(), "kube_.+")
     )
-    assert asked.metrics() >= {"DCGM_FI_DEV_FB_USED", "karpenter_nodepool_usage", "kube_resourcequota"}
-    assert [name for name in asked.metrics() if not re.fullmatch(kept, name)] == []
-    shown = {name for name in asked.metrics() if name.startswith("DCGM_") and name not in SIGNALS}
+    assert committed.metrics() >= {"DCGM_FI_DEV_FB_USED", "karpenter_nodepool_usage", "kube_resourcequota"}
+    assert [name for name in committed.metrics() if not re.fullmatch(kept, name)] == []
+    shown = {name for name in committed.metrics() if name.startswith("DCGM_") and name not in SIGNALS}
     assert shown <= {name for name, _, _ in series.COUNTERS}
 
 
@@ -162,7 +162,7 @@ def test_what_is_committed_is_what_the_code_says(tmp_path: Path, monkeypatch: py
     assert sum(len(text) for text in files().values()) < 500_000
     for name, text in files().items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr("local.grafana.__main__.FOLDER", tmp_path)
+    monkeypatch.setattr("authoring.grafana.__main__.FOLDER", tmp_path)
     (tmp_path / "fleet.json").write_text("{}")
     assert main(["--check"]) == 1
     assert main([]) == 0
@@ -177,7 +177,7 @@ def test_the_documentation_names_what_is_recorded() -> None:
     named = set(re.findall(r"`([a-z_]+:gpucost_\w+(?::\w+)?)`", text))
     assert len(named) > 10
     assert named <= recorded
-    shown = {name for one in asked.dashboards().values() for text in asked.expressions(one)
+    shown = {name for one in committed.dashboards().values() for text in committed.expressions(one)
              for name in re.findall(r"[a-z_]+:gpucost_\w+(?::\w+)?", text)}  # fmt: skip
     assert shown <= recorded
 
@@ -199,7 +199,7 @@ def published() -> set[tuple[str, str]]:
 
 def test_cloudwatch_panels_show_metrics_that_are_published() -> None:
     shown = set()
-    for panel in asked.panels(asked.dashboards()["pipeline"]):
+    for panel in committed.panels(committed.dashboards()["pipeline"]):
         for target in panel.get("targets", ()):
             if target["datasource"]["type"] == "cloudwatch":
                 assert target["datasource"] == panel["datasource"]
@@ -216,13 +216,13 @@ def test_cloudwatch_panels_show_metrics_that_are_published() -> None:
     assert len(shown) > 12
 
 
-@pytest.mark.parametrize("name", sorted(asked.dashboards()))
+@pytest.mark.parametrize("name", sorted(committed.dashboards()))
 def test_dashboards_are_whole(name: str) -> None:
     """Panels lie beside each other within the grid, and say which data source they ask; units and ids are theirs."""
-    dashboard = asked.dashboards()[name]
+    dashboard = committed.dashboards()[name]
     assert dashboard["uid"] == f"gpucost-{name}"
     variables = {one["name"] for one in dashboard["templating"]["list"]}
-    panels = [panel for panel in asked.panels(dashboard) if panel["type"] != "row"]
+    panels = [panel for panel in committed.panels(dashboard) if panel["type"] != "row"]
     assert len({panel["title"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
     for panel in panels:
@@ -243,14 +243,16 @@ def test_dashboards_are_whole(name: str) -> None:
 
 def test_money_is_marked_as_an_estimate() -> None:
     for name in LIVE:
-        for panel in asked.panels(asked.dashboards()[name]):
+        for panel in committed.panels(committed.dashboards()[name]):
             if any("$usd" in target.get("expr", "") for target in panel.get("targets", ())):
                 assert "estimate" in json.dumps(panel).lower(), panel["title"]
-        (variable,) = [one for one in asked.dashboards()[name]["templating"]["list"] if one["name"] == "usd"] or [None]
+        (variable,) = [one for one in committed.dashboards()[name]["templating"]["list"] if one["name"] == "usd"] or [
+            None
+        ]
         assert variable is None or ("estimate" in variable["label"] and variable["query"] == USD)
 
 
 def test_the_rules_that_the_template_loads_are_the_quick_starts() -> None:
-    resources = yaml.safe_load(asked.RULES.read_text())["Resources"]
+    resources = yaml.safe_load(committed.RULES.read_text())["Resources"]
     groups = yaml.safe_load(resources["Rules"]["Properties"]["Data"])["groups"]
     assert groups[0]["name"].startswith("gpucost-gpu-cost-poc")

@@ -1,4 +1,4 @@
-"""Rules on simulated clusters, at a minute at which nothing changes, against what is true then (`local/fleet`)."""
+"""Rules on simulated clusters, at a minute at which nothing changes, against what is true then (`devstack/fleet`)."""
 
 import re
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from devstack.fleet.scenario import Scenario
+from devstack.fleet.scenarios import all_scenarios
 from gpucost.settings import parse_settings
-from local.fleet.scenario import Scenario
-from local.fleet.scenarios import all_scenarios
-from local.rules import documents
+from gpucost_cli.rules import documents
 from tests.dashboards import promtool
 from tests.dashboards.looks import Look, quiet_look
 

@@ -14,21 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.domain.hours import floor_hour
-from gpucost.domain.model import HourRecord
-from gpucost.services.attribute import attribute_hours
+from devstack.fleet import openmetrics
+from devstack.fleet.instants import Holding, holdings
+from devstack.fleet.scenario import Scenario
+from devstack.fleet.scraping import MINUTE_MS
+from devstack.fleet.series import Series
+from devstack.prometheus import running_prometheus
+from gpucost.core.hours import floor_hour
+from gpucost.core.model import HourRecord
+from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import parse_settings
-from local.fleet import openmetrics
-from local.fleet.instants import Holding, holdings
-from local.fleet.scenario import Scenario
-from local.fleet.scraping import MINUTE_MS
-from local.fleet.series import Series
-from local.prometheus import running_prometheus
-from local.rules import documents
-from local.rules.documents import Groups
+from gpucost.sources.prometheus import metrics_reader
+from gpucost_cli.rules import documents
+from gpucost_cli.rules.documents import Groups
 from tests.dashboards import promtool
-from tests.kit import articles
+from tests.manifests import articles
 
 PHASE = 30
 """Seconds by which scrapes come after the full minute, at which rules are evaluated."""

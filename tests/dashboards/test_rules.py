@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpucost.settings import parse_settings
-from local.cli import main
-from local.rules import documents
-from local.rules.promql import glob
+from gpucost_cli.main import main
+from gpucost_cli.rules import documents
+from gpucost_cli.rules.promql import glob
 from tests.dashboards import promtool, small_cluster
 from tests.dashboards.promtool import expectation
 from tests.dashboards.small_cluster import SETTINGS, UNITS

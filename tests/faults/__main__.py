@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_kit import KIT_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
@@ -21,7 +21,9 @@ COPIED = (
     "dashboards",
     "docs",
     "layers",
-    "local",
+    "devstack",
+    "gpucost_cli",
+    "authoring",
     "tests",
     "functions",
     "pyproject.toml",

@@ -2,8 +2,8 @@
 
 from tests.faults.planted import Fault
 
-TESTS = ("tests/kit",)
-SERIES = "local/kit/series.py"
+TESTS = ("tests/manifests",)
+SERIES = "gpucost_cli/manifests/series.py"
 RULES = "cluster/collection/scrape-configs.yaml"
 TOLERATION = "- {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}"
 

@@ -3,7 +3,7 @@
 from tests.faults.planted import Fault
 
 TESTS = ("tests/dashboards/test_rules.py",)
-RECORDING = "local/rules/recording.py"
+RECORDING = "gpucost_cli/rules/recording.py"
 
 RULES_FAULTS = tuple(
     Fault(f"rules: {what}", file, right, wrong, TESTS)
@@ -20,11 +20,11 @@ RULES_FAULTS = tuple(
         ("unhealthy GPUs are unallocated", RECORDING, "self.queries.select(ALLOCATABLE, resources)", "self.queries.select(CAPACITY, resources)"),
         ("an old set of labels counts", RECORDING, "topk by (node)", "bottomk by (node)"),
         ("utilization counts what nobody measures", RECORDING, "({group} ({allocated}) - ({group} ({unmeasured}) or {group} ({allocated}) * 0))", "({group} ({allocated}))"),
-        ("a slice is its compute share", "local/rules/shares.py", 'own = profile_share(profile, " ".join(gpu.models))', "own = Fraction(1, 7)"),
-        ("percent are ratios", "local/rules/devices.py", 'scale = f" / {signals[0].scale}" if signals[0].scale != 1 else ""', 'scale = ""'),
-        ("GPU_UTIL counts under MIG", "local/rules/devices.py", "if not signals[0].works_under_mig:", "if False:"),
-        ("the exporter's pod is the workload", "local/rules/devices.py", '("exported_pod", "pod", "pod_name")', '("pod", "exported_pod", "pod_name")'),
-        ("the last unit that matches wins", "local/rules/owners.py", "for unit in units for branch", "for unit in reversed(units) for branch"),
-        ("units of tomorrow count today", "local/rules/documents.py", "units_in_force(business_units(settings), now)", "list(business_units(settings))"),
+        ("a slice is its compute share", "gpucost_cli/rules/shares.py", 'own = profile_share(profile, " ".join(gpu.models))', "own = Fraction(1, 7)"),
+        ("percent are ratios", "gpucost_cli/rules/devices.py", 'scale = f" / {signals[0].scale}" if signals[0].scale != 1 else ""', 'scale = ""'),
+        ("GPU_UTIL counts under MIG", "gpucost_cli/rules/devices.py", "if not signals[0].works_under_mig:", "if False:"),
+        ("the exporter's pod is the workload", "gpucost_cli/rules/devices.py", '("exported_pod", "pod", "pod_name")', '("pod", "exported_pod", "pod_name")'),
+        ("the last unit that matches wins", "gpucost_cli/rules/owners.py", "for unit in units for branch", "for unit in reversed(units) for branch"),
+        ("units of tomorrow count today", "gpucost_cli/rules/documents.py", "units_in_force(business_units(settings), now)", "list(business_units(settings))"),
     )
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_kit import KIT_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from gpucost import bootstrap
+from gpucost import container as bootstrap
 from tests.enforced import EnforcedAws
 from tests.functions.asking import ask_as
 from tests.functions.prepared_hours import NASTY, NOW, SOMEBODY, Ask, Prepared, at, usd

@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from gpucost.domain.hours import floor_day
-from gpucost.domain.ledger import HourSummary, Manifest, Restatement
-from gpucost.domain.model import Capacity, ClusterCharge, Costs, Coverage, Line, NodeHour, Status, Totals
-from gpucost.domain.money import quantize, split
-from gpucost.domain.rollups import DaySummary, FactKey, days_of, sum_day
-from gpucost.ports import StoredSettings
+from gpucost.core.hours import floor_day
+from gpucost.core.ledger import HourSummary, Manifest, Restatement
+from gpucost.core.model import Capacity, ClusterCharge, Costs, Coverage, Line, NodeHour, Status, Totals
+from gpucost.core.money import quantize, split
+from gpucost.core.rollups import DaySummary, FactKey, days_of, sum_day
 from gpucost.settings import parse_settings
+from gpucost.storage.ports import StoredSettings
 from tests.functions.asking import Answer, by_iam
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
@@ -70,7 +70,7 @@ class Prepared:
         ]
 
     def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
-        """Each from its hours, as the table's own do (tests/adapters/test_rollups.py)."""
+        """Each from its hours, as the table's own do (tests/storage/test_rollups.py)."""
         found = []
         for day in days_of(manifest.hour for manifest in manifests):
             own = [one for one in manifests if floor_day(one.hour) == day]

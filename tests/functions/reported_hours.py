@@ -6,25 +6,25 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import jsonschema
 import pytest
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.limit_items import DynamoLimits
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.domain.hours import HOUR
-from gpucost.domain.limits import Limits, PoolLimit, Quota
-from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
-from gpucost.domain.rollups import DAY
-from gpucost.ports import StoredSettings
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table
+from devstack.template import REPOSITORY
+from gpucost import container as bootstrap
+from gpucost.core.hours import HOUR
+from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
+from gpucost.core.rollups import DAY
 from gpucost.settings import parse_settings
-from local.aws import local_client
-from local.dynamodb_local import create_table
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.limits import DynamoLimits
+from gpucost.storage.ports import StoredSettings
+from gpucost.storage.rollups import DynamoRollups
 from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_iam
 from tests.records import line, record
@@ -45,7 +45,7 @@ business_units:
   - {name: nobody, namespaces: ["none"]}
   - {name: "R&D 🚀 #1 50%41", namespaces: ["none-2"]}
 """
-SCHEMAS = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+SCHEMAS = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
 
 
 class Store:
@@ -131,7 +131,7 @@ def reported(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
     DynamoLimits(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", table)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: api)
+        patch.setattr("gpucost.runtime.aws.client", lambda _service: api)
         patch.setattr(bootstrap, "settings_store", Store)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         forget()

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.domain.alerting.model import Notification, Subject
-from gpucost.domain.model import Capacity, ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
-from gpucost.encoding import decimal_text
+from gpucost.core.model import Capacity, ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
+from gpucost.features.alerting.model import Notification, Subject
+from gpucost.runtime.json_text import decimal_text
 from tests.records import line, record
 
 HOUR = timedelta(hours=1)

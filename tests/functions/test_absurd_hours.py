@@ -9,17 +9,17 @@ from uuid import uuid4
 
 import pytest
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.domain.hours import HOUR, floor_day, format_instant
-from gpucost.domain.model import Capacity, Costs, HourRecord, Totals
-from gpucost.domain.rollups import DAY
-from gpucost.errors import ConflictError, NotKeptError
-from gpucost.ports import StoredSettings
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table
+from gpucost import container as bootstrap
+from gpucost.core.errors import ConflictError, NotKeptError
+from gpucost.core.hours import HOUR, floor_day, format_instant
+from gpucost.core.model import Capacity, Costs, HourRecord, Totals
+from gpucost.core.rollups import DAY
 from gpucost.settings import parse_settings
-from local.aws import local_client
-from local.dynamodb_local import create_table
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import StoredSettings
+from gpucost.storage.rollups import DynamoRollups
 from tests.conftest import DynamoTable
 from tests.functions.asking import ask_as, by_iam
 from tests.records import line, record
@@ -82,7 +82,7 @@ def published(request: pytest.FixtureRequest, dynamodb_url: str) -> Iterator[Dyn
     publish(table, request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", table.name)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: table.client)
+        patch.setattr("gpucost.runtime.aws.client", lambda _service: table.client)
         patch.setattr(bootstrap, "settings_store", Store)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         forget()

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.event_handler import Response
 
+from devstack.identity import authorizer_of
+from devstack.template import REPOSITORY
 from functions.api import app as function
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.api.access import caller_of, need_of
+from gpucost import container as bootstrap
 from gpucost.api.app import build_app
-from gpucost.domain.access import EVERYTHING, IamCaller, Scope, TokenCaller, principal_of, scope_of
-from gpucost.errors import SettingsError
-from gpucost.ports import StoredSettings
+from gpucost.core.access import EVERYTHING, IamCaller, Scope, TokenCaller, principal_of, scope_of
+from gpucost.core.errors import SettingsError
+from gpucost.http.access import caller_of, need_of
 from gpucost.settings import parse_settings
-from local.identity import authorizer_of
-from local.template import REPOSITORY
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, Caller, ask_as, by_iam, by_role, by_token
@@ -106,8 +106,8 @@ class Document:
 def filled(dynamodb_url: str) -> DynamoTable:
     from uuid import uuid4
 
-    from local.aws import local_client
-    from local.dynamodb_local import create_table
+    from devstack.aws import local_client
+    from devstack.dynamodb_local import create_table
 
     table = DynamoTable(local_client("dynamodb", dynamodb_url), f"access-{uuid4()}")
     create_table(table.client, table.name)
@@ -123,7 +123,7 @@ def document(filled: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.Mon
     known = Document()
     monkeypatch.setenv("GPUCOST_TABLE", filled.name)
     client = enforced.client("dynamodb", "ApiFunction")
-    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+    monkeypatch.setattr("gpucost.runtime.aws.client", lambda _service: client)
     monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
     forget()

@@ -6,33 +6,23 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from gpucost.domain.hours import HOUR, format_instant
-from gpucost.domain.model import Costs
-from gpucost.domain.money import quantize
-from gpucost.ports import StoredSettings
+from authoring.openapi import main as openapi_main
+from devstack.template import REPOSITORY
+from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.model import Costs
+from gpucost.core.money import quantize
 from gpucost.settings import parse_settings
-from local.openapi import main as openapi_main
-from tests.functions.prepared_hours import (
-    DAY,
-    DOCUMENT,
-    NASTY,
-    NOON,
-    NOW,
-    Ask,
-    Prepared,
-    at,
-    usd,
-)
+from gpucost.storage.ports import StoredSettings
+from tests.functions.prepared_hours import DAY, DOCUMENT, NASTY, NOON, NOW, Ask, Prepared, at, usd
 
 
 def schema_of(path: str) -> dict[str, Any]:
-    document = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+    document = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
     answer = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     return {**answer, "components": document["components"]}
 
@@ -204,7 +194,7 @@ def test_every_answer_carries_the_security_headers(ask: Ask, path: str) -> None:
 
 
 def test_the_committed_openapi_document_is_the_one_that_is_served(ask: Ask) -> None:
-    committed = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+    committed = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
 
     assert json.loads(ask("/openapi.json").body) == committed
     assert openapi_main(["--check"]) == 0

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpucost.api.access import caller_of
-from gpucost.domain.access import TokenCaller
-from gpucost.errors import InvalidInputError
-from local.http import serving
-from local.prometheus import free_port
+from devstack.http import serving
+from devstack.prometheus import free_port
+from gpucost.core.access import TokenCaller
+from gpucost.core.errors import InvalidInputError
+from gpucost.http.access import caller_of
 from tests.functions.asking import Answer, Caller, ask_as, by_token, event_of, send
 from tests.functions.prepared_hours import DAY, SOMEBODY, Prepared
 

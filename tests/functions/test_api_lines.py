@@ -9,13 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.domain.model import Capacity, Costs, HourRecord, Line, Totals
-from gpucost.ports import StoredSettings
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table
+from gpucost import container as bootstrap
+from gpucost.core.model import Capacity, Costs, HourRecord, Line, Totals
 from gpucost.settings import parse_settings
-from local.aws import local_client
-from local.dynamodb_local import create_table
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
 from tests.functions.asking import Caller, ask_as, by_role
@@ -75,7 +75,7 @@ def api(filled: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setenv("GPUCOST_TABLE", filled.name)
     client = enforced.client("dynamodb", "ApiFunction")
-    monkeypatch.setattr("gpucost.adapters.aws.client", lambda _service: client)
+    monkeypatch.setattr("gpucost.runtime.aws.client", lambda _service: client)
     monkeypatch.setattr(bootstrap, "settings_store", Store)
     monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
     forget()

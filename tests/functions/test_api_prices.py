@@ -4,15 +4,15 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
-from gpucost.domain.prices import Price
+from devstack.template import REPOSITORY
+from gpucost import container as bootstrap
+from gpucost.core.pricing.prices import Price
+from gpucost.storage.price_book import DynamoPriceBook
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
 from tests.functions.asking import ask_as, by_iam
@@ -66,7 +66,7 @@ def test_prices_are_filtered_and_exact() -> None:
 
 @pytest.mark.usefixtures("book")
 def test_the_answer_is_what_the_openapi_document_says() -> None:
-    document = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+    document = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
     schema = document["paths"]["/v1/prices"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     _, answer = ask(**DAY)
     plain = json.loads(json.dumps(answer, default=float))

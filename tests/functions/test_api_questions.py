@@ -4,13 +4,9 @@ import json
 
 import pytest
 
-from gpucost.services.reports import reading
+from gpucost.reports import reading
 from tests.functions.asking import ask_as, by_iam
-from tests.functions.reported_hours import (
-    PERIOD,
-    SCHEMAS,
-    ask,
-)
+from tests.functions.reported_hours import PERIOD, SCHEMAS, ask
 
 pytestmark = pytest.mark.usefixtures("reported_hours")
 

@@ -5,15 +5,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from gpucost.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
-from gpucost.services.reports import reading, service
-from tests.functions.prepared_hours import (
-    DAY,
-    Ask,
-    Prepared,
-    at,
-    usd,
-)
+from gpucost.core.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
+from gpucost.reports import reading, service
+from tests.functions.prepared_hours import DAY, Ask, Prepared, at, usd
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,11 @@ from typing import Any
 
 import pytest
 
-from gpucost.api import pages
-from gpucost.domain.rollups import DAY
-from local.grafana.asked import dashboards, panels
+from gpucost.core.rollups import DAY
+from gpucost.http import pages
+from gpucost_cli.manifests.dashboard_metrics import dashboards, panels
 from tests.functions.asking import Answer
-from tests.functions.reported_hours import (
-    FIRST,
-    PERIOD,
-    ask,
-)
+from tests.functions.reported_hours import FIRST, PERIOD, ask
 
 pytestmark = pytest.mark.usefixtures("reported_hours")
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from gpucost.api.cost_rows import cost_rows
 from gpucost.api.cost_schemas import CostRow
-from gpucost.domain.model import Costs
-from gpucost.domain.quanta import wholes
-from gpucost.domain.reporting.grouping import Row
-from gpucost.domain.reporting.idle import Idle
-from gpucost.domain.rollups import DAY
-from gpucost.encoding import dumps
+from gpucost.core.fixed_point import wholes
+from gpucost.core.model import Costs
+from gpucost.core.query.grouping import Row
+from gpucost.core.query.idle import Idle
+from gpucost.core.rollups import DAY
+from gpucost.runtime.json_text import dumps
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 AMOUNTS = st.decimals(-(10**15), 10**15, places=12) | st.sampled_from([Decimal(0), Decimal(1)])

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb import rollups
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.domain.hours import HOUR, floor_day, format_instant
-from gpucost.domain.model import Capacity, HourRecord, Line, NodeHour, Totals
-from gpucost.domain.rollups import DAY
-from gpucost.ports import StoredSettings
+from gpucost import container as bootstrap
+from gpucost.core.hours import HOUR, floor_day, format_instant
+from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
+from gpucost.core.rollups import DAY
 from gpucost.settings import parse_settings
+from gpucost.storage import rollups
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import StoredSettings
+from gpucost.storage.rollups import DynamoRollups
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role
@@ -178,7 +178,7 @@ def crossed(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Crossed]:
         patch.setattr(rollups, "BUCKETS", 2)  # fewer calls to cross
         made = Crossed(table, enforced.client("dynamodb", "ApiFunction"))
         patch.setenv("GPUCOST_TABLE", table.name)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: made)
+        patch.setattr("gpucost.runtime.aws.client", lambda _service: made)
         patch.setattr(bootstrap, "settings_store", Store)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         forget()

@@ -5,15 +5,15 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpucost.api.documentation import page
+from devstack.template import REPOSITORY
+from gpucost.http.documentation import page
 from tests.functions.asking import ask_as
 
-DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+DOCUMENT: dict[str, Any] = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
 PARAMETERS = [
     (path, one)
     for path, methods in DOCUMENT["paths"].items()

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.domain.hours import HOUR, floor_day, format_instant
-from gpucost.domain.rollups import DAY
-from gpucost.ports import StoredSettings
+from gpucost import container as bootstrap
+from gpucost.core.hours import HOUR, floor_day, format_instant
+from gpucost.core.rollups import DAY
 from gpucost.settings import parse_settings
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
 from tests.functions.asking import ask_as, by_role
@@ -58,7 +58,7 @@ def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable
     api = enforced.client("dynamodb", "ApiFunction")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", table.name)
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: api)
+        patch.setattr("gpucost.runtime.aws.client", lambda _service: api)
         patch.setattr(bootstrap, "settings_store", Store)
         forget()
         yield table

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from devstack.aws import local_client, running_aws
 from functions.attribute import app as attribute
 from functions.dispatch import app as dispatch
-from gpucost.adapters.aws import count_units
-from gpucost.domain.hours import HOUR, format_instant
-from gpucost.observability import logger, metrics, tally
-from local.aws import local_client, running_aws
+from gpucost.core.hours import HOUR, format_instant
+from gpucost.runtime.aws import count_units
+from gpucost.runtime.observability import logger, metrics, tally
 from tests.chaos.script import AWAY, ScriptedReader
 from tests.chaos.setting import start
 from tests.chaos.world import Context, Endpoints, World

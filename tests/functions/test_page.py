@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from devstack.template import REPOSITORY
 from functions.api import app as function
-from local.template import REPOSITORY
 from tests.functions.asking import Context
 from tests.sandbox import forget
 

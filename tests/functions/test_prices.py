@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from functions.prices import app as function
-from gpucost import bootstrap
-from gpucost.errors import MessageError, SourceError
-from tests.adapters.aws_prices import Aws, Offer, gpus
+from gpucost import container as bootstrap
+from gpucost.core.errors import MessageError, SourceError
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
 from tests.functions.asking import Context
-from tests.services.test_prices import HOUR, NOON, P5, System
+from tests.pipeline.test_prices import HOUR, NOON, P5, System
+from tests.sources.aws_prices import Aws, Offer, gpus
 
 EVERYTHING = {"version": 1}
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -19,14 +18,15 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpucost import bootstrap
-from gpucost.adapters.dynamodb.alert_history import DynamoAlertHistory
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.ports import StoredSettings
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table
+from devstack.template import REPOSITORY
+from gpucost import container as bootstrap
+from gpucost.features.alerting.storage.history import DynamoAlertHistory
 from gpucost.settings import parse_settings
-from local.aws import local_client
-from local.dynamodb_local import create_table
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import StoredSettings
+from gpucost.storage.rollups import DynamoRollups
 from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role
 from tests.functions.strangers import HOUR, Strangers
@@ -35,7 +35,7 @@ from tests.sandbox import forget
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 DAYS = [datetime(2026, 11, day, tzinfo=UTC) for day in (17, 18, 19)]
 CASES = int(os.environ.get("GPUCOST_SCOPE_CASES", "80"))
-DOCUMENT = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+DOCUMENT = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
 ROUTES = sorted(DOCUMENT["paths"])
 SEEN = {"only-a": "a", "a-and-b": "ab"}
 
@@ -88,7 +88,7 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
     client = local_client("dynamodb", dynamodb_url)
     published = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpucost.adapters.aws.client", lambda _service: api)
+        patch.setattr("gpucost.runtime.aws.client", lambda _service: api)
         patch.setattr(bootstrap, "utc_now", lambda: NOW)
         for seed, day in enumerate(DAYS):
             fleet = Strangers(day, random.Random(seed))

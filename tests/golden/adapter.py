@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from samtranslator.yaml_helper import yaml_parse
 
-from local.aws import create_stack, credentials, local_client
-from local.dynamodb_local import create_table, running_dynamodb
-from local.template import REPOSITORY, TEMPLATE
+from devstack.aws import create_stack, credentials, local_client
+from devstack.dynamodb_local import create_table, running_dynamodb
+from devstack.template import REPOSITORY, TEMPLATE
 
 __all__ = ["REPOSITORY", "Deployed", "client", "credentials", "deploy", "running_dynamodb"]
 
@@ -61,7 +61,7 @@ def client(service: str, endpoint: str) -> Any:
 @contextmanager
 def running_prometheus(folder: Path) -> Iterator[str]:
     """A real Prometheus over the samples of a folder's OpenMetrics files; yields its address."""
-    from local.prometheus import running_prometheus as running
+    from devstack.prometheus import running_prometheus as running
 
     with running(sorted(folder.glob("*.om"))) as url:
         yield url
@@ -75,8 +75,8 @@ def write_metrics(fleets: Mapping[datetime, Sequence[Any]], folder: Path, days: 
         folder: where OpenMetrics files are written, in the order in which they are to be loaded.
         days: how many a file holds: promtool reads a file once for each day in it.
     """
-    from local.fleet import openmetrics
-    from local.fleet.series import Series
+    from devstack.fleet import openmetrics
+    from devstack.fleet.series import Series
 
     base = min(fleets)
     all_series: list[tuple[str, Series]] = []

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from local.iam.authorizer import Access, evaluate, simulation
-from local.iam.policies import Policies, Statement
-from local.iam.simulator import simulator
+from devstack.iam.authorizer import Access, evaluate, simulation
+from devstack.iam.policies import Policies, Statement
+from devstack.iam.simulator import simulator
 
 
 def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list[str]:

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from local.template import REPOSITORY, TEMPLATE
+from devstack.template import REPOSITORY, TEMPLATE
 from tests.system.running_demo import GPUCOST
 
 

@@ -14,12 +14,12 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from local.aws import ACCOUNT, local_client, running_aws
-from local.dynamodb_local import create_table
-from local.iam.authorizer import AccessDeniedError, Authorizer
-from local.iam.gateway import authorizing
-from local.iam.policies import Policies, Statement
-from local.template import REGION
+from devstack.aws import ACCOUNT, local_client, running_aws
+from devstack.dynamodb_local import create_table
+from devstack.iam.authorizer import AccessDeniedError, Authorizer
+from devstack.iam.gateway import authorizing
+from devstack.iam.policies import Policies, Statement
+from devstack.template import REGION
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/function"
 OTHER_ROLE = "arn:aws:iam::210987654321:role/gpucost-query-x"

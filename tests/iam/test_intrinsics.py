@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpucost.errors import GpuCostError
-from local.aws import ACCOUNT, create_stack, running_aws
-from local.iam.intrinsics import Resolver
-from local.iam.policies import policies_of
-from local.template import REGION, transform
+from devstack.aws import ACCOUNT, create_stack, running_aws
+from devstack.iam.intrinsics import Resolver
+from devstack.iam.policies import policies_of
+from devstack.template import REGION, transform
+from gpucost.core.errors import GpuCostError
 from tests.iam.whole_deployment import PARAMETERS
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from local.iam.authorizer import Access
-from local.iam.policies import Policies
-from local.template import transform
+from devstack.iam.authorizer import Access
+from devstack.iam.policies import Policies
+from devstack.template import transform
 from tests.iam.removal import unnoticed_parts, unnoticed_statements
 from tests.iam.whole_deployment import whole_run
 
@@ -18,7 +18,7 @@ NOT_EXERCISED = {
     "OwnBillPolicy/own-bill/QueryBill without athena:StopQueryExecution": "stops a query that takes eight minutes",
     "EventsTopicPolicy/AlertManagerPublishes without sns:GetTopicAttributes": "AMP's documentation asks for it",
     "PricesFunctionRole/PricesFunctionRolePolicy0/ReadLedgerWritePriceBook without dynamodb:BatchWriteItem":
-        "marks a month whose bill has lines; moto's Athena answers none (tests/services/test_bill.py)",
+        "marks a month whose bill has lines; moto's Athena answers none (tests/pipeline/test_bill.py)",
     "PricesFunctionRole/PricesFunctionRolePolicy0/ReadLedgerWritePriceBook without dynamodb:DeleteItem":
         "deletes what a document needed when it was larger than 300 KB",
     "ExportFunctionRole/ExportFunctionRolePolicy0/ReadLedger without dynamodb:GetItem":
@@ -28,7 +28,7 @@ NOT_EXERCISED = {
     "AdviseFunctionRole/AdviseFunctionRolePolicy0/WriteAdvice without dynamodb:DeleteItem":
         "deletes what a review needed when it was larger than 300 KB",
     "AdviseFunctionRole/AdviseFunctionRolePolicy0/WriteAdvice without dynamodb:LeadingKeys C#*#advice":
-        "a week of hours gives advice; tests/functions/test_advise.py writes some with these policies",
+        "a week of hours gives advice; tests/features/recommendations/test_function.py writes some with these policies",
 }  # fmt: skip
 """Parts of statements that the run does not need, and what they are for."""
 

@@ -18,23 +18,23 @@ import pytest
 import requests
 from samtranslator.yaml_helper import yaml_parse
 
-from gpucost.adapters.dynamodb.bill_store import DynamoBillStore
-from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.domain.hours import HOUR, floor_day, floor_hour, format_instant
-from gpucost.domain.prices import Price
-from gpucost.services.dispatch import messages
-from gpucost.services.repricing import SETTLES_AFTER, to_restate
-from local.aws import ACCOUNT, STACK, local_client
-from local.functions import FunctionError
-from local.iam.calls import SECRET_SUFFIX
-from local.iam.gateway import UNENCRYPTED, authorizing
-from local.iam.intrinsics import Resolver
-from local.iam.policies import Policies, Statement, policies_of
-from local.prometheus import running_prometheus
-from local.slack import running_slack
-from local.stack import LocalStack, running_stack
-from local.template import REGION, REPOSITORY
+from devstack.aws import ACCOUNT, STACK, local_client
+from devstack.functions import FunctionError
+from devstack.iam.calls import SECRET_SUFFIX
+from devstack.iam.gateway import UNENCRYPTED, authorizing
+from devstack.iam.intrinsics import Resolver
+from devstack.iam.policies import Policies, Statement, policies_of
+from devstack.prometheus import running_prometheus
+from devstack.slack import running_slack
+from devstack.stack import LocalStack, running_stack
+from devstack.template import REGION, REPOSITORY
+from gpucost.core.hours import HOUR, floor_day, floor_hour, format_instant
+from gpucost.core.pricing.prices import Price
+from gpucost.pipeline.dispatch import messages
+from gpucost.pipeline.reprice import SETTLES_AFTER, to_restate
+from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.system.timeline import Timeline
 
 OTHER_ACCOUNT = "210987654321"

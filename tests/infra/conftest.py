@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from local.artefacts import build
-from local.template import REPOSITORY, transform
+from devstack.artefacts import build
+from devstack.template import REPOSITORY, transform
 
 Template = dict[str, Any]
 

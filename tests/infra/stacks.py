@@ -8,7 +8,7 @@ from typing import Any
 
 from samtranslator.yaml_helper import yaml_parse
 
-from local.template import REPOSITORY, transform
+from devstack.template import REPOSITORY, transform
 
 Template = dict[str, Any]
 ACCOUNT = "111122223333"

@@ -3,7 +3,7 @@
 import json
 import re
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 from tests.infra.test_template import Template, of_type
 
 WATCHED = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 from tests.infra.conftest import Template
 from tests.infra.test_template import of_type
 
@@ -83,7 +83,7 @@ def test_functions_are_built_by_make_as_well(template: Template, poor: dict[str,
 
 def test_another_version_than_lambdas_is_only_written_by_itself(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "local.bytecode", tmp_path], capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "authoring.bytecode", tmp_path], capture_output=True, text=True, check=False,
         env={**os.environ, "GPUCOST_BUILD_PYTHON": "3.9"}, cwd=REPOSITORY,
     )  # fmt: skip
     assert done.returncode == 1
@@ -94,7 +94,7 @@ def test_a_module_that_does_not_compile_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "python").mkdir()
     (tmp_path / "python" / "broken.py").write_text("def (:\n")
     done = subprocess.run(
-        [sys.executable, "-m", "local.bytecode", tmp_path], capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "authoring.bytecode", tmp_path], capture_output=True, text=True, check=False,
         env={name: value for name, value in os.environ.items() if name != "GPUCOST_BUILD_PYTHON"}, cwd=REPOSITORY,
     )  # fmt: skip
     assert done.returncode == 1

@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.domain.hours import format_instant
-from local.artefacts import LAYERS, function
-from local.aws import STACK, Deployed, create_stack, credentials, local_client, running_aws
-from local.demo import settings_text
-from local.functions import WORKER, LocalFunction
-from local.template import REPOSITORY
+from devstack.artefacts import LAYERS, function
+from devstack.aws import STACK, Deployed, create_stack, credentials, local_client, running_aws
+from devstack.functions import WORKER, LocalFunction
+from devstack.template import REPOSITORY
+from gpucost.core.hours import format_instant
+from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost_cli.demo_command import settings_text
 from tests.system.timeline import HOUR, Timeline
 
 MEGABYTE = 1_000_000
@@ -97,7 +97,7 @@ def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, 
 
 def test_the_bills_statements_are_deployed(built: Path) -> None:
     def statements(package: Path) -> dict[str, str]:
-        return {path.name: path.read_text() for path in (package / "adapters" / "bill" / "statements").iterdir()}
+        return {path.name: path.read_text() for path in (package / "sources" / "bill" / "statements").iterdir()}
 
     committed = statements(REPOSITORY / "layers" / "common" / "gpucost")
     assert len(committed) == 4
@@ -276,7 +276,7 @@ def test_every_module_has_bytecode_that_lambda_takes_as_it_is(built: Path, layer
         assert content[:4] == MAGIC_NUMBER, source
         assert struct.unpack("<I", content[4:8]) == (UNCHECKED_HASH,), source
         if source.name == "bootstrap.py":
-            assert marshal.loads(content[16:]).co_filename == "/opt/python/gpucost/bootstrap.py", "as tracebacks say"
+            assert marshal.loads(content[16:]).co_filename == "/opt/python/gpucost/container.py", "as tracebacks say"
 
 
 def test_the_services_kept_are_those_that_are_called(built: Path) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 
 
 @pytest.fixture(scope="module")

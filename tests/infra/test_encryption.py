@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 from tests.infra.conftest import Template
 from tests.infra.stacks import ACCOUNT, Stack
 

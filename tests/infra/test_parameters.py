@@ -63,7 +63,7 @@ def test_half_a_set_of_parameters_is_refused(template: Template, parameters: dic
 def test_every_rule_is_tried() -> None:
     """Each refusal of the template stands in the table above."""
     (table,) = [mark.args[1] for mark in test_half_a_set_of_parameters_is_refused.pytestmark]  # type: ignore[attr-defined]
-    from local.template import transform
+    from devstack.template import transform
 
     written = [
         assertion["AssertDescription"] for rule in transform()["Rules"].values() for assertion in rule["Assertions"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def checkout(tmp_path: Path) -> Path:
             (tools / tool).write_text("#!/bin/sh\nexit 2\n")
             (tools / tool).chmod(0o755)
     (tmp_path / "web").mkdir()
-    (tmp_path / "local" / "bytecode").mkdir(parents=True)
-    for folder in ("web", "local/bytecode"):
+    (tmp_path / "authoring" / "bytecode").mkdir(parents=True)
+    for folder in ("web", "authoring/bytecode"):
         (tmp_path / folder / "package-lock.json").write_text("{}\n")
     npm_that("fail", tmp_path)
     return tmp_path
@@ -39,7 +39,7 @@ def npm_that(way: str, checkout: Path) -> None:
         "works": 'case "$1" in ci) for last; do :; done; mkdir -p "$last/node_modules" ;; '
         "*) mkdir -p functions/api/page ;; esac",
         "does not build": '[ "$1" = ci ] && mkdir -p web/node_modules',
-        "install bytecode's": 'case "$*" in *local/bytecode) mkdir -p local/bytecode/node_modules ;; *) false ;; esac',
+        "install bytecode's": 'case "$*" in *bytecode) mkdir -p authoring/bytecode/node_modules ;; *) false ;; esac',
         "fail": "exit 1",
     }
     npm = checkout / "path" / "npm"
@@ -108,7 +108,7 @@ def test_a_page_that_was_not_built_is_said_and_tried_again(checkout: Path, way: 
 def test_the_engine_of_the_table_is_installed_for_the_demo_too(checkout: Path, what: str) -> None:
     """With npm failing, it is the first that is missed once Python's packages are there."""
     succeed_for(checkout, "requirements/*.txt")
-    engine = checkout / "local" / "dynamodb"
+    engine = checkout / "devstack" / "dynamodb"
     engine.mkdir(parents=True)
     (engine / "package-lock.json").write_text("{}\n")
     if what == "test":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.template import REPOSITORY, transform
+from devstack.template import REPOSITORY, transform
 from tests.infra.test_template import of_type
 
 

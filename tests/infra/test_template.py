@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from gpucost.environment import Environment
-from gpucost.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
-from gpucost.services.prices import RATING_BEGINS
-from local.template import REPOSITORY, transform
+from devstack.template import REPOSITORY, transform
+from gpucost.pipeline.refresh_prices import RATING_BEGINS
+from gpucost.runtime.environment import Environment
+from gpucost.runtime.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
 from tests.infra.stacks import Stack
 
 Template = dict[str, Any]

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from gpucost.adapters.dynamodb import keys
-from gpucost.domain.exports import object_key
-from gpucost.domain.focus_columns import COLUMNS
-from gpucost.messages import ExportDue, read_message
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
+from gpucost.features.exports.exported_days import object_key
+from gpucost.features.exports.focus_columns import COLUMNS
+from gpucost.runtime.messages import ExportDue, read_message
+from gpucost.storage import keys
 
 Template = dict[str, Any]
 IN_ATHENA = {"text": "string", "amount": "decimal(38,12)", "whole": "bigint", "time": "timestamp"}

@@ -11,19 +11,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
 
 TOOLS = REPOSITORY / ".tools" / "mutate" / "bin"
 LEAST = 90
-MODULES = ("metering", "devices", "attribution")
-TESTS = ("tests/mutation/recorded.py", "tests/domain/test_devices.py", "tests/domain/test_distribution.py",
-         "tests/domain/test_attribution.py", "tests/domain/test_intervals.py",
-         "tests/domain/test_metering.py")  # fmt: skip
+MODULES = ("metering/metering", "metering/gpu_models", "attribution")
+TESTS = ("tests/mutation/recorded.py", "tests/core/test_devices.py", "tests/core/test_distribution.py",
+         "tests/core/test_attribution.py", "tests/core/test_intervals.py",
+         "tests/core/test_metering.py")  # fmt: skip
 CONFIG = """
 [tool.mutmut]
 source_paths = ["gpucost"]
 only_mutate = [{modules}]
-also_copy = ["local", "template.yaml"]
+also_copy = ["devstack", "template.yaml"]
 pytest_add_cli_args = ["--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
 pytest_add_cli_args_test_selection = [{tests}]
 mutate_only_covered_lines = true
@@ -41,10 +41,10 @@ def main() -> None:
         home = Path(folder)
         ignore = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(REPOSITORY / "layers" / "common" / "gpucost", home / "gpucost", ignore=ignore)
-        for name in ("local", "tests"):
+        for name in ("devstack", "tests"):
             shutil.copytree(REPOSITORY / name, home / name, ignore=ignore)
         shutil.copy(REPOSITORY / "template.yaml", home)
-        modules = ", ".join(f'"gpucost/domain/{name}.py"' for name in wanted)
+        modules = ", ".join(f'"gpucost/core/{name}.py"' for name in wanted)
         (home / "pyproject.toml").write_text(
             CONFIG.format(modules=modules, tests=", ".join(f'"{test}"' for test in TESTS))
         )

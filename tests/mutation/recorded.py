@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import simplejson
 
-from gpucost.domain.attribution import attribute
-from gpucost.domain.metering import MeteringRules, meter
-from gpucost.services.attribute import attribution_rules
-from gpucost.services.pricing import pricing_of
-from local import render
-from local.fleet.scenarios import all_scenarios
+from devstack.fleet.scenarios import all_scenarios
+from gpucost.core.attribution import attribute
+from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.pipeline.attribute import attribution_rules
+from gpucost.pipeline.pricing import pricing_of
+from gpucost_cli import rendering as render
 from tests.system.fleet_truth import assert_identity, assert_lines
 
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.domain.model import HourRecord
-from gpucost.services.attribute import attribute_hours
+from gpucost.core.model import HourRecord
+from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import parse_settings
-from local.doctor import Report, examine
+from gpucost.sources.prometheus import metrics_reader
+from gpucost_cli.doctor import Report, examine
 from tests.system.doctor_cluster import Recent
 from tests.system.doctor_findings import Examine, document
 from tests.system.metered_hours import Attribute, assert_identity

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from local import demo_records
+from devstack import demo_records
 
 
 @contextmanager

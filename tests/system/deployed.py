@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
-from gpucost.adapters.dynamodb.ledger import DynamoLedger
-from gpucost.adapters.dynamodb.rollups import DynamoRollups
-from gpucost.domain.hours import HOUR, floor_day
-from gpucost.domain.rollups import DAY
-from local.aws import STACK, Deployed, create_stack, local_client, running_aws
-from local.cli import main
+from devstack.aws import STACK, Deployed, create_stack, local_client, running_aws
+from gpucost.core.hours import HOUR, floor_day
+from gpucost.core.rollups import DAY
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.rollups import DynamoRollups
+from gpucost_cli.main import main
 from tests.chaos.script import document
 from tests.chaos.world import Endpoints, World
 from tests.enforced import enforcing

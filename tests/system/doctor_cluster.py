@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from gpucost.domain.hours import HOUR, floor_hour
+from gpucost.core.hours import HOUR, floor_hour
 from tests.system.timeline import Timeline
 
 KSM = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}

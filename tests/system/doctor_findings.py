@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from decimal import Decimal
 
-from local.doctor import Report
-from local.doctor.checks import Check
+from gpucost_cli.doctor import Report
+from gpucost_cli.doctor.checks import Check
 
 Examine = Callable[..., Report]
 GR = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from local.fleet import openmetrics
-from local.fleet.scenarios.mixes import mix
-from local.prometheus import running_prometheus
+from devstack.fleet import openmetrics
+from devstack.fleet.scenarios.mixes import mix
+from devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import ask, assert_identity, assert_lines
 
 AT_ONCE = 20

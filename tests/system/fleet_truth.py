@@ -10,10 +10,10 @@ from typing import Any
 
 import simplejson
 
-from local.fleet import truth
-from local.fleet.scenario import Scenario
-from local.fleet.truth import Amount, TrueLine
-from local.template import REPOSITORY
+from devstack.fleet import truth
+from devstack.fleet.scenario import Scenario
+from devstack.fleet.truth import Amount, TrueLine
+from devstack.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 PRICE = 10

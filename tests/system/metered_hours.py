@@ -4,7 +4,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.domain.model import Capacity, HourRecord, Line
+from gpucost.core.model import Capacity, HourRecord, Line
 from tests.system.timeline import Timeline
 
 Attribute = Callable[..., list[HourRecord]]

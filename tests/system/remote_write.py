@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import requests
 
-from local.fleet.series import Series
-from local.prometheus import VICTORIA_METRICS
-from local.victoria_metrics import flush
+from devstack.fleet.series import Series
+from devstack.prometheus import VICTORIA_METRICS
+from devstack.victoria_metrics import flush
 
 STALE = struct.pack("<Q", 0x7FF0000000000002)
 """The one NaN that means: this series has ended (Prometheus, `model/value`)."""

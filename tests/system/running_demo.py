@@ -16,8 +16,8 @@ from typing import Any
 import requests
 import simplejson
 
-from local.prometheus import free_port
-from local.template import REPOSITORY
+from devstack.prometheus import free_port
+from devstack.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 ANSWERS = "the API answers at "

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from local.loopback import LoopbackServer, serving_requests
+from devstack.loopback import LoopbackServer, serving_requests
 from tests.system.test_cli import GPUCOST, Said
 
 CONFIG = """

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from gpucost.domain.hours import format_instant
-from local.cli import main
-from local.template import REPOSITORY
+from devstack.template import REPOSITORY
+from gpucost.core.hours import format_instant
+from gpucost_cli.main import main
 from tests.system.timeline import HOUR, Timeline
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 import pytest
 from botocore.credentials import Credentials
 
-from gpucost.errors import GpuCostError
-from local.signing_proxy import proxying, region_of, signer
+from gpucost.core.errors import GpuCostError
+from gpucost_cli.signing_proxy import proxying, region_of, signer
 from tests.signatures import OWN, is_signed
 
 

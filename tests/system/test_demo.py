@@ -17,9 +17,9 @@ import pytest
 import requests
 import simplejson
 
-from local.fleet import demo, truth
-from local.loopback import listen
-from local.template import REPOSITORY
+from devstack.fleet import demo, truth
+from devstack.loopback import listen
+from devstack.template import REPOSITORY
 from tests.listening import listening_addresses
 from tests.system.running_demo import GPUCOST, Demo, running_demo
 from tests.system.test_demo_records import another_demo

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.errors import GpuCostError, InvalidInputError
-from local import demo_records
-from local.demo_records import find_demo, running_demos
-from local.template import REPOSITORY
+from devstack import demo_records
+from devstack.demo_records import find_demo, running_demos
+from devstack.template import REPOSITORY
+from gpucost.core.errors import GpuCostError, InvalidInputError
 
 ANNOUNCE = """
 import sys
-from local.demo_records import announced
+from devstack.demo_records import announced
 port = int(sys.argv[1])
 with announced(port=port, endpoint="http://127.0.0.1:9", dynamodb="http://127.0.0.1:9"):
     print("announced", flush=True)
@@ -93,7 +93,7 @@ def test_demo_on_a_dead_ones_port_is_found(folder: Path) -> None:
 
 
 def test_demos_and_commands_at_the_same_time_lose_no_record(folder: Path) -> None:
-    reader = "from local.demo_records import running_demos\nwhile True: running_demos()"
+    reader = "from devstack.demo_records import running_demos\nwhile True: running_demos()"
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
     readers = [
         subprocess.Popen([sys.executable, "-c", reader], cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE)

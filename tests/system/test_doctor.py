@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.domain.kubernetes_labels import NODE_LABELS
-from local.doctor.labels import Needs, allow_list_flag
+from gpucost.core.metering.kubernetes_labels import NODE_LABELS
+from gpucost.sources.prometheus.client import PrometheusClient
+from gpucost_cli.doctor.labels import Needs, allow_list_flag
 from tests.system.doctor_cluster import KSM, Recent, bare, healthy, pod
 from tests.system.doctor_findings import GR, Examine, faults, named, only, rungs
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from devstack.fleet import openmetrics
+from devstack.fleet.scenario import Scenario
+from devstack.fleet.scenarios import all_scenarios
+from devstack.prometheus import running_prometheus
 from gpucost.settings import parse_settings
-from local.doctor import Report, examine
-from local.fleet import openmetrics
-from local.fleet.scenario import Scenario
-from local.fleet.scenarios import all_scenarios
-from local.prometheus import running_prometheus
+from gpucost_cli.doctor import Report, examine
 from tests.system.fleet_truth import ask, settings
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpucost.settings import parse_settings
-from local.doctor import Report, examine
+from gpucost_cli.doctor import Report, examine
 from tests.system.doctor_cluster import Recent, healthy
 from tests.system.doctor_findings import document, faults, named
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.adapters.prometheus import queries
-from local.doctor.checks.metrics import KUBE_METRICS
+from gpucost.sources.prometheus import queries
+from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
 from tests.system.doctor_cluster import KSM, LABELS, bare, healthy, pod, shared, sliced
 from tests.system.doctor_findings import GR, Examine, faults, named, only, rungs
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpucost.adapters.prometheus.client import PrometheusClient
-from gpucost.errors import MetricsAnswerError
+from gpucost.core.errors import MetricsAnswerError
 from gpucost.settings import parse_settings
-from local.doctor import Report, examine
-from local.doctor.checks import Check
+from gpucost.sources.prometheus.client import PrometheusClient
+from gpucost_cli.doctor import Report, examine
+from gpucost_cli.doctor.checks import Check
 from tests.system.doctor_cluster import healthy
 from tests.system.doctor_findings import document, only
 from tests.system.test_cli import gpucost

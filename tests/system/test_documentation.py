@@ -4,10 +4,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from local.fleet import openmetrics
-from local.fleet.scenarios.clusters import worked_example
-from local.prometheus import running_prometheus
-from local.template import REPOSITORY
+from devstack.fleet import openmetrics
+from devstack.fleet.scenarios.clusters import worked_example
+from devstack.prometheus import running_prometheus
+from devstack.template import REPOSITORY
 from tests.system.fleet_truth import attribute
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)

@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.domain.model import HourRecord
-from gpucost.errors import MetricsTooLargeError
-from gpucost.services.attribute import attribute_hours
+from gpucost.core.errors import MetricsTooLargeError
+from gpucost.core.model import HourRecord
+from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import parse_settings
+from gpucost.sources.prometheus import metrics_reader
 from tests.system.limited import Traffic, limited
 from tests.system.timeline import HOUR, Timeline
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from local.fleet import dcgm_exporter, openmetrics
-from local.fleet.scenarios import all_scenarios
-from local.fleet.scenarios.lives import some_lives
-from local.fleet.series import Series
-from local.prometheus import running_prometheus
+from devstack.fleet import dcgm_exporter, openmetrics
+from devstack.fleet.scenarios import all_scenarios
+from devstack.fleet.scenarios.lives import some_lives
+from devstack.fleet.series import Series
+from devstack.prometheus import running_prometheus
 from tests.system import remote_write
 from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, attribute
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from local.fleet import openmetrics, truth
-from local.fleet.scenarios.lives import some_lives
-from local.fleet.scenarios.outages import silent
-from local.fleet.scenarios.units import shared_units
-from local.prometheus import running_prometheus
+from devstack.fleet import openmetrics, truth
+from devstack.fleet.scenarios.lives import some_lives
+from devstack.fleet.scenarios.outages import silent
+from devstack.fleet.scenarios.units import shared_units
+from devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import PRICE, Hours, ask, assert_identity, near
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)

@@ -27,7 +27,7 @@ def start(tmp_path: Path, url: str, *arguments: str, timeout_seconds: int = 60) 
         )
     )
     return subprocess.Popen(
-        [sys.executable, "-c", "from local.cli import main; main()", *arguments, "--settings", str(settings)],
+        [sys.executable, "-c", "from gpucost_cli.main import main; main()", *arguments, "--settings", str(settings)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from gpucost.adapters.messaging import AwsBus
-from gpucost.domain.hours import HOUR, floor_hour, format_instant
-from gpucost.domain.observations import Observation
-from gpucost.domain.rollups import DAY
-from gpucost.messages import HoursDue, HoursToRestate
-from gpucost.services.backfill import Backfill, Progress
+from devstack.template import TEMPLATE
+from gpucost.core.hours import HOUR, floor_hour, format_instant
+from gpucost.core.metering.observations import Observation
+from gpucost.core.rollups import DAY
+from gpucost.pipeline.backfill import Backfill, Progress
+from gpucost.runtime.messages import HoursDue, HoursToRestate
+from gpucost.runtime.messaging import AwsBus
 from gpucost.settings import ClusterSettings, Settings
-from local.backfilling import SETTLING
-from local.template import TEMPLATE
+from gpucost_cli.backfill_command import SETTLING
 from tests.chaos.script import ScriptedReader, document
 from tests.system.deployed import FIRST, Stack, running
 
@@ -89,7 +89,7 @@ def test_a_backfill_is_followed_to_its_end(stack: Stack, monkeypatch: pytest.Mon
         stack.now = datetime.now(UTC)
         stack.drain()
 
-    monkeypatch.setattr("local.backfilling.time", SimpleNamespace(sleep=meanwhile))
+    monkeypatch.setattr("gpucost_cli.backfill_command.time", SimpleNamespace(sleep=meanwhile))
     monkeypatch.setenv("COLUMNS", "120")
     readers(stack, poison=FIRST + HOUR)
     done = stack.gpucost("backfill", *period(FIRST, 3))
@@ -102,7 +102,7 @@ def test_backfill_without_any_figures_is_a_failure(stack: Stack, monkeypatch: py
         stack.now = datetime.now(UTC)
         stack.drain()
 
-    monkeypatch.setattr("local.backfilling.time", SimpleNamespace(sleep=meanwhile))
+    monkeypatch.setattr("gpucost_cli.backfill_command.time", SimpleNamespace(sleep=meanwhile))
     readers(stack, poison=FIRST)
     done = stack.gpucost("backfill", *period(FIRST, 1))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "0 hours have figures, 1 are incomplete")
@@ -128,7 +128,7 @@ def test_a_backfill_says_that_it_waits_behind_another_one(stack: Stack, monkeypa
             stack.drain()
 
     monkeypatch.setattr(Backfill, "follow", follow)
-    monkeypatch.setattr("local.backfilling.time", SimpleNamespace(sleep=meanwhile))
+    monkeypatch.setattr("gpucost_cli.backfill_command.time", SimpleNamespace(sleep=meanwhile))
     done = stack.gpucost("backfill", *period(FIRST, 3))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "3 hours have figures, 0 are incomplete")
     assert 1 in {one.ahead for one in seen}
@@ -164,11 +164,11 @@ def test_an_hour_is_no_backfills_before_the_schedule_had_its_turn(
     assert fires["Properties"]["ScheduleExpression"] == f"cron({SETTLING // timedelta(minutes=1)} * * * ? *)"
     for after, sent in ((timedelta(0), 1), (SETTLING - timedelta(seconds=1), 1), (SETTLING, 2)):
         clock = SimpleNamespace(now=lambda _zone, at=newest + HOUR + after: at)
-        monkeypatch.setattr("local.backfilling.datetime", clock)
+        monkeypatch.setattr("gpucost_cli.backfill_command.datetime", clock)
         done = stack.gpucost("backfill", *period(newest - HOUR, 2), "--no-wait")
         assert done.stdout.startswith(f"{sent} hours of 1 clusters"), done.stderr
         assert (f"hour {format_instant(newest)} has only just ended" in done.stderr) == (sent == 1)
-    monkeypatch.setattr("local.backfilling.datetime", SimpleNamespace(now=lambda _zone: newest + HOUR))
+    monkeypatch.setattr("gpucost_cli.backfill_command.datetime", SimpleNamespace(now=lambda _zone: newest + HOUR))
     alone = stack.gpucost("backfill", *period(newest, 1))
     assert (alone.returncode, alone.stdout) == (0, "")
     assert stack.gpucost("backfill", *period(newest - HOUR, 1), "--no-wait").returncode == 0

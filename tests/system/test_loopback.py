@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import requests
 
-from gpucost.errors import GpuCostError
-from local.http import serving
-from local.loopback import listen
-from local.prometheus import free_port
-from local.signing_proxy import proxying
-from local.slack import running_slack
+from devstack.http import serving
+from devstack.loopback import listen
+from devstack.prometheus import free_port
+from devstack.slack import running_slack
+from gpucost.core.errors import GpuCostError
+from gpucost_cli.signing_proxy import proxying
 
 
 def hello(_event: Mapping[str, Any]) -> dict[str, Any]:

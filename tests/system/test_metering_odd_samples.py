@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.adapters.prometheus import queries as names
-from gpucost.adapters.prometheus.client import PrometheusClient, Series
-from gpucost.domain.model import HourRecord
-from gpucost.errors import MetricsAnswerError
-from gpucost.services.attribute import attribute_hours
+from devstack.prometheus import running_prometheus
+from gpucost.core.errors import MetricsAnswerError
+from gpucost.core.model import HourRecord
+from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import parse_settings
-from local.prometheus import running_prometheus
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus import queries as names
+from gpucost.sources.prometheus.client import PrometheusClient, Series
 from tests.system.metered_hours import assert_identity, fleet
 from tests.system.timeline import HOUR, Timeline
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.domain.model import HourRecord
-from gpucost.services.attribute import attribute_hours
+from gpucost.core.model import HourRecord
+from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import parse_settings
+from gpucost.sources.prometheus import metrics_reader
 from tests.system.metered_hours import assert_identity, hours
 from tests.system.timeline import HOUR, Timeline
 

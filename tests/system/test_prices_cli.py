@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from gpucost.adapters.dynamodb.price_book import DynamoPriceBook
-from gpucost.adapters.dynamodb.settings_store import DynamoSettingsStore
-from gpucost.domain.hours import floor_hour, format_instant
-from gpucost.domain.prices import Price
-from local.aws import create_stack, local_client, running_aws
-from local.demo import settings_text
+from devstack.aws import create_stack, local_client, running_aws
+from gpucost.core.hours import floor_hour, format_instant
+from gpucost.core.pricing.prices import Price
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost_cli.demo_command import settings_text
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import gpucost
 

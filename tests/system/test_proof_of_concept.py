@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.domain.model import HourRecord
-from gpucost.services.attribute import attribute_hours
+from gpucost.core.model import HourRecord
+from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import parse_settings
+from gpucost.sources.prometheus import metrics_reader
 from tests.system.timeline import HOUR, Timeline
 
 MEAN_SIGNAL = 0.04521998214285714

@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
-from gpucost.domain.model import Capacity, Costs
-from local.render import put
-from local.report import costs_tables, tables
+from gpucost.core.model import Capacity, Costs
+from gpucost_cli.rendering import put
+from gpucost_cli.report import costs_tables, tables
 
 
 def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.domain.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_instant
 from tests.chaos.script import document
 from tests.system.deployed import Stack, running
 

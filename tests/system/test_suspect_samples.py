@@ -11,13 +11,13 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.adapters.prometheus import metrics_reader
-from gpucost.adapters.prometheus import queries as names
-from gpucost.domain.model import HourRecord
-from gpucost.domain.suspicion import SUSPECT
-from gpucost.services.attribute import attribute_hours
+from devstack.prometheus import running_prometheus
+from gpucost.core.metering.implausible_samples import SUSPECT
+from gpucost.core.model import HourRecord
+from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import parse_settings
-from local.prometheus import running_prometheus
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus import queries as names
 from tests.system.metered_hours import assert_identity
 from tests.system.timeline import HOUR, Timeline
 

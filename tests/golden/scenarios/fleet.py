@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from local.fleet.scenario import Scenario
-from local.fleet.scenarios import all_scenarios
-from local.fleet.scenarios.units import shared_units
+from devstack.fleet.scenario import Scenario
+from devstack.fleet.scenarios import all_scenarios
+from devstack.fleet.scenarios.units import shared_units
 from tests.golden.adapter import write_metrics as write
 
 BASE = datetime(2026, 11, 19, 10, tzinfo=UTC)

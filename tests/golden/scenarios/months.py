@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from local.fleet.builders import node, whole
-from local.fleet.scenario import GPU, Exporter, KubeStateMetrics, Node, Pod, Scenario, Use
-from local.fleet.scenarios import all_scenarios
-from local.fleet.scraping import Scraping
+from devstack.fleet.builders import node, whole
+from devstack.fleet.scenario import GPU, Exporter, KubeStateMetrics, Node, Pod, Scenario, Use
+from devstack.fleet.scenarios import all_scenarios
+from devstack.fleet.scraping import Scraping
 from tests.golden.adapter import write_metrics as write
 from tests.golden.scenarios.building import CALLERS, GRANTS, HOUR, Script, opencost, requests, text
 

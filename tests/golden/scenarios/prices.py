@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from local.bill import items as bill
-from local.bill.export import write_export
-from local.fleet.builders import mig_mixed, node, time_sliced, whole
-from local.fleet.scenario import GPU, KubeStateMetrics, Pod, Scenario
+from devstack.bill import items as bill
+from devstack.bill.export import write_export
+from devstack.fleet.builders import mig_mixed, node, time_sliced, whole
+from devstack.fleet.scenario import GPU, KubeStateMetrics, Pod, Scenario
 from tests.golden.adapter import write_metrics as write
 from tests.golden.scenarios.building import CALLERS, HOUR, Script, text
 

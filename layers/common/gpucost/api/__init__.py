@@ -1,1 +1,1 @@
-"""The read-only HTTP API: routes, the shapes of answers, problem documents."""
+"""The core's routes, and the app that registers every feature's."""

@@ -11,32 +11,33 @@ from urllib.parse import parse_qsl
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
-from gpucost.api.access import guard, need_of, open_to
-from gpucost.api.advice import add_advice_routes
-from gpucost.api.alerts import add_alert_routes
 from gpucost.api.cost_routes import add_cost_routes
-from gpucost.api.documentation import HTML, PAGE_SECURITY, page
-from gpucost.api.exports import add_export_routes
-from gpucost.api.forecasts import add_forecast_routes
 from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.line_routes import add_line_routes
-from gpucost.api.opencost import add_opencost_routes
 from gpucost.api.page import Page, SignIn, add_page_routes, takes_anything
 from gpucost.api.prices import add_price_routes
-from gpucost.api.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
-from gpucost.api.routes import JSON, add_routes
-from gpucost.collector import collector_paused
-from gpucost.domain.reporting.filters import check_text
-from gpucost.errors import ParameterError
-from gpucost.services.access import AccessPolicy
-from gpucost.services.advice.desk import AdviceDesk
-from gpucost.services.advice.forecasts import Forecasts
-from gpucost.services.alerting.managing import AlertDesk
-from gpucost.services.allocations import AllocationService
-from gpucost.services.export_listing import ExportListing
-from gpucost.services.limits import LimitReports
-from gpucost.services.price_listing import PriceListing
-from gpucost.services.reports import ReportService
+from gpucost.api.report_routes import add_routes
+from gpucost.core.errors import ParameterError
+from gpucost.core.query.filters import check_text
+from gpucost.features.alerting.queries import AlertDesk
+from gpucost.features.alerting.routes import add_alert_routes
+from gpucost.features.exports.listing import ExportListing
+from gpucost.features.exports.routes import add_export_routes
+from gpucost.features.opencost.routes import add_opencost_routes
+from gpucost.features.opencost.service import AllocationService
+from gpucost.features.recommendations.forecast_routes import add_forecast_routes
+from gpucost.features.recommendations.forecasts import Forecasts
+from gpucost.features.recommendations.queries import AdviceDesk
+from gpucost.features.recommendations.routes import add_advice_routes
+from gpucost.http.access import guard, need_of, open_to
+from gpucost.http.answers import JSON
+from gpucost.http.documentation import HTML, PAGE_SECURITY, page
+from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
+from gpucost.reports import ReportService
+from gpucost.reports.access import AccessPolicy
+from gpucost.reports.limits import LimitReports
+from gpucost.reports.prices import PriceListing
+from gpucost.runtime.gc_control import collector_paused
 
 API_VERSION = "1.0.0"
 _NAME_SHOWN = 60

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import cost_schemas as schemas
-from gpucost.api import report_parameters as given
-from gpucost.api.access import open_to, scope_of_caller
 from gpucost.api.cost_rows import cost_rows
-from gpucost.api.pages import cursor_of, cut, paged_csv, paged_json, paged_lines
-from gpucost.api.routes import answers, json_answer
-from gpucost.domain.reporting.question import LARGEST_PAGE
-from gpucost.encoding import dumps_row
-from gpucost.services.reports import Asked, ReportService
-from gpucost.services.reports.waste import DEFAULT_OFFENDERS
+from gpucost.core.query.cost_query import LARGEST_PAGE
+from gpucost.http import report_parameters as given
+from gpucost.http.access import open_to, scope_of_caller
+from gpucost.http.answers import answers, json_answer
+from gpucost.http.pages import cursor_of, cut, paged_csv, paged_json, paged_lines
+from gpucost.reports import Asked, ReportService
+from gpucost.reports.waste import DEFAULT_OFFENDERS
+from gpucost.runtime.json_text import dumps_row
 
 
 def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:

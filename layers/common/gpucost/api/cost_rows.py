@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from gpucost.domain.model import Costs
-from gpucost.domain.quanta import published
-from gpucost.encoding import dumps_row, quanta_text
-from gpucost.services.reports import CostReport
+from gpucost.core.fixed_point import published
+from gpucost.core.model import Costs
+from gpucost.reports import CostReport
+from gpucost.runtime.json_text import dumps_row, quanta_text
 
 _FIGURES = "".join(f', "{name}": %s' for name in Costs.names())
 

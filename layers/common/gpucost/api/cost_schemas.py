@@ -5,7 +5,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gpucost.api.schemas import (
+from gpucost.core.model import Costs, Line
+from gpucost.core.money import quantize
+from gpucost.core.query.cost_query import IDLE_FIGURES, IdlePolicy, Question
+from gpucost.core.query.grouping import Row
+from gpucost.core.query.periods import Granularity
+from gpucost.http.schemas import (
     Amount,
     CostFigures,
     Coverage,
@@ -18,14 +23,9 @@ from gpucost.api.schemas import (
     period_answer,
     totals_answer,
 )
-from gpucost.domain.model import Costs, Line
-from gpucost.domain.money import quantize
-from gpucost.domain.reporting.grouping import Row
-from gpucost.domain.reporting.periods import Granularity
-from gpucost.domain.reporting.question import IDLE_FIGURES, IdlePolicy, Question
-from gpucost.services.reports import CostReport
-from gpucost.services.reports.records import Trend
-from gpucost.services.reports.waste import Offender
+from gpucost.reports import CostReport
+from gpucost.reports.records import Trend
+from gpucost.reports.waste import Offender
 
 _CURSOR = "To go on with, as parameter `cursor`; null: these are the last rows"
 _ROW_COUNT = "Rows of all pages together"

@@ -12,8 +12,8 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from gpucost.api.problems import problem
-from gpucost.errors import InvalidInputError
+from gpucost.core.errors import InvalidInputError
+from gpucost.http.problems import problem
 
 FORMAT = "2.0"
 _HALF = "holds half a character (a lone surrogate); send UTF-8, percent-encoded"

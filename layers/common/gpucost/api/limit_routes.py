@@ -7,14 +7,14 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
-from gpucost.api import report_parameters as given
-from gpucost.api.access import open_to, scope_of_caller
-from gpucost.api.routes import answers, json_answer
-from gpucost.api.schemas import Amount, Instant, PeriodAnswer, Shape, period_answer
-from gpucost.domain.money import quantize
-from gpucost.domain.reporting.periods import Period
-from gpucost.services.limits import LimitReports, PoolRow, QuotaRow
-from gpucost.services.reports import Asked
+from gpucost.core.money import quantize
+from gpucost.core.query.periods import Period
+from gpucost.http import report_parameters as given
+from gpucost.http.access import open_to, scope_of_caller
+from gpucost.http.answers import answers, json_answer
+from gpucost.http.schemas import Amount, Instant, PeriodAnswer, Shape, period_answer
+from gpucost.reports import Asked
+from gpucost.reports.limits import LimitReports, PoolRow, QuotaRow
 
 
 class NodePoolRow(Shape):

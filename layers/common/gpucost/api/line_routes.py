@@ -6,11 +6,13 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
-from gpucost.api import report_parameters as given
-from gpucost.api.access import open_to, scope_of_caller
-from gpucost.api.pages import cut, paged_json
-from gpucost.api.routes import answers, json_answer
-from gpucost.api.schemas import (
+from gpucost.core.query.paging import write_cursor
+from gpucost.core.query.periods import Granularity
+from gpucost.http import report_parameters as given
+from gpucost.http.access import open_to, scope_of_caller
+from gpucost.http.answers import answers, json_answer
+from gpucost.http.pages import cut, paged_json
+from gpucost.http.schemas import (
     Amount,
     Coverage,
     FleetTotals,
@@ -21,12 +23,10 @@ from gpucost.api.schemas import (
     period_answer,
     totals_answer,
 )
-from gpucost.domain.reporting.paging import write_cursor
-from gpucost.domain.reporting.periods import Granularity
-from gpucost.encoding import dumps_row
-from gpucost.services.reports import Asked, ReportService
-from gpucost.services.reports.lines import DEFAULT_LINES, LineRow
-from gpucost.services.reports.records import FleetRow
+from gpucost.reports import Asked, ReportService
+from gpucost.reports.lines import DEFAULT_LINES, LineRow
+from gpucost.reports.records import FleetRow
+from gpucost.runtime.json_text import dumps_row
 
 
 class FleetPeriod(FleetTotals):

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
-from gpucost.api.access import open_to
-from gpucost.api.problems import SECURITY_HEADERS
-from gpucost.encoding import dumps
-from gpucost.errors import NotFoundError
+from gpucost.core.errors import NotFoundError
+from gpucost.http.access import open_to
+from gpucost.http.problems import SECURITY_HEADERS
+from gpucost.runtime.json_text import dumps
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 _TYPES = {

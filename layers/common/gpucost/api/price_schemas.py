@@ -6,7 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from gpucost.api.schemas import (
+from gpucost.core.ledger import Restatement
+from gpucost.core.model import Capacity, NodeHour
+from gpucost.core.money import ZERO
+from gpucost.core.pricing.prices import PriceSource, PriceUnit
+from gpucost.core.query.periods import Period
+from gpucost.http.schemas import (
     Amount,
     CapacityFigures,
     CostFigures,
@@ -17,13 +22,8 @@ from gpucost.api.schemas import (
     period_answer,
     totals_answer,
 )
-from gpucost.domain.ledger import Restatement
-from gpucost.domain.model import Capacity, NodeHour
-from gpucost.domain.money import ZERO
-from gpucost.domain.prices import PriceSource, PriceUnit
-from gpucost.domain.reporting.periods import Period
-from gpucost.services.price_listing import ListedPrice, PricePage
-from gpucost.services.reports.nodes import NodeRow
+from gpucost.reports.nodes import NodeRow
+from gpucost.reports.prices import ListedPrice, PricePage
 
 
 class PriceRow(Shape):

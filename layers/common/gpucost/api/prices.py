@@ -9,12 +9,12 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from gpucost.api import price_schemas
-from gpucost.api.access import open_to
-from gpucost.api.routes import answers, json_answer
-from gpucost.domain.prices import PriceSource
-from gpucost.domain.reporting.periods import parse_moment_parameter
-from gpucost.errors import ParameterError
-from gpucost.services.price_listing import PriceListing
+from gpucost.core.errors import ParameterError
+from gpucost.core.pricing.prices import PriceSource
+from gpucost.core.query.periods import parse_moment_parameter
+from gpucost.http.access import open_to
+from gpucost.http.answers import answers, json_answer
+from gpucost.reports.prices import PriceListing
 
 Start = Annotated[str, Query(description="First moment of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
 End = Annotated[

@@ -16,13 +16,13 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticSerializationError
 
-from gpucost.domain.hours import floor_hour
-from gpucost.domain.signals import SIGNALS
-from gpucost.errors import SettingsError
+from gpucost.core.errors import SettingsError
+from gpucost.core.hours import floor_hour
+from gpucost.core.metering.signals import SIGNALS
+from gpucost.features.alerting.settings import AlertSettings
+from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, SecretName
+from gpucost.features.alerting.settings.rules import RULE_KINDS
 from gpucost.settings.access import GrantSettings
-from gpucost.settings.alert_receivers import RECEIVER_TYPES, AlertmanagerReceiver, SecretName
-from gpucost.settings.alert_rules import RULE_KINDS
-from gpucost.settings.alerts import AlertSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
 from gpucost.settings.section import (

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from gpucost.domain.access import Caller, IamCaller, principal_of
+from gpucost.core.access import Caller, IamCaller, principal_of
 from gpucost.settings.section import Name, Section, like
 
 Principal = Annotated[

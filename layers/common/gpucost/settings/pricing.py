@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from gpucost.domain.prices import PRICE_SOURCES, PriceSource
-from gpucost.settings.cur import CurSettings
+from gpucost.core.pricing.prices import PRICE_SOURCES, PriceSource
+from gpucost.settings.bill import CurSettings
 from gpucost.settings.section import Moment, Name, Percent, Positive, Section, like
 
 Currency = Annotated[str, like(r"[A-Z]{3}", "a currency's three capital letters, as USD")]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from gpucost.domain.ledger import SHORTEST_RETENTION, Retention
+from gpucost.core.ledger import SHORTEST_RETENTION, Retention
 from gpucost.settings.section import Section
 
 Days = Annotated[int, Field(ge=SHORTEST_RETENTION.days, le=3660)]

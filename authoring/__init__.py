@@ -1,0 +1,1 @@
+"""Generators of files that are committed or built: dashboards, the OpenAPI document, bytecode."""

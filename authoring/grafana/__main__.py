@@ -1,0 +1,61 @@
+"""Write or compare what `dashboards/` holds: `python -m authoring.grafana [--check]`."""
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from authoring.grafana import business_unit, fleet, ledger, node_pool, pipeline
+from devstack.template import REPOSITORY
+from gpucost.settings import parse_settings
+from gpucost_cli.manifests.dashboard_metrics import FOLDER, RULES
+from gpucost_cli.rules import documents
+
+MODULES: Mapping[str, Any] = {
+    "fleet": fleet,
+    "business-unit": business_unit,
+    "node-pool": node_pool,
+    "pipeline": pipeline,
+    "ledger": ledger,
+}
+_QUICK_START = REPOSITORY / "cluster" / "settings.yaml"
+_WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
+"""Stands for now: the quick start's business units have no `from:`."""
+
+
+def files() -> dict[str, str]:
+    """Every file by its name: dashboards, and the rules of the quick start's settings as a template."""
+    found = {
+        f"{name}.json": json.dumps(module.dashboard().build(), cls=JSONEncoder, indent=1, ensure_ascii=False) + "\n"
+        for name, module in MODULES.items()
+    }
+    settings = parse_settings(_QUICK_START.read_text(encoding="utf-8"))
+    groups = documents.recording_groups(settings, settings.clusters, _WRITTEN)
+    alerts = documents.alerting_groups(of_template=False)
+    return {**found, RULES.name: documents.document("cloudformation", [*groups, *alerts])}
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status 0: written, or the same; 1: a committed file differs; 2: wrong arguments."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python -m authoring.grafana [--check]", file=sys.stderr)
+        return 2
+    differs = [
+        name
+        for name, text in files().items()
+        if not (FOLDER / name).exists() or (FOLDER / name).read_text(encoding="utf-8") != text
+    ]
+    if not arguments:
+        for name in differs:
+            (FOLDER / name).write_text(files()[name], encoding="utf-8")
+        return 0
+    for name in differs:
+        print(f"dashboards/{name} is not what the code says; run: make dashboards", file=sys.stderr)
+    return 1 if differs else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

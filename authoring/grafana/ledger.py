@@ -1,0 +1,89 @@
+"""The ledger's figures in Grafana, from the HTTP API by the Infinity data source: the hour's last word."""
+
+from grafana_foundation_sdk.builders import dashboard as dashboards
+from grafana_foundation_sdk.builders import table
+from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, VariableOption
+
+from authoring.grafana.building import LEDGER, USD, ApiQuery, Panel, new, note, over_time, source, wide, with_panels
+
+_PERIOD = {"window": "${window}"}
+_MONEY = [
+    ("allocated_usd", "Allocated", "number"),
+    ("effective_usd", "Effective", "number"),
+    ("waste_usd", "Waste", "number"),
+    ("unmeasured_usd", "Unmeasured", "number"),
+]
+_WHAT = """Figures of the **ledger**: what was held by the second, at the price that was paid, restated when a bill \
+changes. Hours that are incomplete have none. The live dashboards show GPUs as they are this minute, times one rate: \
+docs/live-and-ledger.md says by how much the two may differ.
+
+Amounts come as exact decimals and are shown as floats: book from `/v1/costs?format=csv` or the FOCUS exports."""
+
+
+def dashboard() -> dashboards.Dashboard:
+    """For finance partners."""
+    windows = ("24h", "7d", "week", "month", "lastmonth")
+    window = dashboards.CustomVariable("window").label("Period").values(",".join(windows))
+    daily = {**_PERIOD, "granularity": "day", "group_by": "business_unit"}
+    by_day = [("start", "Day", "timestamp"), ("group.business_unit", "Business unit", "string"), *_MONEY]
+    units = [("business_unit", "Business unit", "string"), *_MONEY, ("allocated_gpu_hours", "GPU-hours", "number")]
+    workloads = [
+        ("cluster", "Cluster", "string"),
+        ("business_unit", "Business unit", "string"),
+        ("namespace", "Namespace", "string"),
+        ("workload", "Workload", "string"),
+        ("waste_usd", "Waste", "number"),
+    ]
+    pools = [
+        ("group.cluster", "Cluster", "string"),
+        ("group.node_pool", "Node pool", "string"),
+        *_MONEY,
+        ("idle_usd", "Idle", "number"),
+        ("cost_usd", "Cost", "number"),
+    ]
+    hours = [
+        ("cluster", "Cluster", "string"),
+        ("hour", "Hour", "timestamp"),
+        ("status", "Status", "string"),
+        ("version", "Version", "number"),
+    ]
+    by_pool = {**_PERIOD, "granularity": "total", "group_by": "cluster,node_pool", "idle": "separate"}
+    return with_panels(
+        new("GPU ledger", "gpucost-ledger", "What GPUs cost, hour by hour: the last word.", span="now-31d"),
+        [
+            source("ledger", "Ledger (Infinity)", "yesoreyeram-infinity-datasource"),
+            window.current(VariableOption(selected=True, text="7d", value="7d")),
+        ],
+        [
+            (
+                "Period",
+                [
+                    wide(_table("Business units", ApiQuery("/v1/business-units", _PERIOD, units)), 16, 9),
+                    wide(note("The last word", _WHAT), 8, 9),
+                    wide(_daily(ApiQuery("/v1/costs", daily, by_day)), 24, 9),
+                ],
+            ),
+            (
+                "Where it goes",
+                [
+                    wide(_table("Most waste", ApiQuery("/v1/waste", {**_PERIOD, "limit": "20"}, workloads)), 12, 10),
+                    wide(_table("Node pools, and what nobody held", ApiQuery("/v1/costs", by_pool, pools)), 12, 10),
+                ],
+            ),
+            (
+                "State of the data",
+                [wide(_table("Hours", ApiQuery("/v1/hours", {"window": "24h"}, hours)), 24, 10)],
+            ),
+        ],
+    )
+
+
+def _table(title: str, asked: ApiQuery) -> Panel:
+    return table.Panel().title(title).datasource(LEDGER).show_header(True).unit(USD).decimals(2).with_target(asked)
+
+
+def _daily(asked: ApiQuery) -> Panel:
+    """A series for each business unit: the plugin's rows are long, and Grafana splits them by their names."""
+    split = DataTransformerConfig(id_val="prepareTimeSeries", options={"format": "multi"})
+    panel = over_time("By day and business unit", USD).datasource(LEDGER)
+    return panel.with_target(asked).with_transformation(split)

@@ -1,0 +1,120 @@
+"""The pipeline's health: whether metrics arrive, rules run, and hours are closed in time."""
+
+from collections.abc import Sequence
+
+from grafana_foundation_sdk.builders import dashboard as dashboards
+
+from authoring.grafana.building import (
+    CLOUDWATCH,
+    GPUS,
+    IN_CLUSTER,
+    PART,
+    Panel,
+    live_variables,
+    metric,
+    new,
+    number,
+    over_time,
+    query,
+    source,
+    wide,
+    with_panels,
+)
+
+_UNMEASURED = f'sum by (cluster) (cluster:gpucost_gpus:sum{{{IN_CLUSTER},part="unmeasured"}})'
+_ALLOCATED = f"sum by (cluster) (cluster:gpucost_allocated_gpus:sum{{{IN_CLUSTER}}})"
+
+
+def dashboard() -> dashboards.Dashboard:
+    """For those who run the service; the second half reads CloudWatch."""
+    stacks = dashboards.QueryVariable("stack").label("Stack").datasource(CLOUDWATCH)
+    names: dict[str, object] = {
+        "queryType": "dimensionValues", "region": "default", "namespace": "GpuCost", "metricName": "HoursSent",
+        "dimensionKey": "stack", "dimensionFilters": {}, "refId": "stack",
+    }  # fmt: skip
+    queues = dashboards.QueryVariable("dead_letters").label("Dead-letter queue").datasource(CLOUDWATCH)
+    asked: dict[str, object] = {
+        "queryType": "dimensionValues", "region": "default", "namespace": "AWS/SQS",
+        "metricName": "ApproximateNumberOfMessagesVisible", "dimensionKey": "QueueName", "dimensionFilters": {},
+        "refId": "dead_letters",
+    }  # fmt: skip
+    return with_panels(
+        new("GPU cost pipeline", "gpucost-pipeline", "Whether metrics arrive and hours are closed.", span="now-2d"),
+        [
+            *live_variables()[:2],
+            source("cloudwatch", "CloudWatch", "cloudwatch"),
+            stacks.query(names),
+            queues.query(asked).regex("/^$stack-DeadLetterQueue/"),
+        ],
+        [("Metrics", _metrics()), ("Hours (CloudWatch)", _hours()), ("Service (CloudWatch)", _service())],
+    )
+
+
+def _metrics() -> Sequence[Panel]:
+    newest = f"timestamp(cluster:gpucost_capacity_gpus:sum{{{IN_CLUSTER}}})"
+    scrapes = over_time("Scrapes that are answered", PART, "Of all targets of a job.").max(1)
+    devices = over_time("Devices that tell their use", GPUS, "GPUs and MIG devices.")
+    return [
+        wide(number("Rules ran", "s", f"time() - max by (cluster) ({newest})", "Ago. They run every minute."), 4, 8),
+        wide(scrapes.with_target(query(f"avg by (cluster, job) (up{{{IN_CLUSTER}}})", "{{cluster}} {{job}}")), 10),
+        wide(
+            over_time("Unmeasured", PART, "Of what pods hold: running, and nobody saw how busy.")
+            .max(1)
+            .with_target(query(f"{_UNMEASURED} / ({_ALLOCATED} > 0)", "{{cluster}}")),
+            10,
+        ),
+        wide(
+            devices.with_target(
+                query(
+                    "count by (cluster) (group by (cluster, node, UUID, GPU_I_ID) "
+                    f"(device:gpucost_use:ratio{{{IN_CLUSTER}}}))",
+                    "{{cluster}}",
+                )
+            ),
+            12,
+        ),
+        wide(
+            over_time("Alerts of the rules", GPUS, "Pending and firing.").with_target(
+                query(f'sum by (cluster, alertname, alertstate) (ALERTS{{{IN_CLUSTER},gpucost="true"}})')
+            ),
+            12,
+        ),
+    ]
+
+
+def _hours() -> Sequence[Panel]:
+    return [
+        _chart(
+            "Hours", GPUS, ("HoursSent", "dispatch", "Sum"), ("HoursClosed", "attribute", "Sum"),
+            ("HoursIncomplete", "attribute", "Sum"), ("HoursGivenUp", "attribute", "Sum"),
+        ),
+        _chart("Overdue, refused, failed", GPUS, ("HoursOverdue", "dispatch", "Maximum"),
+               ("SettingsRefused", "dispatch", "Maximum"), ("ClustersFailed", "dispatch", "Maximum")),
+        _chart("From an hour's end to its figures", "s", ("LagSeconds", "attribute", "p90")),
+        _chart("Coverage of the allocation source", PART, ("AllocationCoverage", "attribute", "Average"),
+               ("AllocationCoverage", "attribute", "Minimum")),
+    ]  # fmt: skip
+
+
+def _service() -> Sequence[Panel]:
+    letters = metric(
+        "ApproximateNumberOfMessagesVisible", "$dead_letters", "Maximum", namespace="AWS/SQS", dimension="QueueName"
+    )
+    waiting = over_time("Dead letters", GPUS).datasource(CLOUDWATCH).with_target(letters)
+    return [
+        _chart("Time by step", "s", ("MeterSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
+        _chart("Work", GPUS, ("LinesWritten", "attribute", "Sum"), ("Queries", "attribute", "Sum"),
+               ("CapacityUnits", "attribute", "Sum")),
+        _chart("Samples that queries processed", "short", ("SamplesProcessed", "attribute", "Sum")),
+        _chart("Prices and exports", GPUS, ("PriceSourcesFailed", "prices", "Maximum"),
+               ("HoursToRestate", "dispatch", "Maximum"), ("ExportDaysLeft", "export", "Maximum")),
+        wide(waiting, 12),
+    ]  # fmt: skip
+
+
+def _chart(title: str, unit: str, *metrics: tuple[str, str, str]) -> Panel:
+    panel = over_time(title, unit).datasource(CLOUDWATCH)
+    for place, (name, service, statistic) in enumerate(metrics):
+        label = name if statistic != "Minimum" else f"{name} (minimum)"
+        panel = panel.with_target(metric(name, service, statistic, label=label).ref_id(chr(ord("A") + place)))
+    return wide(panel, 12)

@@ -1,0 +1,39 @@
+"""Write or compare `docs/openapi.json`: `python -m authoring.openapi [--check]`."""
+
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import NoReturn
+
+from gpucost.api.app import Services, build_app, openapi_document
+
+PATH = Path(__file__).parent.parent / "docs" / "openapi.json"
+
+
+def _no_service() -> NoReturn:
+    raise AssertionError("describing the API asks nothing of it")
+
+
+def text() -> str:
+    """The document as it is committed."""
+    app = build_app(Services(**{field.name: _no_service for field in fields(Services)}), PATH.parent)
+    return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status 0: written, or the same; 1: the committed document differs; 2: wrong arguments."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python -m authoring.openapi [--check]", file=sys.stderr)
+        return 2
+    if not arguments:
+        PATH.write_text(text(), encoding="utf-8")
+        return 0
+    if PATH.exists() and PATH.read_text(encoding="utf-8") == text():
+        return 0
+    print("docs/openapi.json is not what the API says; run: python -m authoring.openapi", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

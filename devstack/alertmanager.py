@@ -1,0 +1,67 @@
+"""Alertmanager, the real one, on this machine: what the tests post alerts to."""
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+
+from devstack.prometheus import free_port
+from gpucost.core.errors import GpuCostError
+
+NAMES = ("prometheus-alertmanager", "alertmanager")
+"""Debian's name, and the official release's."""
+START_SECONDS = 30.0
+PLAIN = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
+
+
+@contextmanager
+def running_alertmanager(
+    config: str = PLAIN, files: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Run Alertmanager alone; yields its address, ends it on leaving.
+
+    Args:
+        config: its configuration.
+        files: others beside it, by name.
+        environment: of its process.
+
+    Raises:
+        GpuCostError: not installed, or it does not start; says why.
+    """
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        raise GpuCostError("alertmanager is not on the PATH; apt-get install prometheus-alertmanager")
+    with tempfile.TemporaryDirectory(prefix="gpucost-alertmanager-") as folder:
+        home = Path(folder)
+        for name, text in {"alertmanager.yml": config, **(files or {})}.items():
+            (home / name).write_text(text)
+        url = f"http://127.0.0.1:{free_port()}"
+        command = [
+            found, f"--config.file={home / 'alertmanager.yml'}", f"--storage.path={home / 'data'}",
+            f"--web.listen-address={url.removeprefix('http://')}", "--cluster.listen-address=",
+        ]  # fmt: skip
+        with (home / "log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+            try:
+                _wait(url, process, home / "log")
+                yield url
+            finally:
+                process.terminate()
+                process.wait()
+
+
+def _wait(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if requests.get(f"{url}/-/ready", timeout=1).ok:
+                return
+        except requests.RequestException:
+            pass
+        time.sleep(0.05)
+    raise GpuCostError(f"Alertmanager did not start: {log.read_text(errors='replace').strip()[-300:]}")

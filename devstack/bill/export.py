@@ -1,0 +1,178 @@
+"""Line items as the rows of an export, and rows as Parquet where a Data Export would leave them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from devstack.bill.columns import CUR2, FOCUS_1_0, FOCUS_1_2
+from devstack.bill.items import Item
+
+Format = Literal["cur2", "focus-1.0", "focus-1.2"]
+SCHEMAS: dict[Format, pa.Schema] = {"cur2": CUR2, "focus-1.0": FOCUS_1_0, "focus-1.2": FOCUS_1_2}
+_Row = dict[str, Any]
+
+
+def write_export(
+    folder: Path, items: Iterable[Item], *, form: Format = "cur2", currency: str = "USD", invoice: str = ""
+) -> None:
+    """Write a bill, one Parquet file per month, in place of what was there of these months.
+
+    Args:
+        folder: the export's `data` folder.
+        items: of any months.
+        form: whose columns.
+        currency: of all amounts.
+        invoice: its id; "" while the bill is open.
+    """
+    months: dict[str, list[_Row]] = {}
+    for item in items:
+        rows = [_cur2(item, currency, invoice)] if form == "cur2" else _focus(item, form, currency, invoice)
+        months.setdefault(f"{item.month:%Y-%m}", []).extend(rows)
+    for month, rows in months.items():
+        path = folder / f"BILLING_PERIOD={month}"
+        path.mkdir(parents=True, exist_ok=True)
+        names = set(SCHEMAS[form].names)
+        if unknown := {name for row in rows for name in row} - names:
+            raise ValueError(f"{form} has no columns {sorted(unknown)}")
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[form]), path / "bill-00001.snappy.parquet")
+
+
+def _cur2(item: Item, currency: str, invoice: str) -> _Row:
+    is_plan, is_ri = item.line_type.startswith("SavingsPlan"), item.line_type in {"DiscountedUsage", "RIFee"}
+    net = None if item.net is None else float(item.net)
+    row: _Row = {
+        "bill_bill_type": "Refund" if item.line_type == "Refund" else "Anniversary",
+        "bill_billing_entity": "AWS",
+        "bill_billing_period_start_date": _naive(item.month),
+        "bill_billing_period_end_date": _naive(item.next_month),
+        "bill_invoice_id": invoice or None,
+        "bill_payer_account_id": "999988887777",
+        "identity_line_item_id": "line",
+        "line_item_availability_zone": item.zone,
+        "line_item_currency_code": currency,
+        "line_item_line_item_type": item.line_type,
+        "line_item_operation": item.operation,
+        "line_item_product_code": item.product,
+        "line_item_resource_id": item.resource,
+        "line_item_unblended_cost": float(item.unblended),
+        "line_item_net_unblended_cost": net if not (is_plan or is_ri) else None,
+        "line_item_usage_account_id": item.account,
+        "line_item_usage_amount": float(item.quantity),
+        "line_item_usage_start_date": _naive(item.start),
+        "line_item_usage_end_date": _naive(item.until),
+        "line_item_usage_type": item.usage_type,
+        "pricing_public_on_demand_cost": float(item.listed),
+        "product": {"region": item.region, "instance_type": item.instance_type},
+        "product_instance_type": item.instance_type or None,
+        "product_region_code": item.region,
+        "capacity_reservation_capacity_reservation_arn": item.capacity_reservation or None,
+        "capacity_reservation_capacity_reservation_status": item.capacity_status or None,
+        "capacity_reservation_capacity_reservation_type": item.capacity_type or None,
+        "discount": {},
+        "resource_tags": {"user_team": "research"},
+        "cost_category": {},
+        "tags": {},
+    }
+    if is_plan:
+        row |= {
+            "savings_plan_savings_plan_a_r_n": item.commitment,
+            "savings_plan_offering_type": "EC2InstanceSavingsPlans" if item.plan_family else "ComputeSavingsPlans",
+            "savings_plan_instance_type_family": item.plan_family or None,
+        }
+    if item.line_type == "SavingsPlanCoveredUsage":
+        row |= {
+            "savings_plan_savings_plan_effective_cost": float(item.effective),
+            "savings_plan_net_savings_plan_effective_cost": net,
+        }
+    if item.line_type == "SavingsPlanRecurringFee":
+        row |= {
+            "savings_plan_total_commitment_to_date": float(item.committed),
+            "savings_plan_used_commitment": float(item.used),
+            "savings_plan_recurring_commitment_for_billing_period": float(item.committed),
+            "savings_plan_net_recurring_commitment_for_billing_period": net,
+        }
+    if is_ri:
+        row["reservation_reservation_a_r_n"] = item.commitment
+    if item.line_type == "DiscountedUsage":
+        row |= {"reservation_effective_cost": float(item.effective), "reservation_net_effective_cost": net}
+    if item.line_type == "RIFee":
+        # Partial upfront: a quarter of what was paid in vain is the amortized fee of the purchase.
+        upfront = item.effective / 4
+        row |= {
+            "reservation_unused_quantity": float(item.unused_hours),
+            "reservation_unused_amortized_upfront_fee_for_billing_period": float(upfront),
+            "reservation_unused_recurring_fee": float(item.effective - upfront),
+            "reservation_net_unused_amortized_upfront_fee_for_billing_period": None if net is None else net / 4,
+            "reservation_net_unused_recurring_fee": None if net is None else net * 3 / 4,
+        }
+    return row
+
+
+def _focus(item: Item, form: Format, currency: str, invoice: str) -> list[_Row]:
+    if item.line_type in {"SavingsPlanNegation", "EdpDiscount"}:
+        return []
+    category = {"Tax": "Tax", "Credit": "Credit", "Refund": "Credit"}.get(item.line_type, "Usage")
+    effective = item.effective if item.net is None else item.net
+    row = _focus_row(item, form, currency, invoice) | {
+        "ChargeCategory": category,
+        "EffectiveCost": float(effective),
+        "CommitmentDiscountId": item.commitment or None,
+        "CommitmentDiscountStatus": "Used" if item.commitment else None,
+    }
+    if item.line_type not in {"SavingsPlanRecurringFee", "RIFee"}:
+        return [row]
+    # The fee itself is a purchase, whose effective cost is in the usage it pays for; what nobody used is a row.
+    unused = item.committed - item.used if item.committed else effective
+    if item.committed and item.net is not None:
+        unused = unused * item.net / item.committed
+    return [
+        row | {"ChargeCategory": "Purchase", "EffectiveCost": 0.0, "CommitmentDiscountStatus": None},
+        row | {"EffectiveCost": float(unused), "CommitmentDiscountStatus": "Unused", "ConsumedQuantity": None},
+    ]
+
+
+def _focus_row(item: Item, form: Format, currency: str, invoice: str) -> _Row:
+    is_plan = item.line_type.startswith("SavingsPlan")
+    is_spot = "SpotUsage" in item.usage_type
+    row: _Row = {
+        "AvailabilityZone": item.zone,
+        "BilledCost": float(item.unblended),
+        "BillingAccountId": "999988887777",
+        "BillingCurrency": currency,
+        "BillingPeriodStart": _naive(item.month),
+        "BillingPeriodEnd": _naive(item.next_month),
+        "ChargeClass": "Correction" if item.corrects else None,
+        "ChargePeriodStart": _naive(item.start),
+        "ChargePeriodEnd": _naive(item.until),
+        "CommitmentDiscountCategory": ("Spend" if is_plan else "Usage") if item.commitment else None,
+        "ConsumedQuantity": float(item.quantity),
+        "ConsumedUnit": "Hours",
+        "ListCost": float(item.listed),
+        "PricingCategory": "Dynamic" if is_spot else "Committed" if item.commitment else "Standard",
+        "PricingQuantity": float(item.quantity),
+        "ProviderName": "AWS",
+        "RegionId": item.region,
+        "ResourceId": item.resource,
+        "ServiceName": "Amazon Elastic Compute Cloud",
+        "SubAccountId": item.account,
+        "Tags": {"user:team": "research"},
+        "x_Operation": item.operation,
+        "x_ServiceCode": item.product,
+    }
+    if form == "focus-1.0":
+        return row | {"x_UsageType": item.usage_type}
+    # "Reserved" is no status of FOCUS: the row that says a reservation is there has none.
+    status = item.capacity_status if item.capacity_status != "Reserved" else ""
+    return row | {
+        "SkuMeter": item.usage_type,
+        "InvoiceId": invoice or None,
+        "CapacityReservationId": (item.capacity_reservation or None) if status else None,
+        "CapacityReservationStatus": status or None,
+    }
+
+
+def _naive(moment: Any) -> Any:
+    return moment.replace(tzinfo=None)

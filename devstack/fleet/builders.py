@@ -1,0 +1,90 @@
+"""Nodes as they are made: whole GPUs, MIG, time-slicing, MPS, Neuron; with the share of each resource's unit."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from devstack.fleet.hardware import MODELS, resource_of, slice_of_gpu
+from devstack.fleet.scenario import FOREVER, GPU, Device, Geometry, Life, Node
+
+ONE = Fraction(1)
+
+
+def node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **how: object) -> Node:
+    """A node of a model's usual instance type."""
+    dcgm, _, instance_type, gpus = MODELS[model]
+    several = (geometries,) if isinstance(geometries, Geometry) else tuple(geometries)
+    given = {"instance_type": instance_type, "gpus": gpus, "model": dcgm, **how}
+    return Node(name=name, geometries=several, **given)  # type: ignore[arg-type]
+
+
+def whole(model: str, life: Life = FOREVER, **how: object) -> Geometry:
+    """GPUs as they are."""
+    _, product, _, gpus = MODELS[model]
+    labels = _labels(product, gpus, replicas=1, strategy="none")
+    return Geometry({GPU: gpus}, {GPU: ONE}, [Device(i) for i in range(gpus)], labels, life, **how)  # type: ignore[arg-type]
+
+
+def mig_single(model: str, profile: str, per_gpu: int, life: Life = FOREVER, gpus: int | None = None) -> Geometry:
+    """All GPUs in slices of one profile, advertised as GPUs."""
+    _, product, _, count = MODELS[model]
+    gpus = gpus or count
+    devices = [Device(gpu, profile, 7 + piece) for gpu in range(gpus) for piece in range(per_gpu)]
+    labels = _labels(f"{product}-MIG-{profile}", gpus * per_gpu, replicas=1, strategy="single")
+    return Geometry({GPU: gpus * per_gpu}, {GPU: slice_of_gpu(model, profile)}, devices, labels, life)
+
+
+def mig_mixed(model: str, layouts: Sequence[Sequence[str]], life: Life = FOREVER) -> Geometry:
+    """Each GPU in its own layout of profiles; an empty one is a whole GPU."""
+    _, product, _, _ = MODELS[model]
+    devices: list[Device] = []
+    units: dict[str, int] = {}
+    share: dict[str, Fraction] = {}
+    shrunk: dict[int, Fraction] = {}
+    for gpu, layout in enumerate(layouts):
+        if not layout:
+            devices.append(Device(gpu))
+            units[GPU], share[GPU] = units.get(GPU, 0) + 1, ONE
+        for piece, profile in enumerate(layout):
+            devices.append(Device(gpu, profile, 1 + piece))
+            resource = resource_of(profile)
+            units[resource] = units.get(resource, 0) + 1
+            share[resource] = slice_of_gpu(model, profile)
+        # What a GPU advertises cannot be more than the GPU: where dominant shares add up to more, each shrinks.
+        shrunk[gpu] = 1 / max(ONE, sum((slice_of_gpu(model, profile) for profile in layout), Fraction(0)))
+    labels = _labels(product, len(layouts), replicas=0 if all(layouts) else 1, strategy="mixed")
+    return Geometry(units, share, devices, labels, life, shrunk=shrunk)
+
+
+def time_sliced(model: str, replicas: int, *, renamed: bool = False, strategy: str = "time-slicing") -> Geometry:
+    """Every GPU handed out several times."""
+    _, product, _, gpus = MODELS[model]
+    resource = "nvidia_com_gpu_shared" if renamed else GPU
+    labels = _labels(product if renamed else f"{product}-SHARED", gpus, replicas=replicas, strategy="none")
+    labels["nvidia_com_gpu_sharing_strategy"] = strategy
+    devices = [Device(i) for i in range(gpus)]
+    return Geometry({resource: gpus * replicas}, {resource: Fraction(1, replicas)}, devices, labels, replicas=replicas)
+
+
+def neuron(name: str, instance_type: str, devices: int, cores: int, **how: object) -> Node:
+    """A node with Neuron devices, which advertises devices and cores of the same hardware."""
+    geometry = Geometry(
+        units={"aws_amazon_com_neuron": devices, "aws_amazon_com_neuroncore": devices * cores},
+        share={"aws_amazon_com_neuron": ONE, "aws_amazon_com_neuroncore": Fraction(1, cores)},
+        devices=[Device(core // cores) for core in range(devices * cores)],
+    )
+    return Node(name, instance_type, devices, "", (geometry,), **how)  # type: ignore[arg-type]
+
+
+def _labels(product: str, count: int, *, replicas: int, strategy: str) -> dict[str, str]:
+    return {
+        "nvidia_com_gpu_product": product,
+        "nvidia_com_gpu_count": str(count),
+        "nvidia_com_gpu_replicas": str(replicas),
+        "nvidia_com_gpu_sharing_strategy": "none",
+        "nvidia_com_mig_strategy": strategy,
+    }
+
+
+def owned(kind: str, name: str, *more: tuple[str, str]) -> Mapping[str, object]:
+    """Owners as keywords of a pod."""
+    return {"owners": ((kind, name), *more)}

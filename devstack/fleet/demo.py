@@ -1,0 +1,125 @@
+"""The demo's cluster over three days: the proof of concept's three units on MIG slices, and what else real fleets have.
+
+- `mig`: one H100 in seven slices, held 3/2/2 by bu-a, bu-b and bu-c, as in the proof of concept
+- `inference`: two nodes of four whole GPUs; a service that is busy by day, notebooks that hold two GPUs and do nothing
+- `batch`: spot nodes that come and go with their work, one taken back in the middle of an hour
+- a nightly job that ends and is left lying, and a pod that pulls its image for a quarter of an hour
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from devstack.fleet.builders import mig_single, node, whole
+from devstack.fleet.scenario import GPU, Life, Node, Pod, Scenario, Use
+
+CLUSTER = "demo"
+DAYS = 3
+HOURS = 24 * DAYS
+GPU_HOURLY_USD = Decimal(12)
+END = 60 * HOURS
+ALL: Life = (0, END)
+
+
+def base(end: datetime) -> datetime:
+    """The full hour at which the three days begin that end at a time."""
+    return end - timedelta(days=DAYS)
+
+
+def scenario(end: datetime) -> Scenario:
+    """Three days that end at a full hour."""
+    first_hour = base(end).hour
+    mig = node("mig-1", "h100-one", mig_single("h100-one", "1g.10gb", 7, ALL), life=ALL, labels=_labels("mig"))
+    inference = [
+        node(f"inference-{i}", "a10g", whole("a10g", ALL), life=ALL, labels=_labels("inference")) for i in (1, 2)
+    ]
+    spot = list(_spot_nodes(first_hour))
+    pods = [
+        *_slices(mig, first_hour),
+        *_service(inference[0], first_hour),
+        *_notebooks(inference[1]),
+        *_nightly_jobs(inference[1], end),
+        *(_batch(one) for one in spot),
+    ]
+    return Scenario(CLUSTER, (mig, *inference, *spot), pods, start=0, end=END, hours=range(HOURS))
+
+
+def _slices(mig: Node, first_hour: int) -> Iterator[Pod]:
+    place = 0
+    for namespace, units, use in (
+        ("bu-a", 3, _flat("0.62")),
+        ("bu-b", 2, _by_hour("0.45", "0.12", first_hour)),
+        ("bu-c", 2, _flat("0.045")),
+    ):
+        for i in range(units):
+            owners = (("ReplicaSet", f"{namespace}-app-6f7d"), ("Deployment", f"{namespace}-app"))
+            name = f"{namespace}-app-6f7d-{i}"
+            yield Pod(name, mig, [place], use, namespace=namespace, start=0, deleted=END, owners=owners)
+            place += 1
+
+
+def _service(on: Node, first_hour: int) -> Iterator[Pod]:
+    owners = (("ReplicaSet", "chat-5c9b"), ("Deployment", "chat"))
+    use = _by_hour("0.71", "0.08", first_hour)
+    for i in range(4):
+        # The fourth was scaled up on the second day; its image takes a quarter of an hour to arrive.
+        start, pull = (30 * 60, 15) if i == 3 else (0, 0)
+        yield Pod(
+            f"chat-5c9b-{i}", on, [i], use, namespace="chat", owners=owners, start=start, running=start + pull,
+            deleted=END,
+        )  # fmt: skip
+
+
+def _notebooks(on: Node) -> Iterator[Pod]:
+    for i in range(2):
+        owners = (("StatefulSet", "notebook"),)
+        use = _flat("0.003")
+        yield Pod(f"notebook-{i}", on, [i], use, namespace="notebooks", owners=owners, start=0, deleted=END)
+
+
+def _nightly_jobs(on: Node, end: datetime) -> Iterator[Pod]:
+    for minute in range(0, END, 60):
+        at = base(end) + timedelta(minutes=minute)
+        if at.hour == 1 and minute:
+            name = f"train-{at:%d}"
+            yield Pod(
+                name, on, [2, 3], _flat("0.93"), namespace="training", owners=(("Job", name), ("CronJob", "train")),
+                requests={"main": {GPU: 2}}, start=minute, finished=minute + 260, deleted=min(END, minute + 620),
+            )  # fmt: skip
+
+
+def _spot_nodes(first_hour: int) -> Iterator[Node]:
+    for day in range(DAYS + 1):
+        for number, (comes, stays) in enumerate(((9, 5.5), (10, 3.25), (14, 6))):
+            begin = day * 1440 + (comes - first_hour) * 60
+            life = (begin, min(END, begin + stays * 60))
+            if 0 <= life[0] < life[1]:
+                labels = _labels("batch", "spot")
+                yield node(f"spot-{day}{number}", "a10g-one", whole("a10g-one", life), life=life, labels=labels)
+
+
+def _batch(on: Node) -> Pod:
+    """Work on a spot node from soon after it joins; its pod object outlives the node by some minutes."""
+    start = on.life[0] + 4
+    name = f"render-{on.name}"
+    return Pod(
+        name, on, [0], _flat("0.88"), namespace="render", owners=(("Job", name),), start=start, running=start + 2,
+        deleted=min(END, on.life[1] + 5),
+    )  # fmt: skip
+
+
+def _labels(pool: str, capacity_type: str = "on-demand") -> dict[str, str]:
+    return {
+        "topology_kubernetes_io_zone": "eu-central-1a",
+        "karpenter_sh_nodepool": pool,
+        "karpenter_sh_capacity_type": capacity_type,
+    }
+
+
+def _flat(use: str) -> Use:
+    return ((0, use),)
+
+
+def _by_hour(day: str, night: str, first_hour: int) -> Use:
+    """Busy from 07:00 to 19:00 UTC."""
+    return [(60 * i, day if 7 <= (first_hour + i) % 24 < 19 else night) for i in range(HOURS)]

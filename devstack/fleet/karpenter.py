@@ -1,0 +1,36 @@
+"""What Karpenter's controller exposes of a scenario: what each node pool uses, as of version 1.x.
+
+`resource_type` keeps its dot and slash here, unlike kube-state-metrics' `resource`.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+from devstack.fleet.scenario import Minutes, Scenario
+from devstack.fleet.scraping import Scraping
+from devstack.fleet.series import Series, constant
+
+SCRAPING = Scraping("karpenter", "10.0.0.20:8080")
+LIMIT = 64
+
+
+def series(scenario: Scenario) -> Iterator[Series]:
+    """GPUs used, and their limit, of each pool that nodes are labelled with."""
+    pools: dict[str, list[tuple[Minutes, Minutes, int]]] = {}
+    for node in scenario.nodes:
+        pool = node.labels.get("karpenter_sh_nodepool")
+        if pool:
+            pools.setdefault(pool, []).append((*node.life, node.gpus))
+    times = SCRAPING.answered(scenario.start, scenario.end)
+    own = {"job": SCRAPING.job, "instance": SCRAPING.instance, "resource_type": "nvidia.com/gpu"}
+    for pool, lives in pools.items():
+        edges = sorted({scenario.start, scenario.end, *(edge for start, end, _ in lives for edge in (start, end))})
+        used = [
+            sample
+            for since, until in itertools.pairwise(edges)
+            for sample in constant(times, since, until, sum(gpus for a, b, gpus in lives if a <= since < b))
+        ]
+        yield Series("karpenter_nodepools_usage", {"nodepool": pool, **own}, used)
+        yield Series(
+            "karpenter_nodepools_limit", {"nodepool": pool, **own}, constant(times, edges[0], edges[-1], LIMIT)
+        )

@@ -1,0 +1,157 @@
+"""What kube-state-metrics exposes of a scenario: names and labels as of version 2.20."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from devstack.fleet.scenario import KubeStateMetrics, Node, Pod, Scenario
+from devstack.fleet.series import Minutes, Series, constant
+
+PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+Labels = Mapping[str, str]
+
+
+def series(scenario: Scenario) -> Iterator[Series]:
+    """Everything that any instance exposes."""
+    for instance in scenario.ksm:
+        times = instance.scraping.answered(scenario.start, scenario.end)
+        own = {"job": instance.scraping.job, "instance": instance.scraping.instance}
+        found = _Exposed(instance, times, own)
+        for node in scenario.nodes:
+            if found.is_mine(node.name):
+                yield from found.node(node)
+        for pod in scenario.pods:
+            if found.is_mine(pod.id):
+                yield from found.pod(pod)
+        yield from found.owners(scenario.pods)
+        for namespace, labels in scenario.namespace_labels.items():
+            exposed = {"namespace": namespace, **labels, **own}
+            yield Series("kube_namespace_labels", exposed, constant(times, *_ALWAYS, 1))
+
+
+_ALWAYS = (-1e6, 1e6)
+
+
+class _Exposed:
+    """One instance's view."""
+
+    def __init__(self, instance: KubeStateMetrics, times: Sequence[int], own: Labels) -> None:
+        self._instance = instance
+        self._times = times
+        self._own = own
+
+    def is_mine(self, name: str) -> bool:
+        """Whether this shard exposes an object."""
+        place, shards = self._instance.shard
+        return zlib.crc32(name.encode()) % shards == place
+
+    def node(self, node: Node) -> Iterator[Series]:
+        """A node's series, for as long as it is there."""
+        start, end = node.life
+        named = {"node": node.name}
+        if self._instance.node_info:
+            told = {"provider_id": node.provider_id or f"aws:///us-west-2a/i-{node.name}"}
+            yield self._series("kube_node_info", {**named, **told}, start, end)
+        if self._instance.node_labels:
+            yield from self._node_labels(node)
+        if not self._instance.capacity:
+            return
+        processors = {**named, "resource": "cpu", "unit": "core"}
+        yield self._series("kube_node_status_capacity", processors, start, end, 8)
+        for geometry in node.geometries:
+            begin, stop = max(start, geometry.life[0]), min(end, geometry.life[1])
+            healthy = {**geometry.units, **(geometry.allocatable or {})}
+            for metric, units in (("capacity", geometry.units), ("allocatable", healthy)):
+                for resource, count in units.items():
+                    labels = {**named, "resource": resource, "unit": "integer"}
+                    yield self._series(f"kube_node_status_{metric}", labels, begin, stop, count)
+
+    def _node_labels(self, node: Node) -> Iterator[Series]:
+        start, end = node.life
+        base = {f"label_{name}": value for name, value in node.labels.items()}
+        if node.instance_type:
+            base["label_node_kubernetes_io_instance_type"] = node.instance_type
+        edges = sorted({start, end, *(edge for one in node.geometries for edge in one.life), node.labels_from})
+        edges = [edge for edge in edges if start <= edge <= end]
+        current: tuple[Labels, Minutes] | None = None
+        for edge, after in zip(edges, [*edges[1:], end], strict=True):
+            if edge >= after:
+                continue
+            geometry = node.at(edge)
+            told = geometry.labels if geometry is not None and edge >= node.labels_from else {}
+            labels = {**base, **{f"label_{name}": value for name, value in told.items()}}
+            if current is not None and current[0] == labels:
+                yield self._series("kube_node_labels", {"node": node.name, **labels}, edge, after)
+            else:
+                yield self._series("kube_node_labels", {"node": node.name, **labels}, edge, after)
+            current = (labels, after)
+
+    def pod(self, pod: Pod) -> Iterator[Series]:
+        """A pod's series, until its object is deleted."""
+        named = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.id}
+        node = pod.node.name if pod.node else ""
+        for metric, containers in (
+            ("kube_pod_container_resource_requests", {} if pod.claims else pod.requests),
+            ("kube_pod_init_container_resource_requests", {**pod.init, **pod.sidecars}),
+        ):
+            for container, units in containers.items():
+                for resource, count in units.items():
+                    labels = {**named, "container": container, "node": node, "resource": resource, "unit": "integer"}
+                    yield self._series(metric, labels, pod.start, pod.deleted, count)
+        for container in (*pod.init, *pod.sidecars):
+            runs = pod.runs if container in pod.sidecars else (pod.start, pod.runs[0])
+            yield self._flag("kube_pod_init_container_status_running", {**named, "container": container}, pod, runs)
+        if self._instance.phases:
+            begin, stop = pod.runs
+            when = {"Pending": (pod.start, begin), "Running": (begin, stop), pod.phase_at_end: (stop, pod.deleted)}
+            for phase in PHASES:
+                life = when.get(phase, (pod.deleted, pod.deleted))
+                yield self._flag("kube_pod_status_phase", {**named, "phase": phase}, pod, life)
+        if self._instance.times:
+            yield from self._own_times(pod, named)
+        for claim in pod.claims:
+            told = {"claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
+            yield self._series("kube_pod_resourceclaim_info", {**named, **told}, pod.start, pod.deleted)
+        if pod.owners:
+            kind, name = pod.owners[0]
+            owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}
+            yield self._series("kube_pod_owner", {**named, **owner}, pod.start, pod.deleted)
+        if self._instance.pod_labels and pod.labels:
+            yield self._series("kube_pod_labels", {**named, **pod.labels}, pod.start, pod.deleted)
+
+    def _own_times(self, pod: Pod, named: Labels) -> Iterator[Series]:
+        if pod.start > _ALWAYS[0]:
+            yield self._clock("kube_pod_status_scheduled_time", named, pod.start, pod.deleted, pod.start)
+        if pod.finished is not None:
+            yield self._clock("kube_pod_completion_time", named, pod.finished, pod.deleted, pod.finished)
+
+    def owners(self, pods: Sequence[Pod]) -> Iterator[Series]:
+        """What owns pods' owners, for as long as the pods are there."""
+        lives: dict[tuple[str, str, str, str, str], tuple[Minutes, Minutes]] = {}
+        for pod in pods:
+            if len(pod.owners) > 1 and self.is_mine(pod.id):
+                key = (pod.namespace, *pod.owners[0], *pod.owners[1])
+                start, end = lives.get(key, (pod.start, pod.deleted))
+                lives[key] = (min(start, pod.start), max(end, pod.deleted))
+        for (namespace, kind, name, owner_kind, owner), (start, end) in lives.items():
+            label = {"ReplicaSet": "replicaset", "Job": "job_name"}.get(kind)
+            if label:
+                labels = {"namespace": namespace, label: name, "owner_kind": owner_kind, "owner_name": owner}
+                metric = "kube_replicaset_owner" if kind == "ReplicaSet" else "kube_job_owner"
+                yield self._series(metric, {**labels, "owner_is_controller": "true"}, start, end)
+
+    def _series(self, metric: str, labels: Labels, start: Minutes, end: Minutes, value: object = 1) -> Series:
+        return Series(metric, {**labels, **self._own}, constant(self._times, start, end, value))
+
+    def _flag(self, metric: str, labels: Labels, pod: Pod, when: tuple[Minutes, Minutes]) -> Series:
+        start, end = max(pod.start, when[0]), min(pod.deleted, when[1])
+        samples = (
+            constant(self._times, pod.start, min(start, pod.deleted), 0)
+            + constant(self._times, start, end, 1)
+            + constant(self._times, max(start, end), pod.deleted, 0)
+        )
+        return Series(metric, {**labels, **self._own}, samples)
+
+    def _clock(self, metric: str, labels: Labels, start: Minutes, end: Minutes, minute: Minutes) -> Series:
+        """A time as a value: `{base+…}` is filled in when the base is known."""
+        samples = constant(self._times, start, end, f"@{float(minute) * 60:.0f}")
+        return Series(metric, {**labels, **self._own}, samples)

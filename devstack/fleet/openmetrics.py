@@ -1,0 +1,85 @@
+"""A scenario as the OpenMetrics that Prometheus would have scraped, and nothing that it would not have seen."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from devstack.fleet import dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
+from devstack.fleet.scenario import Scenario
+from devstack.fleet.scraping import Scraping
+from devstack.fleet.series import Series
+
+
+def write(
+    scenarios: Sequence[Scenario], base: datetime, path: Path, progress: Callable[[float], None] = lambda _: None
+) -> None:
+    """Write every sample of some clusters, told apart by the label `cluster`.
+
+    Args:
+        scenarios: which.
+        base: the full UTC hour that minutes count from.
+        path: the file.
+        progress: is told the part that is done, 0 to 1.
+    """
+    found: list[tuple[str, Series]] = []
+    for done, scenario in enumerate(scenarios):
+        found += [(scenario.name, one) for one in series(scenario)]
+        progress((done + 1) / len(scenarios) / 2)
+    write_series(found, base, path, lambda done: progress(0.5 + done / 2))
+
+
+def write_series(
+    found: Iterable[tuple[str, Series]], base: datetime, path: Path, progress: Callable[[float], None] = lambda _: None
+) -> None:
+    """Write series, each with the cluster that it is of."""
+    zero = int(base.timestamp()) * 1000
+    families: dict[str, list[tuple[str, Series]]] = {}
+    for cluster, one in found:
+        families.setdefault(one.metric, []).append((cluster, one))
+    with path.open("w", encoding="utf-8") as file:
+        for done, metric in enumerate(sorted(families)):
+            file.write(f"# TYPE {metric} gauge\n")
+            for cluster, one in families[metric]:
+                name = f"{metric}{{{_inside({'cluster': cluster, **one.labels})}}}"
+                file.writelines(f"{name} {_value(value, zero)} {_seconds(zero + at)}\n" for at, value in one.samples)
+            progress((done + 1) / len(families))
+        file.write("# EOF\n")
+
+
+def series(scenario: Scenario) -> Iterator[Series]:
+    """All series of a cluster."""
+    yield from kube_state_metrics.series(scenario)
+    yield from dcgm_exporter.series(scenario)
+    yield from neuron_monitor.series(scenario)
+    yield from karpenter.series(scenario)
+    targets = [one.scraping for one in scenario.ksm]
+    targets += [scraping for _, scraping in dcgm_exporter.targets(scenario)]
+    for target in targets:
+        yield from _up(target, scenario)
+
+
+def _up(target: Scraping, scenario: Scenario) -> Iterable[Series]:
+    if target.up == "dropped":
+        return
+    times = target.times(scenario.start, scenario.end)
+    if target.up == "absent in gaps":
+        times = [at for at in times if target.succeeds(at)]
+    labels = {"job": target.job, "instance": target.instance}
+    yield Series("up", labels, [(at, "1" if target.succeeds(at) else "0") for at in times])
+
+
+def _value(text: str, zero: int) -> str:
+    """A value; `@seconds` is a time, counted from the base."""
+    return str(zero // 1000 + int(text[1:])) if text.startswith("@") else text
+
+
+def _inside(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds // 1000}.{milliseconds % 1000:03d}"

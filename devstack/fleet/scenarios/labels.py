@@ -1,0 +1,93 @@
+"""The same devices as exporters of different versions and scrapes of different settings tell of them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from devstack.fleet.builders import mig_single, node, time_sliced, whole
+from devstack.fleet.scenario import Exporter, KubeStateMetrics, Pod, Scenario
+from devstack.fleet.scenarios.lives import some_lives
+from devstack.fleet.scenarios.sharing import flat
+
+OLD = {"dcgm_fi_prof_gr_engine_active": 1}
+
+
+def scenarios() -> Iterator[Scenario]:
+    """All of this room."""
+    for dialect in ("plain", "honor", "blank", "old"):
+        for hostname in ("Hostname", "hostname"):
+            for uid in (False, True):
+                name = f"labels-{dialect}-{hostname[0]}-{'uid' if uid else 'no-uid'}"
+                signals = OLD if dialect == "old" else {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1}
+                exporter = Exporter(dialect=dialect, hostname=hostname, pod_uid=uid, signals=signals)
+                yield replace(some_lives(name, hours=(0,)), dcgm=exporter)
+    yield replace(some_lives("labels-linger", hours=(0,)), dcgm=Exporter(lingers=4, early=True))
+    yield from _signals()
+    yield from _oddities()
+
+
+def _signals() -> Iterator[Scenario]:
+    lives = some_lives("signal-4.9", hours=(0,))
+    yield replace(lives, dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}))
+    yield replace(
+        lives,
+        name="signal-device-only",
+        dcgm=Exporter(signals={"DCGM_FI_DEV_GPU_UTIL": 100}),
+        notes=["DCGM_FI_DEV_GPU_UTIL"],
+    )
+    yield replace(
+        lives,
+        name="signal-4.9-device-only",
+        dcgm=Exporter(signals={"DCGM_FI_DEV_GPU_UTIL_RATIO": 1}),
+        notes=["DCGM_FI_DEV_GPU_UTIL_RATIO"],
+    )
+    # The better signal counts; the other one shows another figure, as a mere "something ran" does.
+    yield replace(
+        lives,
+        name="signal-both",
+        dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 60}),
+    )
+    yield replace(
+        lives,
+        name="signal-none",
+        dcgm=Exporter(signals={"DCGM_FI_DEV_FB_USED": 1}),
+        sources={pod.name: "none" for pod in lives.pods},
+    )
+    yield replace(
+        lives,
+        name="signal-percent-by-setting",
+        dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 100}),
+        settings="utilization: {signal: DCGM_FI_PROF_GR_ENGINE_ACTIVE, scale: 100}",
+    )
+
+
+def _oddities() -> Iterator[Scenario]:
+    n = node("n1", "a10g", whole("a10g"))
+    peaks = ((-1e6, "0.25"), (30, "1.5"))
+    yield Scenario("above-one", [n], [Pod("p", n, [0], peaks)], dcgm=Exporter(clamps=False))
+    yield Scenario(
+        "nan", [n], [Pod("p", n, [0], flat("0.5")), Pod("q", n, [1], flat("0.5"))], dcgm=Exporter(nan=[(20, 26)])
+    )
+    yield Scenario(
+        "ghost",
+        [n],
+        [Pod("p", n, [0], flat("0.5"))],
+        ghosts={("n1", 3): "0.8"},
+        notes=["that no pod had requested"],
+    )
+    yield Scenario(
+        "not-mapped", [n], [Pod("p", n, [0], flat("0.5"))], dcgm=Exporter(mapping=False), sources={"p": "none"}
+    )
+    sliced = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
+    slices = [Pod("p", sliced, [0], flat("0.5"), start=10), Pod("q", sliced, [3], flat("0.25"))]
+    yield Scenario("mig-old-labels", [sliced], slices, dcgm=Exporter(dialect="blank"))
+    bare = node("n1", "a10g", whole("a10g"))
+    ksm = KubeStateMetrics(node_labels=False, capacity=False)
+    yield Scenario("no-capacity-no-labels", [bare], [Pod("p", bare, [0], flat("0.5"), start=10)], ksm=[ksm])
+    shared = node("n1", "a10g", time_sliced("a10g", 4))
+    yield Scenario(
+        "shared-not-mapped",
+        [shared],
+        [Pod(name, shared, [0], flat("0.2")) for name in ("a", "b")],
+        dcgm=Exporter(mapping=False),
+        sources={"a": "none", "b": "none"},
+    )

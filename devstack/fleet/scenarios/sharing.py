@@ -1,0 +1,147 @@
+"""Every way in which GPUs are handed out: whole, MIG, time-slicing, MPS, Neuron, several containers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from devstack.fleet.builders import mig_mixed, mig_single, neuron, node, time_sliced, whole
+from devstack.fleet.hardware import resource_of
+from devstack.fleet.scenario import GPU, Exporter, Geometry, KubeStateMetrics, Node, Pod, Scenario, Use
+
+START = -1e6
+
+
+def flat(use: str) -> Use:
+    """The same use all the time."""
+    return ((START, use),)
+
+
+def asks(resource: str, units: int = 1) -> dict[str, dict[str, int]]:
+    """One container that requests some units."""
+    return {"main": {resource: units}}
+
+
+def scenarios() -> Iterator[Scenario]:
+    """All of this room."""
+    yield from _plain()
+    yield from _mig()
+    yield from _shared()
+    yield from _neuron()
+    yield from _containers()
+
+
+def _plain() -> Iterator[Scenario]:
+    n = node("n1", "a10g", whole("a10g"), labels={"karpenter_sh_nodepool": "gpu"})
+    yield Scenario(
+        "whole",
+        [n],
+        [
+            Pod("one", n, [0], flat("0.75")),
+            Pod("two", n, [1, 2], uses=[flat("0.9"), flat("0.1")], requests=asks(GPU, 2)),
+        ],
+    )
+    idle = node("n1", "a10g", whole("a10g"))
+    yield Scenario("whole-idle", [idle])
+    sick = node("n1", "h100", whole("h100", allocatable={GPU: 7}))
+    yield Scenario("unhealthy", [sick], [Pod("p", sick, [0], flat("0.5"))])
+
+
+def _mig() -> Iterator[Scenario]:
+    n = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
+    yield Scenario(
+        "mig-single",
+        [n],
+        [Pod(f"p{i}", n, [i], flat("0.31"), namespace=f"bu-{'abc'[i % 3]}") for i in range(6)],
+    )
+    twos = node("n1", "a100-40", mig_single("a100-40", "2g.10gb", 3))
+    yield Scenario("mig-stranded", [twos], [Pod(f"p{i}", twos, [i], flat("0.2")) for i in range(20)])
+    for model, layouts in {
+        "a100-40": [["3g.20gb", "3g.20gb"], ["1g.5gb"] * 7, ["1g.10gb"] * 4, ["7g.40gb"], [], [], [], []],
+        "a100-80": [["4g.40gb", "2g.20gb", "1g.10gb"], *[["1g.20gb"] * 4] * 7],
+        "h100": [["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"], *[["1g.10gb"] * 7] * 7],
+        "h200": [["3g.71gb", "3g.71gb"], *[["1g.18gb"] * 7] * 7],
+        "b200": [["2g.45gb"] * 3, *[["7g.180gb"]] * 7],
+        "a30": [["1g.6gb", "1g.6gb", "2g.12gb"], ["4g.24gb"]],
+    }.items():
+        yield _mixed(f"mig-mixed-{model}", model, layouts)
+    # Dominant shares above a GPU: 3g + 2g + 1g + 1g is 15/14.
+    yield _mixed("mig-above-one", "a100-40", [["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"]] * 8)
+    yield _mixed("mig-above-one-h100", "h100", [["3g.40gb", "1g.20gb", "1g.20gb", "1g.10gb"]] * 8)
+    yield _mixed("mig-me", "a100-40", [["1g.5gb+me", "1g.5gb", "1g.5gb", "4g.20gb"], *[[]] * 7])
+
+
+def _mixed(name: str, model: str, layouts: list[list[str]]) -> Scenario:
+    n = node("n1", model, mig_mixed(model, layouts))
+    pods = []
+    for place, device in enumerate(n.geometries[0].devices):
+        if place % 3 < 2:
+            resource = resource_of(device.profile) if device.profile else GPU
+            pods.append(Pod(f"p{place}", n, [place], flat(f"0.{place + 1:02d}"), requests=asks(resource)))
+    return Scenario(name, [n], pods)
+
+
+def _shared() -> Iterator[Scenario]:
+    n = node("n1", "a10g", time_sliced("a10g", 4))
+    several = [
+        Pod("a", n, [0], flat("0.2")),
+        Pod("b", n, [0], flat("0.1")),
+        Pod("twice", n, [1, 1], flat("0.3"), requests=asks(GPU, 2)),
+        Pod("beside", n, [1], flat("0.6")),
+        Pod("alone", n, [2], flat("0.9")),  # of one replica of four: credited a quarter at most
+        Pod("apart", n, [0, 3], flat("0.1"), requests=asks(GPU, 2)),
+    ]
+    yield Scenario("time-sliced", [n], several)
+    yield Scenario("time-sliced-device-too", [n], several, dcgm=Exporter(sharers="copies+device"))
+    renamed = node("n1", "a10g", time_sliced("a10g", 4, renamed=True))
+    yield Scenario(
+        "time-sliced-renamed",
+        [renamed],
+        [Pod(f"p{i}", renamed, [i], flat("0.2"), requests=asks("nvidia_com_gpu_shared")) for i in range(3)],
+    )
+    mps = node("n1", "t4", time_sliced("t4", 3, strategy="mps"))
+    yield Scenario("mps", [mps], [Pod("a", mps, [0], flat("0.4")), Pod("b", mps, [0], flat("0.2"))])
+    one = node("n1", "t4", time_sliced("t4", 4))
+    sharers = [Pod(name, one, [0], flat(use)) for name, use in (("a", "0.2"), ("b", "0.15"), ("c", "0.1"))]
+    yield Scenario("first-sharer-labelled", [one], sharers, dcgm=Exporter(sharers="first"))
+    yield Scenario("sharer-labels-flip", [one], sharers, dcgm=Exporter(sharers="flip"))
+    coming = [
+        Pod("a", one, [0], flat("0.4")),
+        Pod("b", one, [0], flat("0.3"), start=20, deleted=45),
+    ]
+    yield Scenario("sharer-comes-and-goes", [one], coming)
+
+
+def _neuron() -> Iterator[Scenario]:
+    for name, kind, devices, cores in (
+        ("trn1", "trn1.32xlarge", 16, 2),
+        ("inf2", "inf2.48xlarge", 12, 2),
+        ("trn2", "trn2.48xlarge", 16, 8),
+        ("inf1", "inf1.xlarge", 1, 4),
+    ):
+        n = neuron("n1", kind, devices, cores)
+        pods = [Pod("core", n, [cores * devices - 1], flat("0.5"), requests=asks("aws_amazon_com_neuroncore"))]
+        if devices > 1:
+            whole_device = asks("aws_amazon_com_neuron")
+            pods.append(Pod("device", n, list(range(cores)), flat("0.25"), requests=whole_device))
+        yield Scenario(f"neuron-{name}", [n], pods)
+
+
+def _containers() -> Iterator[Scenario]:
+    n = node("n1", "h100", whole("h100"))
+    yield Scenario(
+        "containers",
+        [n],
+        [
+            Pod("several", n, [0, 1], flat("0.5"), requests={"a": {GPU: 1}, "b": {GPU: 1}, "c": {}}),
+            Pod("init", n, [2, 3], flat("0.5"), requests=asks(GPU, 2), init={"prepare": {GPU: 1}}),
+            Pod("sidecar", n, [4, 5], flat("0.5"), requests=asks(GPU), sidecars={"cache": {GPU: 1}}),
+        ],
+    )
+    sliced = replace(
+        mig_single("h100", "1g.10gb", 7), labels={}, allocatable={GPU: 49}
+    )  # without product labels, slices are told by physical GPUs ÷ capacity, however many of them are healthy
+    sick = node("n1", "h100", sliced)
+    yield Scenario("unhealthy-slices", [sick], [Pod("p", sick, [0], flat("0.5")), Pod("q", sick, [9], flat("0.25"))])
+    partly = Node("n1", "", 4, "NVIDIA A10G", (Geometry({GPU: 4}, {GPU: Fraction(1)}, whole("a10g").devices),))
+    ksm = KubeStateMetrics(node_labels=False)
+    yield Scenario("no-node-labels", [partly], [Pod("p", partly, [0], flat("0.5"))], ksm=[ksm])

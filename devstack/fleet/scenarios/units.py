@@ -1,0 +1,50 @@
+"""Shared units: what the operator's validators and monitoring hold is paid by the others, by a policy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from devstack.fleet.builders import node, time_sliced, whole
+from devstack.fleet.scenario import GPU, Node, Pod, Scenario
+from devstack.fleet.scenarios.sharing import asks, flat
+
+_SYSTEM = "{{name: platform, namespaces: [gpu-operator, monitoring]{policy}}}"
+_RESEARCH = "{name: research, namespaces: ['research-*']}"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A cluster with a shared unit, and the truth about who pays which part of it."""
+
+    scenario: Scenario
+    parts: Mapping[str, Fraction]
+    """Of what `platform` costs, by the unit that pays; empty where nobody does."""
+
+
+def shared_units() -> list[Shared]:
+    """Every policy, and what there is to it at its edges."""
+    n = node("n1", "h100", whole("h100"))
+    t4 = node("n2", "t4", time_sliced("t4", 3))
+    system = [
+        Pod("validator", n, [0], flat("0.25"), namespace="gpu-operator"),
+        Pod("dcgm-probe", t4, [0], flat("0.3"), namespace="monitoring"),
+    ]
+    tenants = [
+        Pod("train", n, [1, 2, 3], flat("0.7"), namespace="research-nlp", requests=asks(GPU, 3)),
+        Pod("chat", n, [4], flat("0.5"), namespace="chat"),
+        Pod("share", t4, [0], flat("0.2"), namespace="chat"),
+    ]
+    # research holds 3 GPUs, chat 1 and a third: 9/13 and 4/13 of what the tenants cost.
+    by_cost = {"research": Fraction(9, 13), "chat": Fraction(4, 13)}
+    evenly = {"research": Fraction(1, 2), "chat": Fraction(1, 2)}
+    return [
+        _shared("shared-proportional", [n, t4], [*system, *tenants], ", distribute: proportional", by_cost),
+        _shared("shared-even", [n, t4], [*system, *tenants], ", distribute: even", evenly),
+        _shared("shared-by-nobody", [n, t4], system, ", distribute: proportional", {}),
+        _shared("shared-not", [n, t4], [*system, *tenants], "", {}),
+    ]
+
+
+def _shared(name: str, nodes: list[Node], pods: list[Pod], policy: str, parts: Mapping[str, Fraction]) -> Shared:
+    settings = f"business_units: [{_SYSTEM.format(policy=policy)}, {_RESEARCH}]\n"
+    return Shared(Scenario(name, nodes, pods, settings=settings), parts)

@@ -1,0 +1,95 @@
+"""Which permissions on customer managed keys in KMS a call needs, in addition to those on the encrypted resource.
+
+Most services use a key in the name of their caller: the caller needs the permissions, and the condition key
+`kms:ViaService` says which service asks. Services that call for themselves (alarms, SNS) need them from the key policy.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from devstack.iam.calls import Call
+from devstack.iam.intrinsics import Resolver
+from gpucost.core.errors import GpuCostError
+
+DECRYPT = ("kms:Decrypt",)
+DECRYPT_AND_GENERATE = ("kms:Decrypt", "kms:GenerateDataKey")
+READ_TABLE = ("kms:Decrypt", "kms:DescribeKey")
+WRITE_TABLE = (*READ_TABLE, "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo")
+KEY_ACTIONS: dict[str, tuple[str, ...]] = {
+    "dynamodb:BatchGetItem": READ_TABLE,
+    "dynamodb:BatchWriteItem": WRITE_TABLE,
+    "dynamodb:ConditionCheckItem": READ_TABLE,
+    "dynamodb:DeleteItem": WRITE_TABLE,
+    "dynamodb:GetItem": READ_TABLE,
+    "dynamodb:PutItem": WRITE_TABLE,
+    "dynamodb:Query": READ_TABLE,
+    "dynamodb:UpdateItem": WRITE_TABLE,
+    "s3:AbortMultipartUpload": (),
+    "s3:GetBucketLocation": (),
+    "s3:GetObject": DECRYPT,
+    "s3:ListBucket": (),
+    "s3:ListMultipartUploadParts": DECRYPT,
+    "s3:PutObject": DECRYPT_AND_GENERATE,
+    "secretsmanager:GetSecretValue": DECRYPT,
+    "sns:Publish": DECRYPT_AND_GENERATE,
+    "sqs:DeleteMessage": (),
+    "sqs:GetQueueAttributes": (),
+    "sqs:ReceiveMessage": DECRYPT,
+    "sqs:SendMessage": DECRYPT_AND_GENERATE,
+}
+"""By action on an encrypted resource, as each service documents it for customer managed keys."""
+
+
+def encryption_keys(template: Mapping[str, Any], resolver: Resolver) -> dict[str, str]:
+    """The key's ARN by the ARN of each resource that a transformed template encrypts with a customer managed key."""
+    keys = {}
+    for logical, resource in template["Resources"].items():
+        if resolver.holds(resource.get("Condition")):
+            raw = resource.get("Properties", {})
+            properties = resolver.resolve({name: raw[name] for name in _KEY_PROPERTIES if name in raw})
+            key = _key_of(resource["Type"], properties)
+            if key:
+                keys[resolver.arn(logical)] = str(key)
+    return keys
+
+
+_KEY_PROPERTIES = ("BucketEncryption", "KmsMasterKeyId", "SSESpecification")
+"""Only these are resolved: others use functions that keys do not."""
+
+
+def _key_of(kind: str, properties: Mapping[str, Any]) -> Any:
+    match kind:
+        case "AWS::DynamoDB::Table":
+            return properties.get("SSESpecification", {}).get("KMSMasterKeyId")
+        case "AWS::S3::Bucket":
+            rules = properties.get("BucketEncryption", {}).get("ServerSideEncryptionConfiguration", [{}])
+            return rules[0].get("ServerSideEncryptionByDefault", {}).get("KMSMasterKeyID")
+        case "AWS::SNS::Topic" | "AWS::SQS::Queue":
+            return properties.get("KmsMasterKeyId")
+    return None
+
+
+def key_calls(call: Call, keys: Mapping[str, str]) -> Iterator[Call]:
+    """The permissions on a key that a call needs.
+
+    Args:
+        call: on any resource.
+        keys: ARNs of keys, by those of the tables, queues, topics, buckets and secrets that they encrypt.
+
+    Raises:
+        GpuCostError: the resource is encrypted, and it is not known what the action needs of its key.
+    """
+    service = call.action.partition(":")[0]
+    resource = call.resource.partition("/")[0] if service == "s3" else call.resource
+    key = keys.get(resource)
+    if key is None:
+        return
+    if call.action not in KEY_ACTIONS:
+        raise GpuCostError(
+            f"{call.action} on {resource}: the resource is encrypted with {key}, and {__name__} does not say which "
+            "permissions the action needs on the key; add it to KEY_ACTIONS"
+        )
+    _, partition, _, region, *_ = key.split(":")
+    suffix = "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
+    for action in KEY_ACTIONS[call.action]:
+        yield Call(action, key, (("kms:ViaService", (f"{service}.{region}.{suffix}",)),))

@@ -1,0 +1,140 @@
+"""The policies of a deployment: those of roles, and those of resources."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from devstack.iam.intrinsics import Resolver
+
+LAMBDA_PERMISSION_SOURCES = {
+    "SourceArn": ("ArnLike", "aws:SourceArn"),
+    "SourceAccount": ("StringEquals", "aws:SourceAccount"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of one policy.
+
+    Attributes:
+        holder: ARN of the role that the statement grants something to, or of the resource that it is about.
+        title: where it stands, such as `AttributeFunctionRole/AttributeFunctionRolePolicy0/WriteLedger`.
+        body: without intrinsic functions.
+        is_resource_policy: it belongs to a resource; trust policies belong to roles as resources.
+        is_managed: AWS wrote it: the template only names its policy.
+    """
+
+    holder: str
+    title: str
+    body: Mapping[str, Any] = field(hash=False)
+    is_resource_policy: bool = False
+    is_managed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """All statements that are in force."""
+
+    statements: tuple[Statement, ...]
+
+    def of_role(self, arn: str) -> list[Statement]:
+        """What a role may do."""
+        return [one for one in self.statements if one.holder == arn and not one.is_resource_policy]
+
+    def of_resource(self, arn: str) -> list[Statement]:
+        """Who may use a resource; an object has the policy of its bucket."""
+        holder = arn.partition("/")[0] if arn.split(":")[2:3] == ["s3"] else arn
+        return [one for one in self.statements if one.holder == holder and one.is_resource_policy]
+
+    def without(self, statement: Statement) -> "Policies":
+        """The same without a statement."""
+        return Policies(tuple(one for one in self.statements if one is not statement))
+
+    def replacing(self, statement: Statement, body: Mapping[str, Any]) -> "Policies":
+        """The same with another body of a statement."""
+        changed = replace(statement, body=body)
+        return Policies(tuple(changed if one is statement else one for one in self.statements))
+
+    def joined(self, other: "Policies") -> "Policies":
+        """These and those of another deployment."""
+        return Policies(self.statements + other.statements)
+
+
+def policies_of(template: Mapping[str, Any], resolver: Resolver) -> Policies:
+    """The policies that a transformed template declares, with the conditions that hold."""
+    statements: list[Statement] = []
+    for logical, resource in template["Resources"].items():
+        if resolver.holds(resource.get("Condition")):
+            statements += _declared(logical, resource["Type"], resource.get("Properties", {}), resolver)
+    return Policies(tuple(statements))
+
+
+def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolver) -> Iterator[Statement]:
+    def properties(*names: str) -> dict[str, Any]:
+        """Only these are resolved: others use functions that policies do not."""
+        return dict(resolver.resolve({name: raw[name] for name in names if name in raw}))
+
+    if kind == "AWS::IAM::Role":
+        role, arn = properties("AssumeRolePolicyDocument", "ManagedPolicyArns", "Policies"), resolver.arn(logical)
+        trust = Statement(arn, f"{logical}/trust", {}, is_resource_policy=True)
+        for one in _statements(role["AssumeRolePolicyDocument"], trust):
+            yield replace(one, body={**one.body, "Resource": arn})
+        for policy in role.get("Policies", []):
+            yield from _statements(policy["PolicyDocument"], Statement(arn, f"{logical}/{policy['PolicyName']}", {}))
+        for managed in role.get("ManagedPolicyArns", []):
+            name = managed.rpartition("/")[2]
+            yield from _statements(_managed(name), Statement(arn, f"{logical}/{name}", {}, is_managed=True))
+    elif kind == "AWS::IAM::Policy":
+        policy = properties("PolicyDocument", "PolicyName")
+        references = (_referenced(reference, resolver) for reference in raw["Roles"])
+        role_names = [reference for reference in references if reference != "AWS::NoValue"]
+        for role_name in role_names:
+            title = f"{logical}/{policy['PolicyName']}" + (f"/{role_name}" if len(role_names) > 1 else "")
+            yield from _statements(policy["PolicyDocument"], Statement(resolver.arn(role_name), title, {}))
+    elif kind in ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy", "AWS::S3::BucketPolicy"):
+        document = properties("PolicyDocument")["PolicyDocument"]
+        holders = [raw["Bucket"]] if kind == "AWS::S3::BucketPolicy" else raw.get("Queues", raw.get("Topics"))
+        for holder in holders:
+            yield from _statements(
+                document, Statement(resolver.arn(holder["Ref"]), logical, {}, is_resource_policy=True)
+            )
+    elif kind == "AWS::Lambda::Permission":
+        permission = properties(*raw)
+        name = permission["FunctionName"]
+        function = name if name.startswith("arn:") else resolver.arn(_referenced(raw["FunctionName"], resolver))
+        body = {
+            "Effect": "Allow",
+            "Principal": {"Service": permission["Principal"]},
+            "Action": permission["Action"],
+            "Resource": function,
+        }
+        for source, (operator, key) in LAMBDA_PERMISSION_SOURCES.items():
+            if source in permission:
+                body.setdefault("Condition", {})[operator] = {key: permission[source]}
+        yield Statement(function, logical, body, is_resource_policy=True)
+
+
+def _referenced(reference: Any, resolver: Resolver) -> str:
+    """The logical name that a reference, or a choice between references by conditions, refers to."""
+    while "Fn::If" in reference:
+        condition, true, false = reference["Fn::If"]
+        reference = true if resolver.holds(condition) else false
+    return str(reference["Ref"])
+
+
+def _statements(document: Mapping[str, Any], place: Statement) -> Iterator[Statement]:
+    bodies = document["Statement"] if isinstance(document["Statement"], list) else [document["Statement"]]
+    for number, body in enumerate(bodies):
+        title = f"{place.title}/{body.get('Sid', number)}"
+        yield replace(place, title=title, body=body)
+
+
+@cache
+def _managed(name: str) -> Mapping[str, Any]:
+    """A policy that AWS manages, as moto knows it."""
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+
+    document: Mapping[str, Any] = json.loads(aws_managed_policies_data)[name]["Document"]
+    return document

@@ -1,0 +1,94 @@
+"""What AWS's own services need in order to act for a deployment: Lambda, Scheduler, SNS, API Gateway, alarms."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from devstack.iam.authorizer import Authorizer
+from devstack.iam.calls import Call
+
+if TYPE_CHECKING:
+    from devstack.aws import Deployed
+
+Context = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class AwsServices:
+    """Checks the roles that services assume, and the policies of the resources that they use.
+
+    Args:
+        authorizer: decides.
+        deployed: what the services act for.
+
+    Every method raises `AccessDeniedError` where AWS would deny.
+    """
+
+    def __init__(self, authorizer: Authorizer, deployed: "Deployed") -> None:
+        self._authorizer = authorizer
+        self._deployed = deployed
+        self._resolver = deployed.resolver
+        self._account = str(self._resolver.ref("AWS::AccountId"))
+
+    def start_function(self, function: str) -> None:
+        """Lambda assumes the function's role, and writes its log with it."""
+        role = self._deployed.role_of(function)
+        self._assume(role, "lambda.amazonaws.com")
+        group = self._resolver.arn(self._properties(function)["LoggingConfig"]["LogGroup"]["Ref"])
+        stream = f"{group}:log-stream:0"
+        self._authorizer.require(role, [Call("logs:CreateLogStream", stream), Call("logs:PutLogEvents", stream)])
+
+    def poll_queue(self, function: str, queue: str) -> None:
+        """Lambda makes an event source mapping work; what it polls with are the function's own credentials."""
+        self._authorizer.require(
+            self._deployed.role_of(function), [Call("sqs:GetQueueAttributes", self._resolver.arn(queue))]
+        )
+
+    def invoke_by_schedule(self, schedule: Mapping[str, Any]) -> None:
+        """Scheduler assumes the schedule's role and invokes the target."""
+        role = self._resolver.resolve(schedule["Target"]["RoleArn"])
+        self._assume(role, "scheduler.amazonaws.com")
+        self._authorizer.require(
+            role, [Call("lambda:InvokeFunction", self._resolver.resolve(schedule["Target"]["Arn"]))]
+        )
+
+    def invoke_by_topic(self, function: str, topic: str) -> None:
+        """SNS invokes a function that subscribes."""
+        self._invoke(function, "sns.amazonaws.com", self._resolver.arn(topic))
+
+    def invoke_by_api(self, function: str, api: str, route: str) -> None:
+        """API Gateway invokes a function for a route such as `GET /v1/costs`."""
+        region, partition = self._resolver.ref("AWS::Region"), self._resolver.partition
+        source = (
+            f"arn:{partition}:execute-api:{region}:{self._account}:{self._resolver.ref(api)}/*/{route.replace(' ', '')}"
+        )
+        self._invoke(function, "apigateway.amazonaws.com", source)
+
+    def dead_letter_of_schedule(self, schedule: Mapping[str, Any]) -> None:
+        """Scheduler could not invoke: it sends the event to the schedule's dead-letter queue."""
+        target = schedule["Target"]
+        queue = self._resolver.resolve(target["DeadLetterConfig"]["Arn"])
+        self._authorizer.require(self._resolver.resolve(target["RoleArn"]), [Call("sqs:SendMessage", queue)])
+
+    def dead_letter_of_subscription(self, subscription: Mapping[str, Any]) -> None:
+        """SNS could not deliver: it sends the message to the subscription's dead-letter queue."""
+        queue = self._resolver.resolve(subscription["RedrivePolicy"]["deadLetterTargetArn"])
+        source = self._resolver.resolve(subscription["TopicArn"])
+        self._authorizer.require("sns.amazonaws.com", [Call("sqs:SendMessage", queue, self._source(source))])
+
+    def publish(self, service: str, topic: str, source: str) -> None:
+        """A service (`cloudwatch.amazonaws.com`, `aps.amazonaws.com`) publishes for a resource of this account."""
+        self._authorizer.require(service, [Call("sns:Publish", self._resolver.arn(topic), self._source(source))])
+
+    def _assume(self, role: str, service: str) -> None:
+        context = (("aws:SourceAccount", (self._account,)),)
+        self._authorizer.require(service, [Call("sts:AssumeRole", role, context)])
+
+    def _invoke(self, function: str, service: str, source: str) -> None:
+        call = Call("lambda:InvokeFunction", self._resolver.arn(function), self._source(source))
+        self._authorizer.require(service, [call])
+
+    def _source(self, arn: str) -> Context:
+        return ("aws:SourceAccount", (self._account,)), ("aws:SourceArn", (arn,))
+
+    def _properties(self, logical: str) -> Mapping[str, Any]:
+        properties: Mapping[str, Any] = self._deployed.template["Resources"][logical]["Properties"]
+        return properties

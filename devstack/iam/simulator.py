@@ -1,0 +1,75 @@
+"""Evaluates IAM requests with `@cloud-copilot/iam-simulate`, which runs in a Node process."""
+
+import atexit
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from gpucost.core.errors import GpuCostError
+
+FOLDER = Path(__file__).parent
+LIBRARY = FOLDER / "node_modules" / "@cloud-copilot" / "iam-simulate"
+PIPELINED = 100
+"""Simulations that are sent before their results are read: more would fill both pipes."""
+
+
+class Simulator:
+    """One Node process. Evaluating a request takes about 0.3 ms."""
+
+    def __init__(self) -> None:
+        node = shutil.which("node")
+        if node is None or not LIBRARY.is_dir():
+            missing = "Node" if node is None else "the IAM simulator"
+            raise GpuCostError(f"{missing} is missing; install what it needs with: make setup")
+        self._lock = Lock()
+        self._process = subprocess.Popen(
+            [node, str(FOLDER / "evaluate.mjs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        atexit.register(self.stop)
+
+    def allows(self, simulations: Sequence[Mapping[str, Any]]) -> list[bool]:
+        """Evaluate simulations in the library's format.
+
+        Raises:
+            GpuCostError: AWS knows no such action, or a policy is not valid; says which.
+        """
+        with self._lock:
+            answers = [answer for batch in _batches(simulations) for answer in self._evaluate(batch)]
+        for answer, simulation in zip(answers, simulations, strict=True):
+            if "error" in answer:
+                raise GpuCostError(f"IAM cannot evaluate {simulation['request']}: {answer['error']}")
+        return [answer["result"] == "Allowed" for answer in answers]
+
+    def stop(self) -> None:
+        """End the process."""
+        atexit.unregister(self.stop)
+        if self._process.stdin and self._process.stdout:
+            self._process.stdin.close()
+            self._process.wait()
+            self._process.stdout.close()
+
+    def _evaluate(self, batch: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        if self._process.stdin is None or self._process.stdout is None:
+            raise GpuCostError("the IAM simulator has no pipes")
+        self._process.stdin.writelines(json.dumps(simulation) + "\n" for simulation in batch)
+        self._process.stdin.flush()
+        lines = [self._process.stdout.readline() for _ in batch]
+        if not all(lines):
+            raise GpuCostError(f"the IAM simulator ended with status {self._process.wait()}")
+        return [json.loads(line) for line in lines]
+
+
+def _batches(simulations: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    for start in range(0, len(simulations), PIPELINED):
+        yield simulations[start : start + PIPELINED]
+
+
+@cache
+def simulator() -> Simulator:
+    """The one of this process."""
+    return Simulator()

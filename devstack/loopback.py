@@ -1,0 +1,69 @@
+"""HTTP servers on the loopback address, for this machine alone."""
+
+import errno
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+from gpucost.core.errors import GpuCostError
+
+HOST = "127.0.0.1"
+
+
+def listen(port: int) -> socket.socket:
+    """A socket that listens on a port, so that nobody else can take it; 0 is any free port.
+
+    Raises:
+        GpuCostError: the port is taken or not allowed.
+    """
+    try:
+        return socket.create_server((HOST, port), backlog=128)
+    except OSError as error:
+        reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({os.strerror(error.errno or 0)})"
+        raise GpuCostError(f"port {port} {reason}; choose another with --port") from error
+
+
+class LoopbackServer(ThreadingHTTPServer):
+    """Answers each connection in a thread of its own.
+
+    Args:
+        listener: what `listen` returned, or a port.
+        handler: answers the requests.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket | int, handler: type[BaseHTTPRequestHandler]) -> None:
+        listener = listen(listener) if isinstance(listener, int) else listener
+        super().__init__(listener.getsockname(), handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.server_name, self.server_port = listener.getsockname()
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://{HOST}:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report what failed, but not that a client hung up: that is its right."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+@contextmanager
+def serving_requests(server: LoopbackServer) -> Iterator[None]:
+    """Answer in the background until the end of the block."""
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,44 @@
+"""An incoming webhook on this machine: takes what would be posted to Slack and keeps it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from devstack.loopback import LoopbackServer, serving_requests
+
+
+class Slack(LoopbackServer):
+    """The endpoint; `posts` holds the payloads, oldest first."""
+
+    posts: list[dict[str, Any]]
+
+    @property
+    def url(self) -> str:
+        """Where to post."""
+        return f"{super().url}/services/local"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Slack
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.posts.append(json.loads(body))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Keep the terminal for results."""
+
+
+@contextmanager
+def running_slack() -> Iterator[Slack]:
+    """Serve on a free port of the loopback address."""
+    server = Slack(0, _Handler)
+    server.posts = []
+    with serving_requests(server):
+        yield server

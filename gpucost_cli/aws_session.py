@@ -1,0 +1,108 @@
+"""Region, profile and credentials of the command line, taken as the AWS command line takes them.
+
+- Region: `--region`, AWS_REGION, AWS_DEFAULT_REGION, the profile's.
+- Profile: `--profile`, AWS_PROFILE, AWS_DEFAULT_PROFILE.
+- Credentials: those of `--profile`, the environment's, those of the profile.
+
+boto3 differs: it does not read AWS_REGION and prefers AWS_DEFAULT_PROFILE. The functions' clients, which the command
+line shares, are made without a session, so the choice is written to this process's environment before the first client
+is made. (Lambda sets both names of the region itself.) A profile that `--profile` names becomes that of boto3's default
+session: botocore alone knows which of the environment's credentials such a profile overrides and which it refers to.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gpucost.core.errors import GpuCostError, InvalidInputError
+from gpucost.runtime import aws
+
+if TYPE_CHECKING:
+    import boto3
+    from botocore.credentials import Credentials
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+def aws_options(command: Command) -> Command:
+    """Give a command that reaches AWS the options `--region` and `--profile`."""
+    region = click.option("--region", expose_value=False, callback=_choose_region, help="AWS region")
+    profile = click.option("--profile", expose_value=False, callback=_choose_profile, help="AWS profile")
+    return region(profile(command))
+
+
+def drop_own_configuration() -> None:
+    """Forget the caller's profile and credentials: the embedded AWS has its own."""
+    aws.use_profile(None)
+    for name in (*_PROFILES, *_KEYS):
+        os.environ.pop(name, None)
+
+
+def aws_session() -> "boto3.Session":
+    """A session of the chosen profile and region.
+
+    Raises:
+        InvalidInputError: the profile does not exist, or nothing gives a region.
+    """
+    from botocore.exceptions import ProfileNotFound
+
+    try:
+        session = aws.new_session()
+    except ProfileNotFound as error:
+        raise _no_profile(os.environ.get("AWS_PROFILE")) from error
+    if session.region_name is None:
+        raise InvalidInputError(
+            "no AWS region is set; pass --region, set AWS_REGION, or give the profile one: aws configure set region …"
+        )
+    return session
+
+
+def aws_credentials(session: "boto3.Session") -> "Credentials":
+    """What requests are signed with.
+
+    Raises:
+        GpuCostError: there are no credentials.
+    """
+    credentials: Credentials | None = session.get_credentials()
+    if credentials is None:
+        raise GpuCostError(
+            "no AWS credentials were found to sign the request with; pass --profile, or set AWS_PROFILE or "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    return credentials
+
+
+def _choose_region(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    chosen = value or next(filter(None, map(os.environ.get, _REGIONS)), None)
+    for name in _REGIONS:
+        _set(name, chosen)
+
+
+def _choose_profile(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    chosen = value or next(filter(None, map(os.environ.get, _PROFILES)), None)
+    for name in _PROFILES:
+        _set(name, chosen)
+    if value:
+        from botocore.exceptions import ProfileNotFound
+
+        try:
+            aws.use_profile(value)
+        except ProfileNotFound as error:
+            raise _no_profile(value) from error
+
+
+def _no_profile(name: str | None) -> InvalidInputError:
+    return InvalidInputError(f"AWS profile {name!r} does not exist; `aws configure list-profiles` lists them")
+
+
+def _set(name: str, value: str | None) -> None:
+    if value:
+        os.environ[name] = value
+    else:
+        os.environ.pop(name, None)  # set to nothing is not set

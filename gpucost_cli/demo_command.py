@@ -1,0 +1,206 @@
+"""`gpucost demo`: three days of a simulated cluster through the real Prometheus and the real handlers."""
+
+import json
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from devstack.aws import STACK, local_client
+from devstack.demo_records import announced, running_demos
+from devstack.fleet import demo as fleet
+from devstack.fleet import openmetrics
+from devstack.loopback import listen
+from devstack.prometheus import running_prometheus
+from devstack.slack import Slack, running_slack
+from devstack.stack import LocalStack, running_stack
+from devstack.template import TEMPLATE
+from gpucost.core.hours import HOUR, floor_hour, format_instant, hours_between
+from gpucost.pipeline.dispatch import messages
+from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost_cli import report
+from gpucost_cli.aws_session import drop_own_configuration
+
+SCHEDULED_HOURS = 24
+"""The last hours go through the schedule, one by one, and may alert; the older ones are a backfill."""
+MONTHLY_BUDGET_USD = 100_000
+"""Of each unit: far above what they spend in any hour, so that the page has a budget to show and nobody is alerted."""
+SLACK_SECRET = "gpucost/slack-webhook"
+
+
+def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
+    """Run the demo.
+
+    Raises:
+        AccessDeniedError: a function did what the template's policies do not allow.
+        GpuCostError: the port is taken, or a part is missing or does not start; says which and how to get it.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    drop_own_configuration()
+    console = Console()
+    end = floor_hour(datetime.now(UTC))
+    with ExitStack() as running:
+        # Before half a minute of work; what is only printed is asked at any port.
+        listener = running.enter_context(listen(0 if once else port))
+        steps = running.enter_context(_progress())
+        start, scenario = fleet.base(end), fleet.scenario(end)
+        path = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-"))) / "metrics.om"
+        task = steps.add_task("simulating three days of a cluster", total=1.0)
+        openmetrics.write([scenario], start, path, lambda done: steps.update(task, completed=done))
+        task = steps.add_task("loading them into Prometheus", total=1.0)
+        url = running.enter_context(running_prometheus(path))
+        path.unlink()
+        steps.update(task, completed=1.0)
+        task = steps.add_task("starting AWS and the functions", total=1.0)
+        slack = running.enter_context(running_slack())
+        stack = running.enter_context(running_stack(listener=listener, template=template))
+        if not once:
+            port = listener.getsockname()[1]
+            running.enter_context(
+                announced(port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb, access_keys=stack.access_keys)
+            )
+        _push_settings(stack, url, slack)
+        steps.update(task, completed=1.0)
+        _work(stack, start, end, steps)
+        steps.stop()
+        _print(console, stack, slack, start, end)
+        stack.authorizer.raise_denied()
+        if not once:
+            console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C, for instance:")
+            ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit"
+            console.print(f"  curl '{ask}'", soft_wrap=True)  # to be copied in one piece
+            name = STACK if len(running_demos()) == 1 else f"{STACK}:{port}"
+            console.print(f"  .venv/bin/gpucost report --stack {name}")
+            console.print(f"or open {stack.outputs['ApiUrl']} in a browser")
+            try:
+                _serve(stack)
+            except KeyboardInterrupt:
+                console.print("stopped")
+
+
+def _work(stack: LocalStack, start: datetime, end: datetime, steps: Progress) -> None:
+    """Backfill the older hours, then fire the schedule for each of the recent ones."""
+    recent = end - SCHEDULED_HOURS * HOUR
+    outputs = stack.outputs
+    task = steps.add_task("backfilling the first hours", total=1.0)
+    older = messages(
+        fleet.CLUSTER, hours_between(start, recent), settings_version=1, origin="backfill", why="demo-backfill"
+    )
+    sqs = local_client("sqs", stack.endpoint)
+    for message in older:
+        sqs.send_message(QueueUrl=outputs["BackfillQueueUrl"], MessageBody=message.model_dump_json())
+    stack.pump_until_quiet()
+    steps.update(task, completed=1.0)
+    task = steps.add_task("firing the schedule, hour by hour", total=float(SCHEDULED_HOURS))
+    for hour in hours_between(recent, end):
+        stack.fire_schedule(hour + HOUR + timedelta(minutes=5))
+        stack.pump_until_quiet()
+        steps.advance(task)
+
+
+def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None:
+    local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
+    store = DynamoSettingsStore(
+        local_client("dynamodb", stack.dynamodb), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
+    )
+    store.push(settings_text(prometheus_url), author="demo", now=datetime.now(UTC))
+
+
+def settings_text(prometheus_url: str) -> str:
+    """The demo's settings document."""
+    return json.dumps(
+        {
+            "clusters": [
+                {
+                    "name": fleet.CLUSTER,
+                    "prometheus": {"url": prometheus_url, "auth": "none"},
+                    "selector": {"cluster": fleet.CLUSTER},
+                }
+            ],
+            "pricing": {"source": "constant", "gpu_hourly_usd": int(fleet.GPU_HOURLY_USD), "split": "gpu-bears-all"},
+            "business_units": [
+                {"name": "research", "namespaces": ["training", "notebooks"]},
+                {"name": "assistant", "namespaces": ["chat"]},
+            ],
+            "alerts": {
+                "rules": [
+                    {
+                        "rule": "waste",
+                        "waste_usd_per_hour": 3,
+                        "waste_percent": 60,
+                        "for_hours": 3,
+                        "overrides": [{"business_unit": "assistant", "waste_usd_per_hour": 30}],
+                    },
+                    {"rule": "idle-workload", "gpus": 2, "utilization_percent": 10, "for_hours": 2},
+                    {"rule": "unallocated", "usd_per_hour": 20, "for_hours": 2, "keep_firing_hours": 2},
+                    {"rule": "budget", "monthly_usd": MONTHLY_BUDGET_USD},
+                ],
+                "receivers": [{"type": "slack", "secret": SLACK_SECRET}, {"type": "email"}],
+            },
+        },
+        indent=2,
+    )
+
+
+def _print(console: Console, stack: LocalStack, slack: Slack, start: datetime, end: datetime) -> None:
+    period = {"start": format_instant(start), "end": format_instant(end)}
+    answer = report.ask(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
+    console.print()
+    for part in report.tables(report.decode(answer.text)):
+        console.print(part)
+    console.print(f"{len(slack.posts)} messages of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
+    for post in slack.posts:
+        console.print(Panel(escape(_as_shown(post)), width=78))
+    console.print(f"{len(stack.emails())} emails, {len(stack.dead_letters())} dead letters")
+
+
+def _as_shown(post: dict[str, Any]) -> str:
+    """A Slack message's text, block by block."""
+    lines: list[str] = []
+    for block in post.get("blocks", []):
+        texts = [block["text"]] if "text" in block else []
+        lines += [str(text["text"]) for text in texts + block.get("elements", [])]
+        lines += [f"{title + ':':<22} {value}" for title, _, value in _fields(block)]
+    shown = "\n".join(lines) or str(post.get("text", ""))
+    return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _fields(block: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [str(field["text"]).partition("\n") for field in block.get("fields", [])]
+
+
+def _serve(stack: LocalStack) -> None:
+    """Go on living: deliver what other commands send, and fire the schedule when an hour has passed."""
+    fired = floor_hour(datetime.now(UTC))
+    while True:
+        stack.pump_until_quiet()
+        now = datetime.now(UTC)
+        if floor_hour(now) > fired and now.minute >= 5:
+            fired = floor_hour(now)
+            stack.fire_schedule(fired + timedelta(minutes=5))
+        time.sleep(0.5)
+
+
+def _period(end: datetime) -> str:
+    return f"start={format_instant(end - timedelta(days=1))}&end={format_instant(end)}"
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield progress
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

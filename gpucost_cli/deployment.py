@@ -1,0 +1,102 @@
+"""A deployment by its stack's name: its outputs, and clients that reach it; `local` is the running demo."""
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from devstack.aws import STACK, credentials
+from devstack.demo_records import find_demo, is_demo
+from devstack.iam.authorizer import ADMINISTRATOR
+from gpucost.core.errors import GpuCostError, InvalidInputError
+from gpucost_cli.aws_session import aws_credentials, aws_session, drop_own_configuration
+
+if TYPE_CHECKING:
+    from gpucost.runtime.messaging import AwsBus
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A stack's outputs."""
+
+    table: str
+    hours_queue_url: str
+    backfill_queue_url: str
+    dead_letter_queue_url: str
+    events_topic_arn: str
+    api_url: str
+    email_topic_arn: str
+    prices_function: str
+    price_sources: tuple[str, ...]
+    """What the price book is fetched from."""
+    export_function: str
+    export_bucket: str
+    advise_function: str
+
+    def bus(self) -> "AwsBus":
+        """Its queues and topic."""
+        from gpucost.runtime.messaging import AwsBus
+
+        return AwsBus(
+            hours_queue_url=self.hours_queue_url,
+            backfill_queue_url=self.backfill_queue_url,
+            dead_letter_queue_url=self.dead_letter_queue_url,
+            events_topic_arn=self.events_topic_arn,
+        )
+
+
+def find(stack: str) -> Deployment:
+    """Look a stack up; afterwards this process's AWS clients reach it.
+
+    Raises:
+        InvalidInputError: there is no such stack, it is not this product's, or no region is set.
+        GpuCostError: AWS could not be asked, or there are no credentials.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    if is_demo(stack):
+        drop_own_configuration()
+        os.environ.update(local_credentials(stack))
+    session = aws_session()
+    aws_credentials(session)
+    try:
+        name = STACK if is_demo(stack) else stack
+        (found,) = session.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    except ClientError as error:
+        raise InvalidInputError(f"stack {stack!r} was not found: {error.response['Error']['Message']}") from error
+    except BotoCoreError as error:
+        if is_demo(stack):
+            raise GpuCostError(
+                f"the demo of stack {stack!r} does not answer; start it again with: gpucost demo"
+            ) from error
+        raise GpuCostError(f"AWS could not be asked about stack {stack!r}: {error}") from error
+    outputs: dict[str, str] = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
+    names = {
+        "table": "TableName",
+        "hours_queue_url": "HoursQueueUrl",
+        "backfill_queue_url": "BackfillQueueUrl",
+        "dead_letter_queue_url": "DeadLetterQueueUrl",
+        "events_topic_arn": "EventsTopicArn",
+        "api_url": "ApiUrl",
+        "email_topic_arn": "EmailTopicArn",
+        "prices_function": "PricesFunctionName",
+        "export_function": "ExportFunctionName",
+        "export_bucket": "ExportBucketName",
+        "advise_function": "AdviseFunctionName",
+    }
+    missing = [output for output in (*names.values(), "PriceSources") if output not in outputs]
+    if missing:
+        raise InvalidInputError(f"stack {stack!r} has no output {missing[0]}; is it a gpucost stack?")
+    return Deployment(
+        **{name: outputs[output] for name, output in names.items()},
+        price_sources=tuple(filter(None, outputs["PriceSources"].split(","))),
+    )
+
+
+def local_credentials(stack: str, function: str = "") -> dict[str, str]:
+    """Environment variables that lead AWS clients to a running demo, with a function's permissions where one is named.
+
+    Raises:
+        As `find_demo`.
+    """
+    demo = find_demo(stack)
+    return credentials(demo.endpoint, demo.dynamodb, demo.access_keys.get(function, ADMINISTRATOR))

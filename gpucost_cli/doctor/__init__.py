@@ -1,0 +1,116 @@
+"""`gpucost doctor`: what each cluster's Prometheus holds, what is missing for attribution, and what to change.
+
+`asking` asks for facts, `checks` conclude from them, `render` prints.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from gpucost.core.errors import CredentialsError, GpuCostError
+from gpucost.runtime.deadline import Deadline
+from gpucost.settings import ClusterSettings, PrometheusSettings, Settings
+from gpucost.sources.prometheus.connection import connect
+from gpucost.sources.prometheus.source_selectors import Sources
+from gpucost_cli.doctor import labels, signals
+from gpucost_cli.doctor.asking import Asking
+from gpucost_cli.doctor.checks import Case, Check, conclude
+from gpucost_cli.doctor.utilization import Rung, rungs
+from gpucost_cli.placeholders import refuse_placeholders
+
+Verdict = Literal["possible", "wrong", "impossible"]
+
+QUERIES_SECONDS = 300.0
+"""For all queries to one cluster's Prometheus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One cluster, examined."""
+
+    cluster: str
+    checks: Sequence[Check]
+    utilization: Sequence[Rung]
+
+    @property
+    def possible(self) -> bool:
+        """Whether its hours can be attributed, and rightly: nothing that is required is missing or faulty."""
+        return self.verdict == "possible"
+
+    @property
+    def verdict(self) -> Verdict:
+        """`impossible` where something required is missing, `wrong` where something required is faulty."""
+        statuses = {check.status for check in self.checks if check.severity == "required"}
+        return "impossible" if "missing" in statuses else "wrong" if "faulty" in statuses else "possible"
+
+    @property
+    def obstacle(self) -> str:
+        """The first reason why attribution is not possible."""
+        status = "missing" if self.verdict == "impossible" else "faulty"
+        checks = (check for check in self.checks if check.severity == "required" and check.status == status)
+        return next((check.finding or f"{check.metric} is missing" for check in checks), "")
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether Prometheus did not answer, so that nothing else is known."""
+        return len(self.checks) == 1 and not self.possible
+
+
+def examine_all(settings: Settings, now: datetime) -> list[Report]:
+    """Examine every cluster; a Prometheus that does not answer is not asked again for its other clusters.
+
+    Raises:
+        InvalidInputError: the settings hold an example's placeholder.
+    """
+    refuse_placeholders(settings, "settings")
+    unanswered: dict[str, Sequence[Check]] = {}
+    reports = []
+    for cluster in settings.clusters:
+        key = cluster.prometheus.model_dump_json()
+        if key in unanswered:
+            reports.append(Report(cluster.name, unanswered[key], []))
+            continue
+        report = examine(cluster, settings, now)
+        reports.append(report)
+        if report.is_unanswered:
+            unanswered[key] = report.checks
+    return reports
+
+
+def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Report:
+    """Ask one cluster's Prometheus and conclude; a Prometheus that does not answer is a finding."""
+    utilization = settings.utilization
+    need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
+    try:
+        client = connect(cluster, Deadline(QUERIES_SECONDS))
+        facts = Asking(client, cluster.selector, need, ranks, Sources.of(cluster.sources)).facts(now)
+    except (ValueError, ArithmeticError) as error:
+        finding = f"Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
+        return Report(cluster.name, [_unanswered(finding, _check_access(cluster.prometheus))], [])
+    except CredentialsError as error:
+        return Report(cluster.name, [_unanswered(str(error), _GIVE_CREDENTIALS)], [])
+    except GpuCostError as error:
+        finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
+        return Report(cluster.name, [_unanswered(finding, _check_access(cluster.prometheus))], [])
+    case = Case(facts, cluster, settings, need, ranks)
+    return Report(cluster.name, [Check("Prometheus", "", "found", "required"), *conclude(case)], rungs(case))
+
+
+_GIVE_CREDENTIALS = (
+    "give AWS credentials to this shell, as for the AWS command line: AWS_PROFILE, aws configure or aws sso login; "
+    "aws sts get-caller-identity shows whose they are"
+)
+
+
+def _check_access(prometheus: PrometheusSettings) -> str:
+    change = "check that Prometheus runs and can be reached from here at the url that the settings name"
+    if prometheus.auth == "sigv4":
+        change += ", and that the AWS credentials have the permission aps:QueryMetrics on the workspace"
+    elif prometheus.auth == "bearer":
+        change += f", and that secret {prometheus.secret} can be read and holds its token"
+    return change
+
+
+def _unanswered(finding: str, change: str) -> Check:
+    return Check("Prometheus", "", "missing", "required", finding=finding, change=change)

@@ -1,0 +1,41 @@
+"""The catalogue of checks: pure functions from facts to findings, in the order in which they are shown."""
+
+from gpucost_cli.doctor.checks import devices, jobs, metrics, nodes, signals, sources
+from gpucost_cli.doctor.checks.model import Case, Check, Concludes
+
+__all__ = ["CATALOGUE", "Case", "Check", "conclude"]
+
+CATALOGUE: tuple[Concludes, ...] = (
+    sources.query_length,
+    sources.selector,
+    sources.clusters,
+    jobs.jobs,
+    sources.kube_state_metrics,
+    sources.silent,
+    sources.up,
+    sources.intervals,
+    sources.requests,
+    metrics.families,
+    metrics.needed_labels,
+    nodes.labels,
+    nodes.known,
+    nodes.profiles,
+    signals.there,
+    signals.scales,
+    signals.under_mig,
+    devices.mapping,
+    devices.honor_labels,
+    devices.host_names,
+    devices.exporters,
+    devices.idle_devices,
+    devices.virtual_gpus,
+    devices.resource_names,
+    devices.mig_ids,
+    devices.claims,
+    devices.neuron,
+)
+
+
+def conclude(case: Case) -> list[Check]:
+    """Everything that is found, missing or faulty in a cluster."""
+    return [check for concludes in CATALOGUE for check in concludes(case)]

@@ -1,0 +1,47 @@
+"""The labels that one cluster's settings need, and kube-state-metrics' flag that exports them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC, NodeLabel
+from gpucost.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Labels of namespaces and pods that the settings ask for."""
+
+    of_namespaces: tuple[str, ...]
+    of_pods: tuple[str, ...]
+
+    def by_metric(self) -> Mapping[str, tuple[str, ...]]:
+        """The labels, by the metric that carries them."""
+        return {NAMESPACE_LABELS_METRIC: self.of_namespaces, POD_LABELS_METRIC: self.of_pods}
+
+
+def needs(settings: Settings) -> Needs:
+    """Return the labels that business units and `cost_labels` name."""
+    units = settings.business_units
+    return Needs(
+        _distinct(key for unit in units for key in unit.namespace_labels),
+        _distinct([*(key for unit in units for key in unit.pod_labels), *settings.cost_labels]),
+    )
+
+
+def allow_lists(need: Needs, node_labels: Iterable[NodeLabel]) -> list[str]:
+    """Return kube-state-metrics' allow-lists of labels, one for each kind of object."""
+    keys = {
+        "nodes": [key for label in node_labels for key in label.all_keys],
+        "namespaces": need.of_namespaces,
+        "pods": need.of_pods,
+    }
+    return [f"{kind}=[{','.join(names)}]" for kind, names in keys.items() if names]
+
+
+def allow_list_flag(need: Needs, node_labels: Iterable[NodeLabel]) -> str:
+    """Return the command line flag that exports these labels and no others."""
+    return f"--metric-labels-allowlist={','.join(allow_lists(need, node_labels))}"
+
+
+def _distinct(keys: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(keys)))

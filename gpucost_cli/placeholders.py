@@ -1,0 +1,53 @@
+"""Refuses what examples and documentation show in place of one's own values."""
+
+import re
+from collections.abc import Iterator
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.settings.section import Section
+
+_ACCOUNTS = ("000000000000", "111122223333", "123456789012", "444455556666", "777788889999")
+"""Accounts of AWS's documentation; the example settings and parameters show them too."""
+_PLACEHOLDERS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(rf"(?<![^:])(?:{'|'.join(_ACCOUNTS)})(?![^:])"),
+        "the ID of your own AWS account; aws sts get-caller-identity --query Account shows it",
+    ),
+    (
+        re.compile(r"(?<=/workspaces/)(?:ws-0[0-]*|[^/]*[^\w/-][^/]*)(?=/|$)"),
+        "the ID of your own workspace; aws amp list-workspaces shows it",
+    ),
+    (re.compile(r"https?://(?:[\w-]+\.)*example\.(?:com|net|org)\b|https?://\S*…\S*"), "your own address"),
+)
+"""What is a placeholder, and what belongs in its place."""
+
+
+def refuse_placeholders(document: Section, name: str) -> None:
+    """Check a settings document or a parameter file for values that nobody has filled in.
+
+    Args:
+        document: as it was parsed.
+        name: of the document, for the message.
+
+    Raises:
+        InvalidInputError: a value is an example's; names the key and what belongs there.
+    """
+    for key, value in _strings(document.model_dump(mode="json", by_alias=True), ()):
+        for pattern, own_value in _PLACEHOLDERS:
+            if match := pattern.search(value):
+                shown = "" if match[0] == value else f" in {value!r}"
+                raise InvalidInputError(
+                    f"{name}: {key}: {match[0]!r}{shown} is an example's placeholder. Put in {own_value}"
+                )
+
+
+def _strings(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield every text in a document with its key, as `clusters[0].prometheus.url`."""
+    if isinstance(value, str):
+        yield "".join(path).removeprefix("."), value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _strings(inner, (*path, f".{key}"))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _strings(inner, (*path, f"[{index}]"))

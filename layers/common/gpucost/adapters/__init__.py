@@ -1,1 +1,0 @@
-"""The edge: everything that talks to Prometheus, AWS or people."""

@@ -1,0 +1,90 @@
+"""What can be asked, with every parameter described; each route calls the report service once."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+
+from gpucost.api import price_schemas
+from gpucost.core.query.paging import write_cursor
+from gpucost.http import report_parameters as given
+from gpucost.http import schemas
+from gpucost.http.access import open_to, scope_of_caller
+from gpucost.http.answers import answers, json_answer, ok
+from gpucost.http.pages import cut, paged_json
+from gpucost.reports import Asked, ReportService
+from gpucost.reports.nodes import DEFAULT_NODES
+from gpucost.runtime.json_text import dumps_row
+
+
+def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
+    """Put the routes on an app; the service is made when it is first asked."""
+
+    @app.get("/v1/hours", summary="Where every hour stands", tags=["reports"], responses=answers(schemas.HoursAnswer))
+    @open_to("viewer")
+    def hours(
+        start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
+    ) -> Response[str]:
+        """Status, coverage, version and notes of every cluster-hour that has ended; `missing` was never published."""
+        found = service().hours(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        return json_answer(schemas.hours_answer(*found))
+
+    @app.get(
+        "/v1/nodes",
+        summary="What every node cost, and from which source",
+        tags=["reports"],
+        responses=answers(price_schemas.NodesAnswer),
+    )
+    @open_to("viewer")
+    def nodes(
+        start: given.Start = None,
+        end: given.End = None,
+        window: given.Window = None,
+        cluster: given.Cluster = None,
+        limit: given.NodeLimit = DEFAULT_NODES,
+        cursor: given.Cursor = None,
+    ) -> Response[str]:
+        """Every GPU node in every hour of at most 48: its price, its source and split, who held what, what nobody held.
+
+        Beside the nodes stands what was paid for without one.
+        """
+        found = service().nodes(
+            Asked(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
+        )
+
+        def cursor_after(count: int) -> str | None:
+            if count < len(found.rows):
+                return write_cursor(found.rows[count].place, found.seal)
+            return None if found.is_last else write_cursor(found.next_place, found.seal)
+
+        page = cut(map(dumps_row, map(price_schemas.node_row, found.rows)), cursor_after)
+        return paged_json(schemas.period_answer(found.period), page, {})
+
+    @app.get(
+        "/v1/restatements",
+        summary="Which hours were restated, and why",
+        tags=["reports"],
+        responses=answers(price_schemas.RestatementsAnswer),
+    )
+    @open_to("viewer")
+    def restatements(
+        start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
+    ) -> Response[str]:
+        """Versions that replaced figures of hours in the period: before, after, and why.
+
+        `/v1/costs` answers the version in force; here stands what it replaced. Where a month is frozen, its figures
+        stay, and later versions are recorded beside them (`beside`).
+        """
+        found = service().restatements(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        return json_answer(price_schemas.restatements_answer(*found))
+
+    @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
+    @open_to("public")
+    def health() -> Response[str]:
+        """Says that the function runs; public, and asks nothing of the database."""
+        return json_answer({"status": "ok"})
+
+
+def _healthy() -> dict[int, Any]:
+    return {int(HTTPStatus.OK): ok(schemas.Health)}

@@ -1,0 +1,221 @@
+"""What a requested unit is on a node: which share of a physical GPU or Neuron device (design §3)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache, cached_property
+
+from gpucost.core.metering.gpu_models import GPU_FRACTION_OF_INSTANCE, NEURON_OF_INSTANCE, compute_share, profile_share
+from gpucost.core.metering.kubernetes_labels import mig_replicas, whole_number
+from gpucost.core.money import quantize
+
+GPU = "nvidia_com_gpu"
+GPU_SHARED = "nvidia_com_gpu_shared"
+MIG_PREFIX = "nvidia_com_mig_"
+SHARED_SUFFIX = "_shared"
+NEURON_DEVICES = ("aws_amazon_com_neuron", "aws_amazon_com_neurondevice")
+NEURON_CORE = "aws_amazon_com_neuroncore"
+DRA_GPU = "gpu.nvidia.com"
+"""The driver whose claims dcgm-exporter tells of; such GPUs are in no node's capacity."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Physical GPUs per requested unit, and which way it was found."""
+
+    of_gpu: Fraction
+    source: str
+    replicas: int = 1
+    """Units that one device is handed out as, under time-slicing or MPS."""
+
+    @cached_property
+    def published(self) -> Decimal:
+        """The share as it stands on lines, rounded to 1e-12."""
+        return quantize(self.of_gpu)
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether no table knows it."""
+        return self.source in {"mig-compute-slices", "node-average"}
+
+
+@dataclass(frozen=True)
+class GpuNode:
+    """What a node's labels, its capacity and its devices say about its GPUs, for as long as they say the same."""
+
+    name: str
+    provider_id: str = ""
+    instance_type: str = ""
+    zone: str = ""
+    zone_id: str = ""
+    capacity_type: str = ""
+    node_pool: str = ""
+    gpu_model: str = ""
+    mig_profile: str = ""
+    """The one profile of all slices where they are advertised as `nvidia.com/gpu` (MIG strategy single)."""
+    replicas: int = 1
+    """Holders per GPU under time-slicing or MPS."""
+    physical: int | Fraction | None = None
+    """Physical GPUs, or Neuron devices; None where nothing tells."""
+    capacity: Mapping[str, Decimal] = field(default_factory=dict)
+    allocatable: Mapping[str, Decimal] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    layouts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The resources into which each GPU is divided, by UUID, as exporters show its MIG devices."""
+
+    @property
+    def gpu_fraction(self) -> Fraction:
+        """The part of a physical GPU that each of its devices is."""
+        return GPU_FRACTION_OF_INSTANCE.get(self.instance_type, Fraction(1))
+
+    @property
+    def devices(self) -> int | None:
+        """GPU devices, whole or fractions of a GPU, or Neuron devices; None where nothing tells."""
+        return None if self.physical is None else int(self.physical / self.gpu_fraction)
+
+    @property
+    def is_neuron(self) -> bool:
+        """Whether its accelerators are AWS's own."""
+        return self.instance_type in NEURON_OF_INSTANCE or any(is_neuron(name) for name in self.capacity)
+
+    def share(self, resource: str, slices_per_gpu: int | None) -> Share:
+        """What one unit of a resource is on this node.
+
+        Args:
+            resource: as kube-state-metrics writes it.
+            slices_per_gpu: the settings' word for nodes that say nothing.
+        """
+        found = self._unscaled(resource, slices_per_gpu)
+        if self.physical is None or resource == DRA_GPU:
+            return found
+        if self._tells_layouts:
+            return self._on(
+                found, [uuid for uuid, layout in self.layouts.items() for part in layout if part == resource]
+            )
+        advertised = self._advertised(self.capacity, slices_per_gpu, scaled=False)
+        # Dominant shares of a geometry can sum above the GPU (3g+2g+1g+1g is 15/14): its holders share it, not more.
+        if advertised > self.physical:
+            return Share(found.of_gpu * self.physical / advertised, found.source, found.replicas)
+        return found
+
+    def share_on(self, resource: str, gpus: Sequence[str]) -> Share:
+        """What one MIG slice is on some GPUs, by UUID: where a GPU's layout sums above it, its holders share it."""
+        if not self._tells_layouts:
+            return self.share(resource, None)
+        return self._on(self._unscaled(resource, None), gpus)
+
+    def _on(self, found: Share, gpus: Sequence[str]) -> Share:
+        if not gpus:
+            return found
+        scale = sum((self._scales[uuid] for uuid in gpus), Fraction(0)) / len(gpus)
+        return Share(found.of_gpu * scale, found.source, found.replicas)
+
+    @cached_property
+    def _tells_layouts(self) -> bool:
+        """Whether exporters show the very slices that the node advertises."""
+        shown: dict[str, int] = {}
+        for layout in self.layouts.values():
+            for part in layout:
+                shown[part] = shown.get(part, 0) + 1
+        sliced = {name: int(units) for name, units in self.capacity.items() if name.startswith(MIG_PREFIX)}
+        return bool(sliced) and shown == sliced
+
+    @cached_property
+    def _scales(self) -> Mapping[str, Fraction]:
+        """By how much the shares on each GPU are scaled down, so that they sum to it at most."""
+        sums = {
+            uuid: sum((self._unscaled(part, None).of_gpu for part in layout), Fraction(0))
+            for uuid, layout in self.layouts.items()
+        }
+        return {uuid: min(Fraction(1), 1 / total) if total else Fraction(1) for uuid, total in sums.items()}
+
+    def advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
+        """Physical GPUs in units per resource; Neuron devices and their cores are the same hardware."""
+        return self._advertised(units, slices_per_gpu, scaled=True)
+
+    def cores_per_device(self) -> int:
+        """NeuronCores per Neuron device."""
+        known = NEURON_OF_INSTANCE.get(self.instance_type)
+        if known:
+            return known[1]
+        devices = max((self.capacity.get(name, Decimal(0)) for name in NEURON_DEVICES), default=Decimal(0))
+        cores = self.capacity.get(NEURON_CORE, Decimal(0))
+        return int(cores / devices) if devices and cores >= devices else 1
+
+    def _advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None, *, scaled: bool) -> Fraction:
+        share = self.share if scaled else self._unscaled
+        gpus, neuron = Fraction(0), Fraction(0)
+        for resource, count in units.items():
+            amount = Fraction(count) * share(resource, slices_per_gpu).of_gpu
+            if is_neuron(resource):
+                neuron = max(neuron, amount)
+            else:
+                gpus += amount
+        return gpus + neuron
+
+    def _unscaled(self, resource: str, slices_per_gpu: int | None) -> Share:
+        found, fraction = self._of_device(resource, slices_per_gpu), self.gpu_fraction
+        return found if fraction == 1 else Share(found.of_gpu * fraction, found.source, found.replicas)
+
+    def _of_device(self, resource: str, slices_per_gpu: int | None) -> Share:
+        """What a unit is of a device of the node."""
+        if resource.startswith(MIG_PREFIX):
+            return self._mig_share(resource)
+        if is_neuron(resource):
+            return Share(Fraction(1, self.cores_per_device() if resource == NEURON_CORE else 1), "neuron")
+        if resource == GPU and any(name.startswith(MIG_PREFIX) for name in self.capacity):
+            return Share(Fraction(1), "whole")
+        if resource == GPU and self.capacity.get(GPU_SHARED):
+            return Share(Fraction(1), "whole")
+        if resource == GPU and self.mig_profile:
+            share = profile_share(self.mig_profile, self.gpu_model)
+            if share is not None:
+                return Share(share / self.replicas, "product-label", self.replicas)
+            share = compute_share(self.mig_profile)
+            if share is not None and not self.devices:
+                return Share(share / self.replicas, "mig-compute-slices", self.replicas)
+        if self.replicas > 1:
+            return Share(Fraction(1, self.replicas), "sharing", self.replicas)
+        units = self.capacity.get(resource)
+        if self.devices and units and units > self.devices:
+            share = Fraction(self.devices) / Fraction(units)
+            return Share(share, "capacity", max(1, int(1 / share)))
+        if self.devices and units == self.devices:
+            return Share(Fraction(1), "capacity")
+        if resource == GPU and slices_per_gpu:
+            return Share(Fraction(1, slices_per_gpu), "settings")
+        return Share(Fraction(1), "whole")
+
+    def _mig_share(self, resource: str) -> Share:
+        profile = resource.removeprefix(MIG_PREFIX)
+        replicas = 1
+        if profile.endswith(SHARED_SUFFIX):
+            profile = profile.removesuffix(SHARED_SUFFIX)
+            replicas = whole_number(mig_replicas(profile.replace("_", ".")).value(self.labels)) or 1
+        share = profile_share(profile.replace("_", "."), self.gpu_model)
+        if share is not None:
+            return Share(share / replicas, "mig-profile", replicas)
+        # A profile that no table knows for this model: its compute slices are in its name, and better than nothing.
+        share = compute_share(profile.replace("_", "."))
+        if share is not None:
+            return Share(share / replicas, "mig-compute-slices", replicas)
+        units = sum((Fraction(count) for count in self.capacity.values()), Fraction(0))
+        return Share(min(Fraction(1), (self.devices or 1) / units) if units else Fraction(1), "node-average")
+
+
+def is_neuron(resource: str) -> bool:
+    """Whether a resource is AWS's own accelerator."""
+    return resource.startswith("aws_amazon_com_neuron")
+
+
+@cache
+def kubernetes_resource(resource: str) -> str:
+    """A resource's name as Kubernetes writes it: `nvidia_com_mig_1g_5gb` → `nvidia.com/mig-1g.5gb`."""
+    if resource.startswith(MIG_PREFIX):
+        return "nvidia.com/mig-" + resource.removeprefix(MIG_PREFIX).replace("_", ".")
+    if resource.startswith(GPU):
+        return "nvidia.com/gpu" + resource.removeprefix(GPU).replace("_", ".")
+    if is_neuron(resource):
+        return "aws.amazon.com/" + resource.removeprefix("aws_amazon_com_")
+    return resource

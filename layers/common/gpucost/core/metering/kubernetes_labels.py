@@ -1,0 +1,138 @@
+"""Every Kubernetes label that this product reads, with what it is for.
+
+Readers of metrics, the rendered manifests, `gpucost doctor`, the recording rules and docs/existing-cluster.md take
+label keys from here. kube-state-metrics exports a label only where its allow-list names it, so a label that is read
+but not in this catalogue would be blank in every cluster. The settings name further labels: those of business units
+and `cost_labels`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from gpucost.core.metering.gpu_models import MIG_GPUS
+
+NODE_LABELS_METRIC = "kube_node_labels"
+NAMESPACE_LABELS_METRIC = "kube_namespace_labels"
+POD_LABELS_METRIC = "kube_pod_labels"
+
+INTERRUPTIBLE = "gpucost/interruptible"
+"""The pod label that says whether work may be interrupted. It reaches the ledger where `cost_labels` lists it."""
+
+NVIDIA_PREFIX = "label_nvidia_com_"
+"""What the exported names of GPU feature discovery's labels begin with."""
+
+
+@cache
+def exported_name(key: str) -> str:
+    """Return a label key as kube-state-metrics exports it: `a.io/costCenter` → `label_a_io_cost_center`."""
+    snake = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", re.sub(r"[^a-zA-Z0-9_]", "_", key))
+    return f"label_{snake.lower()}"
+
+
+def whole_number(text: str) -> int:
+    """A label's value as a number; 0 where it is none, or one that no label of a node could mean."""
+    return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
+
+
+@dataclass(frozen=True)
+class NodeLabel:
+    """A fact about a node and the label keys that carry it; the first key with a value counts."""
+
+    fact: str
+    keys: tuple[str, ...]
+    """The keys in use today."""
+    purpose: str
+    """What is read from it."""
+    missing: str
+    """What attribution cannot do without it."""
+    older_keys: tuple[str, ...] = ()
+    """Keys of older releases and other installers, read after `keys`."""
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        """Every key, in order of preference."""
+        return self.keys + self.older_keys
+
+    @cached_property
+    def exported(self) -> tuple[str, ...]:
+        """Every key as kube-state-metrics exports it, in order of preference."""
+        return tuple(exported_name(key) for key in self.all_keys)
+
+    def value(self, labels: Mapping[str, str]) -> str:
+        """Return the fact's value from exported labels, "" where no key has one."""
+        return next((labels[name] for name in self.exported if labels.get(name)), "")
+
+
+INSTANCE_TYPE = NodeLabel(
+    "instance type", ("node.kubernetes.io/instance-type",), "price of the node, number of its GPUs",
+    "the node's price and its physical GPUs are not known from it", ("beta.kubernetes.io/instance-type",),
+)  # fmt: skip
+ZONE = NodeLabel(
+    "zone", ("topology.kubernetes.io/zone",), "zone of each line, region of prices",
+    "lines have no zone", ("failure-domain.beta.kubernetes.io/zone",),
+)  # fmt: skip
+ZONE_ID = NodeLabel(
+    "zone ID", ("topology.k8s.aws/zone-id",), "spot prices, which EC2 quotes by zone ID",
+    "spot prices do not apply, and the next price source is used",
+)  # fmt: skip
+REGION = NodeLabel(
+    "region", ("topology.kubernetes.io/region",), "region of prices, where it is not the zone's",
+    "the region of prices is not known", ("failure-domain.beta.kubernetes.io/region",),
+)  # fmt: skip
+OPERATING_SYSTEM = NodeLabel(
+    "operating system", ("kubernetes.io/os",), "prices of Windows nodes", "nodes are priced as Linux",
+)  # fmt: skip
+NODE_POOL = NodeLabel(
+    "node pool", ("karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup"), "node pool of each line and node",
+    "lines have no node pool", ("karpenter.sh/provisioner-name", "alpha.eksctl.io/nodegroup-name"),
+)  # fmt: skip
+CAPACITY_TYPE = NodeLabel(
+    "capacity type", ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"),
+    "spot, on-demand and reserved capacity", "spot cannot be told from on-demand", ("node-lifecycle", "lifecycle"),
+)  # fmt: skip
+RESERVATION_ID = NodeLabel(
+    "capacity reservation",
+    ("karpenter.k8s.aws/capacity-reservation-id", "eks.amazonaws.com/capacity-reservation-id"),
+    "prices of Capacity Blocks", "a Capacity Block's fee does not reach its nodes, and all of it counts as unused",
+)  # fmt: skip
+GPU_PRODUCT = NodeLabel(
+    "GPU model", ("nvidia.com/gpu.product",), "GPU model, MIG profile", "GPU model and MIG profile are not known",
+)  # fmt: skip
+GPU_COUNT = NodeLabel(
+    "GPUs", ("nvidia.com/gpu.count",), "number of GPUs, where the instance type does not tell it",
+    "physical GPUs of a type that no table has are not known",
+)  # fmt: skip
+GPU_REPLICAS = NodeLabel(
+    "replicas per GPU", ("nvidia.com/gpu.replicas",), "share of a pod on a time-sliced or MPS GPU",
+    "the share of a sharer is not known from it",
+)  # fmt: skip
+GPU_SHARING = NodeLabel(
+    "sharing strategy", ("nvidia.com/gpu.sharing-strategy",), "whether GPUs are shared",
+    "sharers cannot be told from slices",
+)  # fmt: skip
+
+NODE_LABELS = (
+    INSTANCE_TYPE, ZONE, ZONE_ID, REGION, OPERATING_SYSTEM, NODE_POOL, CAPACITY_TYPE, RESERVATION_ID, GPU_PRODUCT,
+    GPU_COUNT, GPU_REPLICAS, GPU_SHARING,
+)  # fmt: skip
+"""Labels that every cluster's allow-list holds."""
+
+
+@cache
+def mig_replicas(profile: str) -> NodeLabel:
+    """Return the label that says how many pods share a MIG slice of a profile (`1g.5gb`)."""
+    return NodeLabel(
+        f"replicas per {profile} slice", (f"nvidia.com/mig-{profile}.replicas",),
+        "share of a pod on a shared MIG slice", "the whole slice counts for each of its pods",
+    )  # fmt: skip
+
+
+def all_node_labels() -> Iterator[NodeLabel]:
+    """Yield every label of nodes that may be read, those of shared MIG slices included."""
+    yield from NODE_LABELS
+    for profile in sorted({profile for gpu in MIG_GPUS for profile in gpu.profiles}):
+        yield mig_replicas(profile)
+        if profile.startswith("1g."):
+            yield mig_replicas(f"{profile}.me")  # one slice of each GPU may have the media engines

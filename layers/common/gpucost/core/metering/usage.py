@@ -1,0 +1,132 @@
+"""What metering finds out of an hour's observation, exact: who held and used how much GPU, and what nobody held.
+
+Amounts are `Fraction`s of physical-GPU milliseconds; prices and rounding come later (`domain.rating`).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from functools import cached_property
+
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.observations import PodObservation
+from gpucost.core.model import Coverage, UtilizationSource
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One pod holding units of one GPU resource in the hour."""
+
+    pod: PodObservation
+    node: GpuNode
+    """The node as it was in the pod's own time."""
+    resource: str
+    units: int
+    share: Share
+    held: Interval
+    """Clipped to the hour and to the life of the node."""
+    running: Interval
+    """The part of `held` in which the pod ran; the rest is start-up (image pull)."""
+    sure_until: int
+    """Its last sample: later it is there only for all that anybody knows."""
+    since: int = 0
+    """Its first sample, be it before the hour."""
+
+    @property
+    def surely_running(self) -> Interval:
+        """The time of `running` up to its last sample."""
+        return Interval(self.running.start, min(self.running.end, max(self.sure_until, self.running.start)))
+
+    @cached_property
+    def gpus(self) -> Fraction:
+        """Physical GPUs held."""
+        return self.share.of_gpu if self.units == 1 else self.units * self.share.of_gpu
+
+    @cached_property
+    def gpu_ms(self) -> Fraction:
+        """Physical-GPU milliseconds held."""
+        return Fraction(self.gpus.numerator * self.held.length, self.gpus.denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How much of a holding was used, as far as anybody saw."""
+
+    source: UtilizationSource
+    utilization: Fraction | None = None
+    """Mean of the time observed, 0 to 1."""
+    observed_ms: Fraction | int = 0
+    """Part of the holding's time whose use was observed."""
+    effective_gpu_ms: Fraction = Fraction(0)
+    beyond_gpu_ms: Fraction = Fraction(0)
+    """Use of a shared device beyond what was allocated; it costs nothing more, and is not credited."""
+
+
+@dataclass(frozen=True)
+class PodUsage:
+    """A holding with its use; `held = effective + waste + unmeasured`."""
+
+    holding: Holding
+    measurement: Measurement
+
+    @cached_property
+    def unmeasured_gpu_ms(self) -> Fraction | int:
+        """Held while running, and nobody saw the use."""
+        running = self.holding.running.length
+        unseen = running - self.measurement.observed_ms
+        return self.holding.gpus * unseen if unseen > 0 else 0
+
+    @cached_property
+    def waste_gpu_ms(self) -> Fraction:
+        """Held and not used: idle while running, or not running yet."""
+        measured = self.holding.gpu_ms - self.measurement.effective_gpu_ms
+        return measured - self.unmeasured_gpu_ms if self.unmeasured_gpu_ms else measured
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """A GPU node's hour: `held + unallocated + stranded + unobserved - excess = total`, in physical-GPU ms."""
+
+    node: GpuNode
+    present: Interval
+    total_gpu_ms: Fraction
+    unallocated_gpu_ms: Fraction
+    not_ready_gpu_ms: Fraction
+    """Stranded because nothing was advertised: booting, a crashed plugin, MIG being reconfigured."""
+    geometry_gpu_ms: Fraction
+    """Stranded because what was advertised is less than the physical GPUs."""
+    unhealthy_gpu_ms: Fraction
+    """Stranded because it was advertised, but not as allocatable."""
+    unobserved_gpu_ms: Fraction
+    excess_gpu_ms: Fraction
+    """Held beyond what the node has: the metrics contradict each other."""
+
+    @property
+    def provider_id(self) -> str:
+        """The instance behind the node's name."""
+        return self.node.provider_id
+
+    @property
+    def gpus(self) -> Fraction:
+        """Physical GPUs."""
+        length = self.present.length
+        return self.total_gpu_ms / length if length else Fraction(self.node.physical or 0)
+
+    @property
+    def stranded_gpu_ms(self) -> Fraction:
+        """Paid for, and no pod could hold it."""
+        return self.not_ready_gpu_ms + self.geometry_gpu_ms + self.unhealthy_gpu_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A cluster-hour, metered."""
+
+    cluster: str
+    hour: datetime
+    coverage: Coverage
+    pods: tuple[PodUsage, ...]
+    nodes: tuple[NodeUsage, ...] | None
+    """None where nothing tells the capacity of every node on which GPUs were held."""
+    notes: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""Pricing: the price book, the bill, and what a GPU-hour costs."""

@@ -1,0 +1,220 @@
+"""From the bill's lines to what each instance and each unused commitment costs in an hour (design §4).
+
+Savings Plans and regional reservations cover whichever instances the bill happens to lay them on, so two identical
+pods may pay differently by chance. A blend takes the chance out: the instances of one kind pay the same rate,
+
+    amount = Σ amounts of the pool × own billed time ÷ Σ billed time of the pool
+
+rounded so that the parts sum to the pool's amounts to the last digit.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal
+
+from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
+from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.model import ClusterCharge
+from gpucost.core.money import ZERO, quantize, split, split_each
+from gpucost.core.pricing.bill import Bill, BilledHour
+
+Blend = Literal["none", "instance_type", "node_pool"]
+"""Who pays the same: nobody; instances of a type in an account, a region and a capacity type; of these, those of a
+node pool."""
+ChargeKind = Literal["savings-plan", "reservation", "capacity-reservation"]
+LineKind = Literal["instance", "unused-savings-plan", "unused-reservation", "unused-capacity-reservation"]
+
+
+@dataclass(frozen=True, slots=True)
+class BillLine:
+    """One row of what a statement asks of the bill."""
+
+    kind: LineKind
+    start: datetime
+    end: datetime
+    """`[start, end)`: an hour, or the month for a reservation's fee."""
+    account: str
+    region: str
+    resource: str
+    """Instance id; ARN of the commitment or reservation that nobody used."""
+    instance_type: str
+    capacity_type: str
+    """`spot`, `reserved` (launched into a capacity reservation) or `on-demand`. Savings Plans and Reserved Instances
+    are discounts on the last two, not types of their own."""
+    operation: str
+    """AWS's code of the operating system and its licences (`RunInstances:0002`); "" for spot."""
+    hours: Fraction | None
+    """Instance-hours billed, or reserved and unused; None for a commitment of money."""
+    amount: Decimal
+    currency: str
+    is_final: bool
+    """Whether the bill that the row stands on is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How the bill's amounts are shared out.
+
+    Args:
+        blend: who pays the same.
+        node_pools: node pool by instance id, for `blend: node_pool`; instances that are not in it are one pool.
+        unused_to: the cluster that pays for what nobody used; "" leaves it out.
+        unused: which of that is charged.
+    """
+
+    blend: Blend = "instance_type"
+    node_pools: Mapping[str, str] | None = None
+    unused_to: str = ""
+    unused: Sequence[ChargeKind] = ("savings-plan", "reservation", "capacity-reservation")
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """One instance in one hour, of all its lines; its type is that of the longest."""
+
+    line: BillLine
+    amount: Decimal
+    billed_ms: int
+    is_final: bool
+
+
+def by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
+    """A row's hours, each with its part of the amount; parts sum to the whole.
+
+    What a reservation's monthly fee was paid for in vain is known when the month is over: until its bill is closed
+    the row says what is *still* unused, all of it on the first of the month. So it counts only then.
+    """
+    hours = hours_between(floor_hour(line.start), line.end)
+    if len(hours) <= 1:
+        return [(floor_hour(line.start), line)]
+    if not line.is_final:
+        return []
+    parts = split(quantize(line.amount), [1] * len(hours))
+    each = None if line.hours is None else line.hours / len(hours)
+    return [
+        (hour, replace(line, start=hour, end=hour + HOUR, amount=part, hours=each))
+        for hour, part in zip(hours, parts, strict=True)
+    ]
+
+
+def bill_of(lines: Iterable[BillLine], sharing: Sharing) -> Bill:
+    """One hour's bill.
+
+    Args:
+        lines: of this hour, as `by_hour` gives them.
+        sharing: blend, and who pays for unused commitments.
+
+    Returns:
+        The bill; an instance `in_two_currencies` is not in it.
+    """
+    lines = list(lines)
+    mixed = set(in_two_currencies(lines))
+    instances = _instances([line for line in lines if line.kind == "instance" and line.resource not in mixed])
+    unused = [line for line in lines if line.kind != "instance" and line.kind.removeprefix("unused-") in sharing.unused]
+    return Bill(
+        instances=_billed(instances, sharing),
+        charges={sharing.unused_to: _charges(unused)} if sharing.unused_to and unused else {},
+        is_final=bool(lines) and all(line.is_final for line in lines),
+    )
+
+
+def in_two_currencies(lines: Iterable[BillLine]) -> list[str]:
+    """Instances that one hour's bill has in several currencies: they are never added, so nobody knows their price."""
+    currencies: dict[str, set[str]] = {}
+    for line in lines:
+        if line.kind == "instance":
+            currencies.setdefault(line.resource, set()).add(line.currency)
+    return sorted(instance_id for instance_id, found in currencies.items() if len(found) > 1)
+
+
+def _instances(lines: Sequence[BillLine]) -> dict[str, _Instance]:
+    of_instance: dict[str, list[BillLine]] = {}
+    for line in lines:
+        of_instance.setdefault(line.resource, []).append(line)
+    found = {}
+    for instance_id, rows in sorted(of_instance.items()):
+        found[instance_id] = _Instance(
+            line=max(rows, key=lambda row: (row.hours or 0, row.instance_type, row.capacity_type, row.operation)),
+            amount=quantize(sum((row.amount for row in rows), ZERO)),
+            billed_ms=round(HOUR_MS * sum((row.hours or 0 for row in rows), Fraction(0))),
+            is_final=all(row.is_final for row in rows),
+        )
+    return found
+
+
+def _billed(instances: Mapping[str, _Instance], sharing: Sharing) -> dict[str, BilledHour]:
+    pools: dict[tuple[str, ...], list[str]] = {}
+    for instance_id, instance in instances.items():
+        pools.setdefault(_pool(instance_id, instance, sharing), []).append(instance_id)
+    amounts: dict[str, Decimal] = {}
+    for members in pools.values():
+        own = [instances[instance_id] for instance_id in members]
+        if any(one.billed_ms for one in own):
+            parts = split_each([sum((one.amount for one in own), ZERO)], [one.billed_ms for one in own])[0]
+        else:
+            parts = [one.amount for one in own]
+        amounts.update(zip(members, parts, strict=True))
+    return {
+        instance_id: BilledHour(
+            amount=amounts[instance_id],
+            currency=one.line.currency,
+            billed_ms=one.billed_ms,
+            is_final=one.is_final or _is_interrupted(one),
+            unblended=one.amount if amounts[instance_id] != one.amount else None,
+        )
+        for instance_id, one in instances.items()
+    }
+
+
+def _pool(instance_id: str, one: _Instance, sharing: Sharing) -> tuple[str, ...]:
+    if sharing.blend == "none" or _is_interrupted(one):
+        return (instance_id,)
+    line = one.line
+    pool = (line.account, line.region, line.instance_type, line.capacity_type, line.operation, line.currency)
+    return (*pool, (sharing.node_pools or {}).get(instance_id, "")) if sharing.blend == "node_pool" else pool
+
+
+def _is_interrupted(one: _Instance) -> bool:
+    """Whether AWS interrupted a spot instance in its first hour, which is free: nobody else's price."""
+    return one.line.capacity_type == "spot" and not one.amount
+
+
+def _charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
+    of_reference: dict[tuple[str, str, str], list[BillLine]] = {}
+    for line in lines:
+        of_reference.setdefault((line.kind, line.resource, line.currency), []).append(line)
+    # Reserved Instances are a discount and no capacity: like Savings Plans they have no GPU-hours.
+    return [
+        ClusterCharge(
+            kind=kind,
+            reference=reference,
+            amount=quantize(sum((row.amount for row in rows), ZERO)),
+            currency=currency,
+            gpu_hours=_gpu_hours(rows) if kind == "unused-capacity-reservation" else None,
+        )
+        for (kind, reference, currency), rows in sorted(of_reference.items())
+    ]
+
+
+def _gpu_hours(rows: Sequence[BillLine]) -> Decimal | None:
+    """Of reserved capacity; None where the catalogue does not have its type."""
+    found = Fraction(0)
+    for row in rows:
+        gpus = GPUS_OF_INSTANCE.get(row.instance_type) or NEURON_OF_INSTANCE.get(row.instance_type, (0, 0))[0]
+        if not gpus:
+            return None
+        found += gpus * (row.hours or 0)
+    return quantize(found)
+
+
+@dataclass(frozen=True, slots=True)
+class BillExtract:
+    """What the bill says of a time."""
+
+    lines: Iterator[BillLine]
+    """In order of `start`; reading on may raise `SourceError`."""
+    bytes_scanned: int
+    """What Athena charges for."""

@@ -1,0 +1,105 @@
+"""Capacity Blocks: prepaid for a fixed time, and free in the bill's hours, so their fee is spread here.
+
+    node-hour = fee ÷ (instances × hours of the block)
+
+Instance-hours of the block that no node used are paid all the same: a cluster charge, unallocated.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.model import ClusterCharge
+from gpucost.core.money import quantize
+from gpucost.core.pricing.prices import Price, epoch_ms
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityBlock:
+    """One block of one cluster."""
+
+    reservation_id: str
+    cluster: str
+    instance_type: str
+    instances: int
+    fee: Decimal
+    """Paid up front for the whole block."""
+    currency: str
+    valid_from: datetime
+    valid_to: datetime
+
+    @property
+    def interval(self) -> Interval:
+        """Its time, in milliseconds since the epoch."""
+        return Interval(epoch_ms(self.valid_from), epoch_ms(self.valid_to))
+
+    @property
+    def node_hourly(self) -> Fraction:
+        """What an instance costs for an hour."""
+        return Fraction(self.fee) * HOUR_MS / (self.instances * self.interval.length)
+
+    def price(self) -> Price:
+        """For the nodes that carry its reservation's label."""
+        return Price(
+            source="capacity-block",
+            unit="node-hour",
+            amount=self.node_hourly,
+            applies_to={"reservation_id": self.reservation_id, "cluster": self.cluster},
+            currency=self.currency,
+            valid_from=self.valid_from,
+            valid_to=self.valid_to,
+        )
+
+
+SLOP_MS = 600_000
+"""A node may be seen that much longer than its block lasts: a scrape or two, and the time that a node takes to go."""
+
+
+def within_block(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: Interval) -> Interval:
+    """A node's time as its blocks pay for it: without the moments in which it was seen before or after them."""
+    own = [one.interval for one in blocks if (one.cluster, one.reservation_id) == (cluster, reservation_id)]
+    if not own:
+        return time
+    inside = Interval(min(one.start for one in own), max(one.end for one in own)).overlap(time)
+    return inside if inside.length and time.length - inside.length <= SLOP_MS else time
+
+
+def unused(
+    blocks: Iterable[CapacityBlock], cluster: str, hour: Interval, nodes: Sequence[tuple[str, Interval]]
+) -> list[ClusterCharge]:
+    """What a cluster's blocks cost in an hour beyond its nodes.
+
+    Args:
+        blocks: of all clusters.
+        cluster: whose.
+        hour: in milliseconds since the epoch.
+        nodes: reservation id and time of each of the cluster's nodes in the hour that a block pays for, or that a price
+            set by hand was put on in its place.
+    """
+    charges = []
+    for block in blocks:
+        time = block.interval.overlap(hour)
+        if block.cluster != cluster or not time.length:
+            continue
+        used = sum(
+            present.overlap(time).length for reservation, present in nodes if reservation == block.reservation_id
+        )
+        left = max(0, block.instances * time.length - used)
+        if not left:
+            continue
+        gpus = GPUS_OF_INSTANCE.get(block.instance_type) or NEURON_OF_INSTANCE.get(block.instance_type, (0, 0))[0]
+        charges.append(
+            ClusterCharge(
+                kind="unused-capacity-block",
+                reference=block.reservation_id,
+                amount=quantize(block.node_hourly * left / HOUR_MS),
+                currency=block.currency,
+                gpu_hours=quantize(Fraction(gpus * left, HOUR_MS)) if gpus else None,
+            )
+        )
+    return charges

@@ -1,0 +1,169 @@
+"""Pricing: what a node-hour costs and which part of that its GPUs bear, from the book, the bill and the settings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode
+from gpucost.core.model import ClusterCharge
+from gpucost.core.pricing.bill import Bill, BilledHour
+from gpucost.core.pricing.capacity_blocks import CapacityBlock, unused, within_block
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy
+from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, Quote, facts_of
+
+
+@dataclass(frozen=True, slots=True)
+class NodePrice:
+    """What a node's hour costs, exact and not yet rounded."""
+
+    source: PriceSource
+    split_policy: str
+    gpus_cost: Fraction
+    """The part that the GPUs bear."""
+    host_cost: Fraction
+    """The part that CPU and memory bear."""
+    is_final: bool = True
+    """Whether no better source is still to come."""
+    is_per_gpu: bool = False
+    """Whether all of it comes of prices per GPU-hour."""
+    billed_ms: int | None = None
+    """How long the bill says the instance ran in the hour; None where a rate was applied to the time it was seen."""
+    unblended: Decimal | None = None
+    """The bill's own amount for this instance, where its cost is a blend."""
+    note: str = ""
+    """What people should know of it."""
+
+    @property
+    def cost(self) -> Fraction:
+        """Of the whole node."""
+        return self.gpus_cost + self.host_cost
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """Nobody knows what a node costs, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """All that is known about prices in one cluster-hour.
+
+    Args:
+        order: the sources to ask, best first.
+        currency: the one that everything is added up in; a price in another does not count.
+        bill: the hour's billed amounts; None where the bill is not among the sources.
+    """
+
+    book: PriceBook
+    order: Sequence[PriceSource]
+    policy: SplitPolicy = SPLIT_POLICIES["gpu-bears-all"]
+    shapes: Mapping[str, InstanceShape] = field(default_factory=dict)
+    currency: str = "USD"
+    bill: Bill | None = None
+    blocks: Sequence[CapacityBlock] = ()
+    """Whose instance-hours are paid for, used or not."""
+
+    @classmethod
+    def constant(cls, gpu_hourly: Decimal) -> "Pricing":
+        """One price for every GPU-hour."""
+        return cls(PriceBook([Price("constant", "gpu-hour", gpu_hourly)]), ("constant",))
+
+    def of_node(self, node: GpuNode, cluster: str, time: Interval, gpus: Fraction) -> NodePrice | Unpriced:
+        """What a node costs in an hour.
+
+        Args:
+            node: with its labels.
+            cluster: its name.
+            time: in which it was seen in the hour.
+            gpus: how many physical GPUs it has.
+        """
+        facts = facts_of(node, cluster)
+        foreign: list[str] = []
+        for source in self.order:
+            if source == "cur":
+                billed = self.bill.of_instance(facts["instance_id"]) if self.bill else None
+                if billed is None:
+                    continue
+                if billed.currency != self.currency:
+                    foreign.append(f"{source} has one in {billed.currency}")
+                    continue
+                return self._billed(node, billed)
+            paid = time
+            if source == "capacity-block":
+                paid = within_block(self.blocks, cluster, facts["reservation_id"], time)
+            quote = self.book.quote(source, facts, paid)
+            if quote is None:
+                continue
+            if quote.currency != self.currency:
+                foreign.append(f"{source} has one in {quote.currency}")
+                continue
+            price = self._at_rates(node, quote, gpus)
+            return price if isinstance(price, Unpriced) else replace(price, note=self._left_out(node, foreign, source))
+        sources = ", ".join(self.order)
+        others = f"; {' and '.join(foreign)}, and the hour is in {self.currency}" if foreign else ""
+        return Unpriced(f"no price for {_named(node)} from {sources}{others}")
+
+    def cluster_charges(
+        self, cluster: str, hour: Interval, nodes: Sequence[tuple[GpuNode, Interval]]
+    ) -> list[ClusterCharge]:
+        """What a cluster costs in an hour beyond its nodes: commitments that nobody used.
+
+        Args:
+            cluster: its name.
+            hour: in milliseconds since the epoch.
+            nodes: those that a capacity block pays for, and those with a price set by hand.
+        """
+        used = [(facts_of(node, cluster)["reservation_id"], time) for node, time in nodes]
+        return [
+            *unused(self.blocks, cluster, hour, used),
+            *(self.bill.charges_of(cluster) if self.bill else ()),
+        ]
+
+    def _left_out(self, node: GpuNode, foreign: Sequence[str], source: str) -> str:
+        if not foreign:
+            return ""
+        return (
+            f"{_named(node)} is priced by {source}, because {' and '.join(foreign)}, and the hour is in {self.currency}"
+        )
+
+    def _billed(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:
+        price = self._split(node, "cur", Fraction(billed.amount))
+        if isinstance(price, Unpriced):
+            return price
+        return replace(price, is_final=billed.is_final, billed_ms=billed.billed_ms, unblended=billed.unblended)
+
+    def _at_rates(self, node: GpuNode, quote: Quote, gpus: Fraction) -> NodePrice | Unpriced:
+        of_gpus = sum((rate * gpus * time.length for time, rate, per_gpu in quote.pieces if per_gpu), Fraction(0))
+        of_node = sum((rate * time.length for time, rate, per_gpu in quote.pieces if not per_gpu), Fraction(0))
+        found = self._split(node, quote.source, of_node / HOUR_MS) if of_node else None
+        if isinstance(found, Unpriced):
+            return found
+        is_closed = self.bill is not None and self.bill.is_final
+        waits = "cur" in self.order and self.order.index("cur") < self.order.index(quote.source) and not is_closed
+        return NodePrice(
+            source=quote.source,
+            # A price per GPU-hour leaves nothing to split.
+            split_policy=found.split_policy if found else self.policy.name if not of_gpus else "gpu-bears-all",
+            gpus_cost=of_gpus / HOUR_MS + (found.gpus_cost if found else 0),
+            host_cost=found.host_cost if found else Fraction(0),
+            is_final=not waits,
+            is_per_gpu=found is None,
+        )
+
+    def _split(self, node: GpuNode, source: PriceSource, cost: Fraction) -> NodePrice | Unpriced:
+        part = self.policy.of_gpus(self.shapes.get(node.instance_type))
+        if part is None:
+            return Unpriced(
+                f"no shape for {_named(node)}: split policy {self.policy.name} needs its vCPUs and memory, "
+                "which are built in for EC2's accelerated types, and fetched by the stack's parameter InstanceShapes"
+            )
+        return NodePrice(source, self.policy.name, cost * part, cost * (1 - part))
+
+
+def _named(node: GpuNode) -> str:
+    return f"node {node.name} ({node.instance_type or 'of unknown type'})"

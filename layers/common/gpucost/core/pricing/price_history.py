@@ -1,0 +1,187 @@
+"""Fetched prices over time: for each thing that has a price, the moments at which it changed, and to what.
+
+A timeline is a list of events in order of time; each is in force until the next. An event without an amount says that
+from then on no price is known. Answers of an API are laid over what is known; saying the same again changes nothing.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import NamedTuple
+
+from gpucost.core.intervals import Interval, union
+from gpucost.core.pricing.prices import Price, PriceSource, PriceUnit
+
+EVER = 2**40
+"""Seconds since the epoch that no event reaches."""
+
+
+class Event(NamedTuple):
+    """From a moment on, one price; with no amount, none is known."""
+
+    at: int
+    """Seconds since the epoch."""
+    amount: Decimal | None
+    currency: str = "USD"
+    fetched_at: int = 0
+
+
+class Key(NamedTuple):
+    """What has a price: facts of nodes in order of name, and the unit."""
+
+    applies_to: tuple[tuple[str, str], ...]
+    unit: PriceUnit
+
+
+Timeline = tuple[Event, ...]
+Timelines = Mapping[Key, Timeline]
+
+
+def key_of(price: Price) -> Key:
+    """The thing that a price is of."""
+    return Key(tuple(sorted(price.applies_to.items())), price.unit)
+
+
+def timelines_of(prices: Iterable[Price]) -> dict[Key, Timeline]:
+    """Prices by what they are of.
+
+    Raises:
+        ValueError: one without a beginning, or whose amount is no Decimal.
+    """
+    found: dict[Key, list[Price]] = {}
+    for price in prices:
+        if price.valid_from is None or not isinstance(price.amount, Decimal):
+            raise ValueError(f"a fetched price needs a beginning and a decimal amount: {price}")
+        found.setdefault(key_of(price), []).append(price)
+    timelines = {}
+    for key, own in found.items():
+        events: list[Event] = []
+        for price in sorted(own, key=lambda one: seconds(one.valid_from)):
+            start, amount = seconds(price.valid_from), price.amount
+            if not isinstance(amount, Decimal):  # refused above
+                continue
+            while events and events[-1].at >= start:
+                events.pop()
+            events.append(Event(start, amount, price.currency, seconds(price.fetched_at)))
+            if price.valid_to is not None:
+                events.append(Event(seconds(price.valid_to), None))
+        timelines[key] = _merged(events)
+    return timelines
+
+
+def prices_of(source: PriceSource, timelines: Timelines, start: int = -EVER, end: int = EVER) -> Iterator[Price]:
+    """The prices in force at some time of `[start, end)`, with their whole validity as far as it is held."""
+    for key, events in timelines.items():
+        applies_to = dict(key.applies_to)
+        for event, after in pairwise((*events, Event(EVER, None))):
+            if event.amount is not None and event.at < end and after.at > start:
+                yield Price(
+                    source=source,
+                    unit=key.unit,
+                    amount=event.amount,
+                    applies_to=applies_to,
+                    currency=event.currency,
+                    valid_from=instant(event.at),
+                    valid_to=None if after.at == EVER else instant(after.at),
+                    fetched_at=instant(event.fetched_at),
+                )
+
+
+def revised(old: Timelines, new: Timelines, since: int | None = None) -> dict[Key, Timeline]:
+    """What is known after an answer: of everything that it speaks of it replaces all from its first moment on.
+
+    Args:
+        old: what was known.
+        new: the answer.
+        since: from when on the answer tells everything; earlier moments in it say since when a price was in force.
+    """
+    result = dict(old)
+    for key, events in new.items():
+        before = old.get(key, ())
+        start = events[0].at if since is None else max(events[0].at, since)
+        kept = [event for event in before if event.at < start]
+        first = in_force(events, start)
+        if first is None:
+            kept.append(Event(start, None))
+        else:
+            known = kept and kept[-1].amount is not None
+            begins = start if known else max(first.at, kept[-1].at if kept else first.at)
+            kept.append(first._replace(at=begins))
+        said = {event[:3]: event for event in before}
+        told = [*kept, *(event for event in events if event.at > start)]
+        result[key] = _merged(said.get(event[:3], event) for event in told)
+    return result
+
+
+def in_force(events: Sequence[Event], at: int) -> Event | None:
+    """The event in force at a moment; None before the first, or where no price is known."""
+    place = bisect_right(events, at, key=lambda event: event.at)
+    return events[place - 1] if place and events[place - 1].amount is not None else None
+
+
+def differences(old: Sequence[Event], new: Sequence[Event], time: Interval) -> list[Interval]:
+    """When in a time (seconds) the price in force differs between two timelines."""
+    edges = {event.at for event in (*old, *new) if time.start < event.at < time.end}
+    found = []
+    for start, end in pairwise([time.start, *sorted(edges), max(time.start, time.end)]):
+        if end > start and _price(in_force(old, start)) != _price(in_force(new, start)):
+            found.append(Interval(start, end))
+    return union(found)
+
+
+def cut(timelines: Timelines, start: int, end: int) -> dict[Key, Timeline]:
+    """What is in force at some time of `[start, end)`: the event in force at its start, and those within."""
+    found = {}
+    for key, events in timelines.items():
+        first = in_force(events, start)
+        own = (*([first] if first else []), *(event for event in events if start < event.at < end))
+        if any(event.amount is not None for event in own):
+            found[key] = own
+    return found
+
+
+def joined(parts: Iterable[tuple[int, Timelines]]) -> dict[Key, Timeline]:
+    """Back from several `cut`s, in order of their starts, each in force until the next."""
+    found: dict[Key, list[Event]] = {}
+    for start, timelines in parts:
+        for key, known in found.items():
+            while known and known[-1].at >= start:
+                known.pop()
+            if key not in timelines:
+                known.append(Event(start, None))
+        for key, events in timelines.items():
+            known = found.setdefault(key, [])
+            if known and events[0].at < start:
+                events = (events[0]._replace(at=max(events[0].at, known[-1].at)), *events[1:])  # noqa: PLW2901
+                while known and known[-1].at >= events[0].at:
+                    known.pop()
+            known.extend(events)
+    return {key: _merged(events) for key, events in found.items()}
+
+
+def seconds(moment: datetime | None) -> int:
+    """Since the epoch; 0 for None."""
+    return 0 if moment is None else int(moment.timestamp())
+
+
+def instant(at: int) -> datetime:
+    """Back from `seconds`."""
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _merged(events: Iterable[Event]) -> Timeline:
+    """Without events that change nothing: the first to say a price is the one that is kept."""
+    found: list[Event] = []
+    for event in events:
+        if found and _price(found[-1]) == _price(event):
+            continue
+        if not found and event.amount is None:
+            continue
+        found.append(event)
+    return tuple(found)
+
+
+def _price(event: Event | None) -> tuple[Decimal | None, str]:
+    return (None, "") if event is None or event.amount is None else (event.amount, event.currency)

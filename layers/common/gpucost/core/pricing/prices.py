@@ -1,0 +1,239 @@
+"""The price book: what a node's hour costs, which source says so, and whether that is final (design §4).
+
+A price says what it applies to by facts of nodes (`{"instance_type": "p5.48xlarge", "region": "us-east-1"}`; a value
+may be a shell pattern), and from when to when. Of one source the price with the most facts wins at any moment, then
+the one that began last, then the one that was fetched last. Sources are asked in the order of the settings; the first
+that knows the whole of a node's time wins.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal, get_args
+
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode
+from gpucost.core.metering.kubernetes_labels import OPERATING_SYSTEM, REGION, RESERVATION_ID
+
+PriceSource = Literal["override", "capacity-block", "cur", "spot", "on-demand", "rates", "constant"]
+"""`override`: set by hand; `capacity-block`: a prepaid block's fee; `cur`: the bill's own amount; `spot`: EC2's spot
+price history; `on-demand`: AWS Price List; `rates` and `constant`: given in the settings."""
+OperatingSystem = Literal["linux", "windows"]
+SPOT_VALID_FOR = timedelta(days=2)
+"""How long the newest spot price counts, from the start of the day on which it was fetched: so its validity changes
+once a day only, and a refresh that fails for a day leaves no hour without a price."""
+PRICE_SOURCES: tuple[PriceSource, ...] = get_args(PriceSource)
+PriceUnit = Literal["node-hour", "gpu-hour", "of-on-demand"]
+"""Money per hour of a node or of one physical GPU; or a factor on the node's on-demand price."""
+FACTS = (
+    "cluster", "node", "instance_id", "reservation_id", "node_pool", "instance_type", "gpu_model", "capacity_type",
+    "zone", "zone_id", "region", "operating_system",
+)  # fmt: skip
+"""What is known of a node, and a price can apply to."""
+PRICE_LABELS = frozenset({*RESERVATION_ID.exported, *REGION.exported, *OPERATING_SYSTEM.exported})
+"""The labels that facts are read off, beside what `GpuNode` already says."""
+_REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
+_DIRECTIONS = {
+    "n": "north", "s": "south", "e": "east", "w": "west", "c": "central",
+    "ne": "northeast", "nw": "northwest", "se": "southeast", "sw": "southwest",
+}  # fmt: skip
+_ZONE_ID = re.compile(r"([a-z]{2})(g(?=[nsewc]))?(ne|nw|se|sw|n|s|e|w|c)(\d+)-")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_EVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One price, in force for `[valid_from, valid_to)`."""
+
+    source: PriceSource
+    unit: PriceUnit
+    amount: Decimal | Fraction
+    """Per hour of `unit`, unrounded; a factor such as 0.65 for `of-on-demand`."""
+    applies_to: Mapping[str, str] = field(default_factory=dict)
+    """Facts of a node (`FACTS`), all of which must match; none: every node."""
+    currency: str = "USD"
+    valid_from: datetime | None = None
+    """None: since ever."""
+    valid_to: datetime | None = None
+    """None: until further notice."""
+    fetched_at: datetime | None = None
+    author: str = ""
+    reason: str = ""
+
+    @property
+    def interval(self) -> Interval:
+        """Its validity, in milliseconds since the epoch."""
+        return _validity(self.valid_from, self.valid_to)
+
+
+@dataclass(frozen=True, slots=True)
+class Discount:
+    """A factor on the prices of some sources: it applies to the node's whole price, GPUs included."""
+
+    factor: Decimal
+    """What is still paid: 0.88 for 12% off."""
+    sources: frozenset[PriceSource]
+    applies_to: Mapping[str, str] = field(default_factory=dict)
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a source asks for a node's time: the time's pieces, each with its price."""
+
+    source: PriceSource
+    currency: str
+    pieces: tuple[tuple[Interval, Fraction, bool], ...]
+    """Time, price per hour, and whether that is per GPU (else per node)."""
+
+
+def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
+    """What prices can apply to, of one node; "" where nothing tells.
+
+    The region is the topology label's, else the zone's; the operating system is Kubernetes' own word
+    (`linux`, `windows`), linux where no label tells.
+    """
+    labels = node.labels
+    instance_id = node.provider_id.rpartition("/")[2]
+    return {
+        "cluster": cluster,
+        "node": node.name,
+        "instance_id": instance_id if instance_id.startswith("i-") else "",
+        "reservation_id": RESERVATION_ID.value(labels),
+        "node_pool": node.node_pool,
+        "instance_type": node.instance_type,
+        "gpu_model": node.gpu_model,
+        "capacity_type": node.capacity_type,
+        "zone": node.zone,
+        "zone_id": node.zone_id,
+        "region": REGION.value(labels) or region_of(node.zone),
+        "operating_system": OPERATING_SYSTEM.value(labels) or "linux",
+    }
+
+
+def region_of(zone: str) -> str:
+    """The region that an AWS zone lies in, local zones (`us-west-2-lax-1a`) as well; "" for anything else."""
+    found = _REGION.match(zone)
+    return found[0] if found else ""
+
+
+def region_of_zone_id(zone_id: str) -> str:
+    """The region of a zone id (`use1-az4` → `us-east-1`, `usgw1-az1` → `us-gov-west-1`); "" for anything else."""
+    found = _ZONE_ID.match(zone_id)
+    if not found:
+        return ""
+    area, gov, direction, number = found.groups()
+    return f"{area}{'-gov' if gov else ''}-{_DIRECTIONS[direction]}-{number}"
+
+
+class PriceBook:
+    """Prices of all sources, found by a node's facts.
+
+    Args:
+        prices: in any order.
+        discounts: on some of them; where several apply they multiply.
+    """
+
+    def __init__(self, prices: Iterable[Price], discounts: Sequence[Discount] = ()) -> None:
+        # By source, by the facts asked for and their values: one lookup per combination instead of a walk over all.
+        self._exact: dict[str, dict[tuple[str, ...], dict[tuple[str, ...], list[Price]]]] = {}
+        self._patterns: dict[str, list[Price]] = {}
+        self._discounts = discounts
+        for price in prices:
+            names = tuple(sorted(price.applies_to))
+            values = tuple(price.applies_to[name] for name in names)
+            if any(set(value) & set("*?[") for value in values):
+                self._patterns.setdefault(price.source, []).append(price)
+            else:
+                self._exact.setdefault(price.source, {}).setdefault(names, {}).setdefault(values, []).append(price)
+
+    def quote(self, source: PriceSource, facts: Mapping[str, str], time: Interval) -> Quote | None:
+        """What one source asks for a node's time; None where it does not know all of it, or in several currencies."""
+        pieces: list[tuple[Interval, Fraction, bool]] = []
+        currencies = set()
+        for piece, prices in _in_force(self._candidates(source, facts), time):
+            parts = next(filter(None, (self._parts(price, facts, piece) for price in prices)), None)
+            if parts is None:
+                return None
+            for part, rate, per_gpu, currency in parts:
+                currencies.add(currency)
+                pieces += [(cut, rate * factor, per_gpu) for cut, factor in self._discounted(source, facts, part)]
+        return Quote(source, currencies.pop(), tuple(pieces)) if len(currencies) == 1 else None
+
+    def _parts(
+        self, price: Price, facts: Mapping[str, str], time: Interval
+    ) -> list[tuple[Interval, Fraction, bool, str]] | None:
+        """What a price comes to, piece by piece; None for a part of an on-demand price that nobody knows."""
+        if price.unit != "of-on-demand":
+            return [(time, Fraction(price.amount), price.unit == "gpu-hour", price.currency)]
+        listed = self.quote("on-demand", facts, time)
+        if listed is None:
+            return None
+        return [
+            (part, rate * Fraction(price.amount), per_gpu, listed.currency) for part, rate, per_gpu in listed.pieces
+        ]
+
+    def _candidates(self, source: PriceSource, facts: Mapping[str, str]) -> list[Price]:
+        found = [price for price in self._patterns.get(source, ()) if _matches(price.applies_to, facts)]
+        for names, by_value in self._exact.get(source, {}).items():
+            found += by_value.get(tuple(facts.get(name, "") for name in names), ())
+        return found
+
+    def _discounted(
+        self, source: PriceSource, facts: Mapping[str, str], time: Interval
+    ) -> list[tuple[Interval, Fraction]]:
+        applying = [
+            (_validity(one.valid_from, one.valid_to), one)
+            for one in self._discounts
+            if source in one.sources and _matches(one.applies_to, facts)
+        ]
+        found = []
+        for piece in _cut(time, [interval for interval, _ in applying]):
+            factor = Fraction(1)
+            for interval, discount in applying:
+                if interval.holds(piece.start):
+                    factor *= Fraction(discount.factor)
+            found.append((piece, factor))
+        return found
+
+
+def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, list[Price]]]:
+    """The prices in force in each piece of a time, best first; a moment counts, too (a node seen once)."""
+    intervals = [(price.interval, price) for price in prices]
+    found = []
+    for piece in _cut(time, [interval for interval, _ in intervals]):
+        valid = [price for interval, price in intervals if interval.holds(piece.start)]
+        found.append((piece, sorted(valid, key=_precedence, reverse=True)))
+    return found
+
+
+def _cut(time: Interval, intervals: Sequence[Interval]) -> list[Interval]:
+    """A time in pieces, cut wherever one of the intervals begins or ends."""
+    edges = {edge for interval in intervals for edge in (interval.start, interval.end) if time.start < edge < time.end}
+    points = [time.start, *sorted(edges), time.end]
+    return [Interval(start, end) for start, end in pairwise(points)]
+
+
+def _matches(applies_to: Mapping[str, str], facts: Mapping[str, str]) -> bool:
+    return all(fnmatchcase(facts.get(name, ""), pattern) for name, pattern in applies_to.items())
+
+
+def _validity(start: datetime | None, end: datetime | None) -> Interval:
+    return Interval(-_EVER if start is None else epoch_ms(start), _EVER if end is None else epoch_ms(end))
+
+
+def _precedence(price: Price) -> tuple[int, datetime, datetime, Decimal | Fraction]:
+    return (len(price.applies_to), price.valid_from or _EPOCH, price.fetched_at or _EPOCH, price.amount)
+
+
+def epoch_ms(moment: datetime) -> int:
+    """A UTC instant in milliseconds since the epoch."""
+    return (moment - _EPOCH) // _MS

@@ -1,0 +1,210 @@
+"""Rating: from metered GPU time to money, exact to 1e-12, every node's parts summing to its cost (design §4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.model import Capacity, ClusterCharge, NodeHour
+from gpucost.core.money import ZERO, quantize, split_each
+from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
+from gpucost.core.pricing.prices import epoch_ms
+
+
+class RatedPod(NamedTuple):
+    """A pod's usage with its amounts: `allocated = effective + waste + unmeasured`, in GPU-hours and in money.
+
+    Without a price all of its money is None.
+    """
+
+    usage: PodUsage
+    price: NodePrice | Unpriced
+    gpu_hourly_usd: Decimal | None
+    allocated_gpu_hours: Decimal
+    effective_gpu_hours: Decimal
+    unmeasured_gpu_hours: Decimal
+    allocated_usd: Decimal | None
+    effective_usd: Decimal | None
+    waste_usd: Decimal | None
+    unmeasured_usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """A cluster-hour's usage with its prices."""
+
+    pods: Sequence[RatedPod]
+    """In the order of the usage."""
+    nodes: Sequence[NodeHour]
+    capacity: Capacity | None
+    """None where nothing tells the capacity."""
+    charges: Sequence[ClusterCharge]
+    is_final: bool
+    """Whether every node has a price, from a source that no better one will replace."""
+    notes: Sequence[str]
+
+
+def rate_usage(usage: Usage, pricing: Pricing) -> Rated:
+    """Price a cluster-hour's usage.
+
+    Where the nodes are known, each node's hours and cost are split over what became of them, so that the identity
+    holds to the last digit; where they are not, each pod is priced alone and the capacity is None. A node whose price
+    nobody knows costs None, and is named; it changes nothing for the others.
+    """
+    start = epoch_ms(usage.hour)
+    hour = Interval(start, start + HOUR_MS)
+    if usage.nodes is None:
+        alone = [_rate_alone(pod, *_price_alone(usage, pod, pricing)) for pod in usage.pods]
+        left_out = [
+            f"{charge.kind} of {charge.reference} is in no sum: nothing tells what the nodes are"
+            for charge in pricing.cluster_charges(usage.cluster, hour, ())
+        ]
+        return _rated(alone, [], None, (), [pod.price for pod in alone], left_out)
+    on_node: dict[tuple[str, str], list[PodUsage]] = {}
+    for pod in usage.pods:
+        on_node.setdefault((pod.holding.node.name, pod.holding.node.provider_id), []).append(pod)
+    rated: dict[int, RatedPod] = {}
+    nodes: list[NodeHour] = []
+    prices: list[NodePrice | Unpriced] = []
+    for node in usage.nodes:
+        pods = on_node.get((node.node.name, node.provider_id), [])
+        price = pricing.of_node(node.node, usage.cluster, node.present, node.gpus)
+        prices.append(price)
+        lines, capacity = _rate_node(node, pods, price)
+        nodes.append(_node_hour(node, price, lines, capacity))
+        rated.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
+    on_blocks = [
+        (node.node, node.present)
+        for node, price in zip(usage.nodes, prices, strict=True)
+        if isinstance(price, NodePrice) and price.source in {"capacity-block", "override"}
+    ]
+    found = pricing.cluster_charges(usage.cluster, hour, on_blocks)
+    charges = [charge for charge in found if charge.currency == pricing.currency]
+    foreign = [
+        f"{charge.kind} of {charge.reference} is in {charge.currency} and in no sum: the hour is in {pricing.currency}"
+        for charge in found
+        if charge.currency != pricing.currency
+    ]
+    capacity = Capacity.total([*(node.capacity for node in nodes), *map(_unused, charges)])
+    return _rated([rated[id(pod)] for pod in usage.pods], nodes, capacity, charges, prices, foreign)
+
+
+def _rated(
+    pods: Sequence[RatedPod],
+    nodes: Sequence[NodeHour],
+    capacity: Capacity | None,
+    charges: Sequence[ClusterCharge],
+    prices: Sequence[NodePrice | Unpriced],
+    notes: Sequence[str] = (),
+) -> Rated:
+    said = (price.reason if isinstance(price, Unpriced) else price.note for price in prices)
+    reasons = dict.fromkeys(filter(None, [*said, *notes]))
+    is_final = all(isinstance(price, NodePrice) and price.is_final for price in prices)
+    return Rated(pods, nodes, capacity, charges, is_final, tuple(reasons))
+
+
+def _rate_node(
+    node: NodeUsage, pods: Sequence[PodUsage], price: NodePrice | Unpriced
+) -> tuple[list[RatedPod], Capacity]:
+    outside = _outside_kubernetes(node, price)
+    total = node.total_gpu_ms + outside
+    hours = quantize(Fraction(total, HOUR_MS))
+    cost = ZERO if isinstance(price, Unpriced) else quantize(price.cost)
+    of_gpus = ZERO if isinstance(price, Unpriced) else min(quantize(price.gpus_cost), cost)
+    hourly = None if isinstance(price, Unpriced) or not total else price.gpus_cost * HOUR_MS / total
+    rest = [node.unallocated_gpu_ms, node.stranded_gpu_ms + outside, node.unobserved_gpu_ms]
+    if node.excess_gpu_ms or not total:
+        # More held than the node has: every holder is priced as it is, and the contradiction shows as residual.
+        lines = [_rate_alone(pod, price, hourly) for pod in pods]
+        rest_hours = [quantize(Fraction(part, HOUR_MS)) for part in rest]
+        rest_usd = [quantize(Fraction(part, HOUR_MS) * (hourly or 0)) for part in rest]
+    else:
+        parts, amounts = split_each([hours, of_gpus], [pod.holding.gpu_ms for pod in pods] + rest)
+        published = _published(hourly)
+        lines = [_split_line(*line, price, published) for line in zip(pods, parts, amounts, strict=False)]
+        rest_hours, rest_usd = parts[len(pods) :], amounts[len(pods) :]
+    accounted = sum((line.allocated_usd or ZERO for line in lines), ZERO) + sum(rest_usd, ZERO)
+    return lines, Capacity(
+        capacity_gpu_hours=hours,
+        unallocated_gpu_hours=rest_hours[0],
+        stranded_gpu_hours=rest_hours[1],
+        unobserved_gpu_hours=rest_hours[2],
+        node_cost_usd=cost,
+        unallocated_usd=rest_usd[0],
+        stranded_usd=rest_usd[1],
+        unobserved_usd=rest_usd[2],
+        host_usd=cost - of_gpus,
+        residual_usd=of_gpus - accounted,
+        unpriced_capacity_gpu_hours=hours if isinstance(price, Unpriced) else ZERO,
+    )
+
+
+def _outside_kubernetes(node: NodeUsage, price: NodePrice | Unpriced) -> Fraction:
+    """GPU time that was billed before the node joined or after it left: nobody could hold it."""
+    if isinstance(price, Unpriced) or price.billed_ms is None:
+        return Fraction(0)
+    return node.gpus * max(0, price.billed_ms - node.present.length)
+
+
+def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePrice | Unpriced, Fraction | None]:
+    """The price of a pod's node and of one of its GPUs for an hour, where the node's own hour is not known."""
+    node = pod.holding.node
+    start = epoch_ms(usage.hour)
+    # Where nothing tells how many GPUs it has, only a price per GPU can be used: one GPU then costs what one costs.
+    price = pricing.of_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical or 1))
+    if isinstance(price, Unpriced):
+        return price, None
+    if node.physical is None and not price.is_per_gpu:
+        reason = f"nothing tells how many GPUs node {node.name} has, over which its {price.source} price is to be split"
+        return Unpriced(reason), None
+    return price, price.gpus_cost / (node.physical or 1)
+
+
+def _rate_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None) -> RatedPod:
+    hours = Fraction(pod.holding.gpu_ms, HOUR_MS)
+    return _split_line(pod, quantize(hours), quantize(hours * (hourly or 0)), price, _published(hourly))
+
+
+def _published(hourly: Fraction | None) -> Decimal | None:
+    return None if hourly is None else quantize(hourly)
+
+
+def _split_line(
+    pod: PodUsage, gpu_hours: Decimal, usd: Decimal, price: NodePrice | Unpriced, hourly: Decimal | None
+) -> RatedPod:
+    weights: list[Fraction | int] = [pod.measurement.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]
+    if hourly is None:
+        (hours,) = split_each([gpu_hours], weights)
+        return RatedPod(pod, price, None, gpu_hours, hours[0], hours[2], None, None, None, None)
+    hours, amounts = split_each([gpu_hours, usd], weights)
+    return RatedPod(pod, price, hourly, gpu_hours, hours[0], hours[2], usd, *amounts)
+
+
+def _node_hour(
+    usage: NodeUsage, price: NodePrice | Unpriced, lines: Sequence[RatedPod], capacity: Capacity
+) -> NodeHour:
+    node = usage.node
+    known = price if isinstance(price, NodePrice) else None
+    return NodeHour(
+        node=node.name,
+        provider_id=node.provider_id,
+        node_pool=node.node_pool,
+        instance_type=node.instance_type,
+        capacity_type=node.capacity_type,
+        zone=node.zone,
+        gpu_model=node.gpu_model,
+        price_source=known.source if known else "",
+        split_policy=known.split_policy if known else "",
+        billed_usd=known.unblended if known else None,
+        allocated_usd=sum((line.allocated_usd or ZERO for line in lines), ZERO),
+        capacity=capacity,
+    )
+
+
+def _unused(charge: ClusterCharge) -> Capacity:
+    hours, amount = quantize(charge.gpu_hours or ZERO), quantize(charge.amount)
+    return Capacity(capacity_gpu_hours=hours, unallocated_gpu_hours=hours, node_cost_usd=amount, unallocated_usd=amount)

@@ -1,0 +1,1 @@
+"""Cost queries: periods, filters, grouping, idle cost, paging."""

@@ -1,0 +1,88 @@
+"""One question that `/v1/costs` can be asked, as values: whatever has the same ones is the same question."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gpucost.core.errors import ParameterError
+from gpucost.core.hours import format_instant
+from gpucost.core.model import Costs
+from gpucost.core.query.dimensions import FROM_LINES
+from gpucost.core.query.filters import Filter, describe
+from gpucost.core.query.periods import Granularity, Period
+
+IdlePolicy = Literal["hidden", "separate", "shared-by-allocation", "shared-evenly"]
+"""What becomes of what was paid for and nobody held."""
+HOURS_OF_LINES = 48
+"""How many hours of single pods one answer reads."""
+LARGEST_PAGE = 10_000
+IDLE_FIGURES = ("idle_gpu_hours", "idle_usd", "cost_usd")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be answered; parameters are read and checked before."""
+
+    period: Period
+    granularity: Granularity = "hour"
+    group_by: tuple[str, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    idle: IdlePolicy = "hidden"
+    sort: tuple[tuple[str, bool], ...] = ()
+    """(figure, dimension or `start`; whether the largest comes first)."""
+    limit: int = LARGEST_PAGE
+
+    def dimensions(self) -> tuple[str, ...]:
+        """Every dimension that must be known: those grouped by, then those only filtered on."""
+        return tuple(dict.fromkeys((*self.group_by, *(one.dimension for one in self.filters))))
+
+    def only_units(self) -> tuple[str, ...] | None:
+        """The business units that alone can be in the rows; None for any."""
+        named = [one.only() for one in self.filters if one.dimension == "business_unit"]
+        return next((names for names in named if names is not None), None)
+
+    def text(self) -> str:
+        """All that makes it this question, in one form: what fingerprints are made of."""
+        return json.dumps(
+            [
+                format_instant(self.period.start), format_instant(self.period.end), self.granularity, self.group_by,
+                describe(self.filters), self.idle, self.sort, self.limit,
+            ]
+        )  # fmt: skip
+
+
+def check_reach(question: Question) -> None:
+    """Refuse what would need single pods of too long a time.
+
+    Raises:
+        ParameterError: pods or nodes over more than 48 hours; says where longer ones are.
+    """
+    single = next((name for name in question.dimensions() if name in FROM_LINES), None)
+    if single is not None and question.period.hours() > HOURS_OF_LINES:
+        raise ParameterError(
+            single if single not in question.group_by else "group_by",
+            f"{single} is answered for at most {HOURS_OF_LINES} hours at once; shorten the period, or take longer ones "
+            "from the exports (GET /v1/exports)",
+        )
+
+
+def parse_sort(text: str, group_by: Sequence[str], idle: IdlePolicy) -> tuple[tuple[str, bool], ...]:
+    """Read `-waste_usd,start`: a minus puts the largest first; what is equal stays in order of time and name.
+
+    Raises:
+        ParameterError: not a figure, a dimension of group_by or `start`; or one named twice.
+    """
+    figures = (*Costs.names(), *(() if idle == "hidden" else IDLE_FIGURES))
+    allowed = ("start", *group_by, *figures)
+    found: list[tuple[str, bool]] = []
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        name = part.removeprefix("-")
+        if name not in allowed:
+            raise ParameterError(
+                "sort", f"{part!r} cannot be sorted by; allowed, with a - to turn: {', '.join(allowed)}"
+            )
+        if name in (known for known, _ in found):
+            raise ParameterError("sort", f"{name!r} is named twice")
+        found.append((name, part.startswith("-")))
+    return tuple(found)

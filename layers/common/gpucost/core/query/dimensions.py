@@ -1,0 +1,72 @@
+"""What figures are grouped and filtered by, and which of the ledger's records tell each dimension."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gpucost.core.errors import ParameterError
+from gpucost.core.model import Line
+from gpucost.core.rollups import FactKey
+
+DIMENSIONS: Final = (
+    "business_unit", "cluster", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",
+    "gpu_model", "resource", "zone", "pod", "node",
+)  # fmt: skip
+"""Beside them `label:<name>`, for the settings' `cost_labels`."""
+LABEL: Final = "label:"
+FROM_LINES: Final = frozenset({"pod", "node"})
+"""Told by an hour's lines alone; the others by day facts, too."""
+FROM_DAYS: Final = frozenset({"business_unit", "cluster"})
+FROM_SUMMARIES: Final = FROM_DAYS | {"namespace"}
+
+Key = tuple[str, ...]
+
+
+def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
+    """Read `business_unit,label:team`; "" is no grouping.
+
+    Args:
+        text: the parameter.
+        labels: the settings' `cost_labels`.
+
+    Raises:
+        ParameterError: a dimension that is not known, or named twice.
+    """
+    found: list[str] = []
+    allowed = (*DIMENSIONS, *(f"{LABEL}{name}" for name in labels))
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        if part not in allowed:
+            more = "" if labels else f"; {LABEL}<name> for cost_labels of the settings, of which there are none"
+            raise ParameterError("group_by", f"{part!r} is not a dimension; allowed: {', '.join(allowed)}{more}")
+        if part in found:
+            raise ParameterError("group_by", f"{part!r} is named twice")
+        found.append(part)
+    return tuple(found)
+
+
+def key_of_line(dimensions: Sequence[str], cluster: str) -> Callable[[Line], Key]:
+    """Reads dimensions off a line; a label that it does not carry is ""."""
+    return lambda line: tuple(
+        cluster
+        if name == "cluster"
+        else line.labels.get(name[len(LABEL) :], "")
+        if name.startswith(LABEL)
+        else getattr(line, name)
+        for name in dimensions
+    )
+
+
+def key_of_fact(dimensions: Sequence[str], cluster: str) -> Callable[[FactKey], Key]:
+    """Reads dimensions off a day fact; a label that it does not carry is ""."""
+    places = {name: place for place, name in enumerate(FactKey._fields)}
+
+    def one(name: str) -> Callable[[FactKey], str]:
+        if name == "cluster":
+            return lambda _: cluster
+        if name.startswith(LABEL):
+            label = name[len(LABEL) :]
+            return lambda fact: next((value for own, value in fact.labels if own == label), "")
+        place = places[name]
+        return lambda fact: str(fact[place])
+
+    readers = [one(name) for name in dimensions]
+    return lambda fact: tuple(reader(fact) for reader in readers)

@@ -1,0 +1,171 @@
+r"""Filters of reports, one parameter per dimension.
+
+`namespace=bu-a,bu-b` is either of the two, `namespace=team-*` what begins so, `namespace=!kube-*` all but that,
+`namespace=team-*,!team-x` what begins so but that one. `*` alone is any name, and `!*` is what has none: `gpu,!*` is
+`gpu` or none. A backslash takes the meaning off a character: `\,` `\!` `\*` `\\`. Names are compared in Unicode's form
+NFC, so that two ways to write one name are one name. Labels are in one parameter, `label=team:search,env:!dev`.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpucost.core.errors import ParameterError
+from gpucost.core.query.dimensions import LABEL
+
+LONGEST = 4_000
+"""Characters of a filter."""
+MOST = 100
+"""Names in a filter."""
+_NOT_UTF8 = "\ufffd"
+"""What stands where bytes of an address are no text."""
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+"""Marks that change the order of what people read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One name of a filter, or how names begin."""
+
+    text: str
+    is_prefix: bool = False
+
+    def matches(self, name: str) -> bool:
+        """Whether it is meant; `*` alone means every name but none at all."""
+        if not self.is_prefix:
+            return name == self.text
+        return name.startswith(self.text) and bool(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What one dimension is to be: any of some patterns, where there are any, and none of others."""
+
+    dimension: str
+    allowed: tuple[Pattern, ...]
+    refused: tuple[Pattern, ...] = ()
+
+    def matches(self, name: str) -> bool:
+        """Whether a name passes."""
+        name = _normal(name)
+        if any(pattern.matches(name) for pattern in self.refused):
+            return False
+        return not self.allowed or any(pattern.matches(name) for pattern in self.allowed)
+
+    def only(self) -> tuple[str, ...] | None:
+        """The names that can pass, where the filter names them all; None where that cannot be told from it."""
+        if not self.allowed or any(one.is_prefix or not one.text.isascii() for one in self.allowed):
+            return None
+        return tuple(sorted({one.text for one in self.allowed if self.matches(one.text)}))
+
+
+def parse_filter(dimension: str, text: str, parameter: str | None = None) -> Filter:
+    """Read the filter of a dimension.
+
+    Raises:
+        ParameterError: empty, too long, too many names, a backslash at its end, or characters that no name has.
+    """
+    name = parameter or dimension
+    allowed: list[Pattern] = []
+    refused: list[Pattern] = []
+    for part in _parts(name, text):
+        is_refused, pattern = _pattern(name, part)
+        (refused if is_refused else allowed).append(pattern)
+    return Filter(dimension, tuple(allowed), tuple(refused))
+
+
+def parse_label_filters(text: str, labels: Sequence[str]) -> list[Filter]:
+    """Read `team:search,team:vision,env:!dev`: what is said of one label goes together.
+
+    Raises:
+        ParameterError: as `parse_filter`; or a label that is not one of the settings' `cost_labels`.
+    """
+    found: dict[str, list[str]] = {}
+    for part in _parts("label", text):
+        label, colon, value = part.partition(":")
+        if not colon or label not in labels:
+            allowed = f"allowed: {', '.join(labels)}" if labels else "the settings name no cost_labels"
+            raise ParameterError("label", f"{_shown(part)} does not begin with a label's name and a colon; {allowed}")
+        found.setdefault(label, []).append(value)
+    return [parse_filter(f"{LABEL}{label}", ",".join(values), "label") for label, values in found.items()]
+
+
+def matching(filters: Iterable[Filter], dimensions: Sequence[str], key: Sequence[str]) -> bool:
+    """Whether the values of dimensions pass all filters on them."""
+    values = dict(zip(dimensions, key, strict=True))
+    return all(one.matches(values[one.dimension]) for one in filters)
+
+
+def check_text(parameter: str, text: str, longest: int = LONGEST) -> None:
+    """Refuse what no name holds, before anything repeats it.
+
+    Raises:
+        ParameterError: too long; not UTF-8; or control characters, marks that reverse what is read, or half a
+            character in it.
+    """
+    if len(text) > longest:
+        raise ParameterError(parameter, f"has {len(text):,} characters; at most {longest:,} are taken")
+    if _NOT_UTF8 in text:
+        raise ParameterError(parameter, "is not UTF-8, percent-encoded")
+    wrong = next((one for one in text if one in _BIDI or unicodedata.category(one) in {"Cc", "Cs", "Cn"}), None)
+    if wrong is not None:
+        raise ParameterError(parameter, f"holds the character U+{ord(wrong):04X}, which no name has")
+
+
+def describe(filters: Iterable[Filter]) -> Mapping[str, object]:
+    """Filters as plain values, for fingerprints."""
+    return {
+        one.dimension: [[[p.text, p.is_prefix] for p in side] for side in (one.allowed, one.refused)] for one in filters
+    }
+
+
+def _parts(parameter: str, text: str) -> list[str]:
+    """Split at commas that no backslash stands before; the backslashes stay."""
+    check_text(parameter, text)
+    if not text:
+        raise ParameterError(parameter, "is empty; name values, or leave the parameter out (!* is: without a name)")
+    parts, current, escaped = [], "", False
+    for one in text:
+        if one == "," and not escaped:
+            parts.append(current)
+            current = ""
+        else:
+            current += one
+        escaped = one == "\\" and not escaped
+    if escaped:
+        raise ParameterError(parameter, r"ends in a backslash; one that is meant is written \\")
+    parts.append(current)
+    if len(parts) > MOST:
+        raise ParameterError(parameter, f"names {len(parts)} values; at most {MOST} are taken")
+    return parts
+
+
+def _pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
+    is_refused = part.startswith("!")
+    text, is_prefix, escaped = "", False, False
+    for one in part[1:] if is_refused else part:
+        if is_prefix:
+            raise ParameterError(parameter, rf"{_shown(part)} goes on after its *; one that is meant is written \*")
+        if escaped:
+            if one not in ",!*\\":
+                raise ParameterError(parameter, rf"{_shown(part)}: a backslash stands only before , ! * and \ itself")
+            text, escaped = text + one, False
+        elif one == "\\":
+            escaped = True
+        elif one == "*":
+            is_prefix = True
+        else:
+            text += one
+    if not text and not is_prefix:
+        raise ParameterError(parameter, f"{_shown(part)} is no name; !* is: without a name")
+    if is_refused and is_prefix and not text:
+        return False, Pattern("")  # not any name is: none, and can stand beside names
+    return is_refused, Pattern(_normal(text), is_prefix)
+
+
+def _normal(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def _shown(part: str) -> str:
+    return repr(part if len(part) <= 60 else part[:60] + "…")  # noqa: PLR2004 - enough to find it by

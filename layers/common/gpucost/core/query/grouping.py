@@ -1,0 +1,179 @@
+"""From what was read to rows: filters, who bears what nobody held, groups, order.
+
+Whatever is asked, the rows and what the filters left out add up to what was read, to the last digit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+from gpucost.core.fixed_point import NOTHING, Quanta, costs_of, published, total
+from gpucost.core.model import Capacity, Costs
+from gpucost.core.money import from_quanta
+from gpucost.core.query.cost_query import Question
+from gpucost.core.query.dimensions import Key
+from gpucost.core.query.filters import matching
+from gpucost.core.query.idle import Idle, idle_of, share
+from gpucost.core.query.periods import end_of
+
+Kind = Literal["held", "idle"]
+
+
+class Cell(NamedTuple):
+    """Where figures belong: a row's period, a cluster, and the values of the question's dimensions."""
+
+    begin: datetime
+    cluster: str
+    key: Key
+
+
+@dataclass(slots=True)
+class Read:
+    """What was read for a question."""
+
+    cells: dict[Cell, Quanta] = field(default_factory=dict)
+    capacities: dict[tuple[datetime, str], Capacity | None] = field(default_factory=dict)
+    """By period and cluster; None where one hour's is not known."""
+    beside: Quanta = NOTHING
+    """Of the fleet, what the filters leave out for certain and was therefore not read in detail."""
+
+
+class Row(NamedTuple):
+    """One group's figures in one period; whole numbers, for most rows are written and never reckoned with."""
+
+    start: datetime
+    end: datetime
+    group: Mapping[str, str]
+    quanta: Quanta
+    kind: Kind = "held"
+    idle: Idle | None = None
+    """Its part of what nobody held; None where that is not asked for, or not known."""
+
+    @property
+    def costs(self) -> Costs:
+        """What it cost, in amounts."""
+        (costs,) = costs_of([self.quanta])
+        return costs
+
+    def figure(self, name: str) -> Decimal | None:
+        """A figure as published: None where it is not known."""
+        if name not in Costs.names():
+            return self.idle_figures()[name]
+        whole = published(self.quanta)[Costs.names().index(name)]
+        return None if whole is None else from_quanta(whole)
+
+    def idle_figures(self) -> dict[str, Decimal | None]:
+        """Idle as published, with the row's whole cost."""
+        allocated = self.figure("allocated_usd")
+        if self.idle is None:
+            return {"idle_gpu_hours": None, "idle_usd": None, "cost_usd": None}
+        cost = None if allocated is None else allocated + self.idle.idle_usd
+        return {"idle_gpu_hours": self.idle.idle_gpu_hours, "idle_usd": self.idle.idle_usd, "cost_usd": cost}
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Rows in the order asked for, and what the filters left out."""
+
+    rows: list[Row]
+    filtered_out: Row | None
+    """None where nothing was filtered."""
+
+
+class _Bin(NamedTuple):
+    begin: datetime
+    kind: Kind
+    group: Key
+    is_kept: bool
+
+
+def group(question: Question, read: Read) -> Grouped:
+    """Make the rows of an answer."""
+    dimensions, count = question.dimensions(), len(question.group_by)
+    costs: dict[_Bin, list[Quanta]] = {}
+    holders: dict[tuple[datetime, str], dict[_Bin, list[Quanta]]] = {}
+    for cell, figures in read.cells.items():
+        is_kept = not question.filters or matching(question.filters, dimensions, cell.key)
+        own = _Bin(cell.begin, "held", cell.key[:count], is_kept)
+        costs.setdefault(own, []).append(figures)
+        if question.idle.startswith("shared"):
+            holders.setdefault((cell.begin, cell.cluster), {}).setdefault(own, []).append(figures)
+    idles = {} if question.idle == "hidden" else _idle(question, read, holders)
+    rows, left = [], _Left()
+    bins = {**dict.fromkeys(idles, ()), **costs}
+    ends = {begin: end_of(begin, question.granularity, question.period) for begin in {own.begin for own in bins}}
+    named = {names: dict(zip(question.group_by, names, strict=True)) for names in {own.group for own in bins}}
+    for own, parts in bins.items():
+        held = parts[0] if len(parts) == 1 else total(parts)
+        idle = None if question.idle == "hidden" else _total_idle(idles.get(own, []))
+        if own.is_kept:
+            rows.append(Row(own.begin, ends[own.begin], named[own.group], held, own.kind, idle))
+        else:
+            left.costs.append(held)
+            left.idles.append(idle)
+    left.costs.append(read.beside)
+    rows.sort(key=lambda row: (row.start, row.kind, tuple(row.group.values())))
+    return Grouped(_sorted(rows, question.sort), left.row(question) if question.filters else None)
+
+
+@dataclass(slots=True)
+class _Left:
+    costs: list[Quanta] = field(default_factory=list)
+    idles: list[Idle | None] = field(default_factory=list)
+
+    def row(self, question: Question) -> Row:
+        idle = None if question.idle == "hidden" else _total_idle(self.idles)
+        return Row(question.period.start, question.period.end, {}, total(self.costs), "held", idle)
+
+
+def _idle(
+    question: Question, read: Read, holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[Quanta]]]
+) -> dict[_Bin, list[Idle | None]]:
+    """What each row bears; a row of its own for what nobody does. What is unknown makes a row's unknown."""
+    found: dict[_Bin, list[Idle | None]] = {}
+    nameless = tuple("" for _ in question.dimensions())
+    is_kept = matching(question.filters, question.dimensions(), nameless)
+    for (begin, cluster), capacity in read.capacities.items():
+        held = holders.get((begin, cluster), {})
+        own = dict(zip(held, costs_of([total(parts) for parts in held.values()]), strict=True))
+        names = tuple(cluster if name == "cluster" else "" for name in question.group_by)
+        idle_row = _Bin(begin, "idle", names, is_kept)
+        if capacity is None:
+            for one in own or [idle_row]:
+                found.setdefault(one, []).append(None)
+            continue
+        by: Literal["allocation", "even"] = "even" if question.idle == "shared-evenly" else "allocation"
+        shared = share(idle_of(capacity), own, by, {one: one.group for one in own})
+        for one, part in shared.parts.items():
+            found.setdefault(one, []).append(part)
+        if question.idle == "separate" or shared.left != Idle():
+            found.setdefault(idle_row, []).append(shared.left)
+    return found
+
+
+def _sorted(rows: list[Row], order: Sequence[tuple[str, bool]]) -> list[Row]:
+    """Stable, so that the last key sorts first; what is unknown comes last either way."""
+    for name, is_turned in reversed(order):
+        if name == "start":
+            rows = sorted(rows, key=lambda row: row.start, reverse=is_turned)
+        elif rows and name in rows[0].group:
+            rows = sorted(rows, key=lambda row: row.group[name], reverse=is_turned)
+        else:
+            told = [(row.figure(name), row) for row in rows]
+            known = [(figure, row) for figure, row in told if figure is not None]
+            known.sort(key=lambda one: one[0], reverse=is_turned)
+            rows = [row for _, row in known] + [row for figure, row in told if figure is None]
+    return rows
+
+
+def _total_idle(parts: Iterable[Idle | None]) -> Idle | None:
+    parts = list(parts)
+    known = [part for part in parts if part is not None]
+    return Idle.total(known) if len(known) == len(parts) else None
+
+
+def fold(parts: Mapping[Cell, Sequence[Costs]]) -> dict[Cell, Costs]:
+    """Sums, so that memory follows the answer's size and not the hours'."""
+    return {cell: own[0] if len(own) == 1 else Costs.total(own) for cell, own in parts.items()}

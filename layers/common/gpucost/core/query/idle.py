@@ -1,0 +1,89 @@
+"""Idle: what was paid for and no pod's line carries, and who is to bear it.
+
+idle = unallocated + stranded + unobserved + host + residual of the identity (design §1), so that over a whole answer
+allocated + idle = node cost. It is shared within each cluster and period, in parts that sum to it exactly.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Generic, Literal, TypeVar
+
+from gpucost.core.model import Amounts, Capacity, Costs
+from gpucost.core.money import ZERO, split_each, to_quanta
+
+Share = TypeVar("Share")
+
+
+@dataclass(frozen=True, slots=True)
+class Idle(Amounts):
+    """What nobody held, or a part of it."""
+
+    idle_gpu_hours: Decimal = ZERO
+    idle_usd: Decimal = ZERO
+
+
+def idle_of(capacity: Capacity) -> Idle:
+    """What of a capacity nobody held."""
+    return Idle(
+        capacity.unallocated_gpu_hours + capacity.stranded_gpu_hours + capacity.unobserved_gpu_hours,
+        capacity.unallocated_usd
+        + capacity.stranded_usd
+        + capacity.unobserved_usd
+        + capacity.host_usd
+        + capacity.residual_usd,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shared(Generic[Share]):
+    """Parts of an idle cost by who bears them; `left` is what nobody can bear, for nobody holds anything."""
+
+    parts: Mapping[Share, Idle]
+    left: Idle
+
+
+def share(
+    idle: Idle, holders: Mapping[Share, Costs], by: Literal["allocation", "even"], groups: Mapping[Share, object]
+) -> Shared[Share]:
+    """Share idle among holders, exactly.
+
+    Args:
+        idle: of one cluster and period.
+        holders: what each holds there.
+        by: by what is allocated to each, in money, or in GPU-hours where nothing has a price; or evenly among groups,
+            whatever they hold.
+        groups: of each holder; several of one group share its part by what they hold.
+    """
+    if not holders:
+        return Shared({}, idle)
+    names = list(holders)
+    weights = _held([holders[name] for name in names])
+    if by == "even":
+        weights = _evenly(weights, [groups[name] for name in names])
+    if not any(weights):
+        return Shared({}, idle)
+    gpu_hours, usd = split_each([idle.idle_gpu_hours, idle.idle_usd], weights)
+    parts = {name: Idle(*part) for name, part in zip(names, zip(gpu_hours, usd, strict=True), strict=True)}
+    return Shared(parts, Idle())
+
+
+def _held(costs: Sequence[Costs]) -> list[Fraction]:
+    for name in ("allocated_usd", "allocated_gpu_hours"):
+        weights = [Fraction(max(0, to_quanta(getattr(one, name)))) for one in costs]
+        if any(weights):
+            return weights
+    return [Fraction(0) for _ in costs]
+
+
+def _evenly(held: Sequence[Fraction], groups: Sequence[object]) -> list[Fraction]:
+    members: dict[object, list[int]] = {}
+    for place, group in enumerate(groups):
+        members.setdefault(group, []).append(place)
+    weights = [Fraction(0)] * len(held)
+    for places in members.values():
+        whole = sum(held[place] for place in places)
+        for place in places:
+            weights[place] = held[place] / whole if whole else Fraction(1, len(places))
+    return weights

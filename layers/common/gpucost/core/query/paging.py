@@ -1,0 +1,75 @@
+"""Pages of one answer, and cursors that fit no other: not another question's, nor the same one's on other figures.
+
+A cursor is the place to go on from and a fingerprint of the question, the caller's scope, the versions of the hours
+that were summed and that place. It grants nothing: the next page is worked out anew, for whoever asks for it then.
+"""
+
+import hashlib
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from contextlib import suppress
+
+from gpucost.core.errors import ParameterError
+
+_LONGEST = 200
+_DIGEST = 32
+
+
+def fingerprint(question: str, versions: Iterable[str]) -> str:
+    """Of a question and the figures that answer it."""
+    digest = hashlib.sha256(question.encode())
+    for version in sorted(versions):
+        digest.update(b"\n" + version.encode())
+    return digest.hexdigest()
+
+
+def write_cursor(place: int, seal: str) -> str:
+    """The cursor to go on from a place (rows from the start) of an answer."""
+    return _written(place, _sealed(place, seal))
+
+
+def check_cursor(cursor: str) -> None:
+    """Refuse what cannot be a cursor, before anything is read.
+
+    Raises:
+        ParameterError: it is not one that an answer gave.
+    """
+    _read(cursor)
+
+
+def read_cursor(cursor: str | None, seal: str) -> int:
+    """The place to go on from; 0 without a cursor.
+
+    Raises:
+        ParameterError: it is not one that an answer to this question gave, or figures have changed since.
+    """
+    if cursor is None:
+        return 0
+    place, sealed = _read(cursor)
+    if sealed != _sealed(place, seal):
+        raise ParameterError(
+            "cursor",
+            "is of another question, or figures of the period have changed since; ask again without it, from the start",
+        )
+    return place
+
+
+def _read(cursor: str) -> tuple[int, str]:
+    found: object = None
+    if len(cursor) <= _LONGEST and cursor.isascii():
+        with suppress(ValueError, RecursionError):
+            found = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    match found:
+        # Base64 reads one thing from many texts: only the very one that was given counts.
+        case [int(place), str(sealed)] if place > 0 and _written(place, sealed) == cursor:
+            return place, sealed
+    raise ParameterError("cursor", "is not one that an answer gave")
+
+
+def _written(place: int, sealed: str) -> str:
+    return urlsafe_b64encode(json.dumps([place, sealed]).encode()).decode().rstrip("=")
+
+
+def _sealed(place: int, seal: str) -> str:
+    return hashlib.sha256(f"{place}\n{seal}".encode()).hexdigest()[:_DIGEST]

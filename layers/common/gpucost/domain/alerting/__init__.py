@@ -1,1 +1,0 @@
-"""Alerting without the outside world: what is watched, when it fires, who is told (docs/alerts.md)."""

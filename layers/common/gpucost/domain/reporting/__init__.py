@@ -1,1 +1,0 @@
-"""What a report is asked for, and what is done with figures once they are read: pure."""

@@ -1,0 +1,1 @@
+"""Alerts: rules, states, notifications, digests (docs/alerts.md)."""

@@ -1,0 +1,1 @@
+"""The kinds of alert rules: what each compares with its threshold."""

@@ -1,0 +1,1 @@
+"""Alert states, history and silences in DynamoDB."""

@@ -1,0 +1,102 @@
+"""Sums that rules over long periods go on from; fulfils `ports.SpendMemory`.
+
+| item | pk | sk |
+| --- | --- | --- |
+| part of a month | `C#<cluster>#spent` | `month#<month>#<part>`, further pieces `…#<place>` |
+| a day so far | `C#<cluster>#spent` | `day#<hour>`, further pieces `…#<place>` |
+"""
+
+import hashlib
+import json
+import zlib
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from gpucost.core.errors import ConflictError
+from gpucost.features.alerting.ports import DaySoFar, MonthPart
+from gpucost.features.alerting.rules.spend_change import SoFar
+from gpucost.storage import chunked_documents as pieces
+from gpucost.storage import compressed_documents as blobs
+from gpucost.storage import keys
+from gpucost.storage.packed_items import persistently
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key
+
+KEPT = timedelta(days=130)
+"""Eight weeks are the longest that a rule looks back; after a restored table or a long pause some are still there."""
+
+
+class DynamoSpendMemory:
+    """Packed documents, each replaced as a whole.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+    """
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._table = Table(client, table)
+
+    def month_part(self, cluster: str, month: datetime, part: int) -> MonthPart | None:
+        """A part of a month as it was last summed."""
+        told = self._get(cluster, _month(month, part))
+        if told is None:
+            return None
+        units = {unit: Decimal(amount) for unit, amount in told["units"].items()}
+        return MonthPart(units, told["hours"], told["currency"])
+
+    def put_month_part(self, cluster: str, month: datetime, part: int, sums: MonthPart) -> None:
+        """Keep it, in place of the one before."""
+        units = {unit: str(amount) for unit, amount in sums.units.items()}
+        document = {"units": units, "hours": sums.hours_known, "currency": sums.currency}
+        pieces.put(self._table, _items(cluster, _month(month, part), document, month), "")
+
+    def so_far(self, cluster: str, hour: datetime) -> DaySoFar | None:
+        """The day of an hour, to that hour's end."""
+        told = self._get(cluster, _day(hour))
+        if told is None:
+            return None
+        units = {unit: SoFar(Decimal(usd), Decimal(gpu)) for unit, (usd, gpu) in told["units"].items()}
+        return DaySoFar(units, told["sources"])
+
+    def put_so_far(self, cluster: str, hour: datetime, sums: DaySoFar) -> None:
+        """Keep it; what was known first stays."""
+        units = {unit: (str(one.usd), str(one.gpu_hours)) for unit, one in sums.units.items()}
+        items = _items(cluster, _day(hour), {"units": units, "sources": sums.sources}, hour)
+        try:
+            pieces.put(self._table, items, "attribute_not_exists(pk)")
+        except ConflictError:
+            return
+
+    def _get(self, cluster: str, sk: str) -> Any:
+        return persistently(lambda: self._read(_partition(cluster), sk))
+
+    def _read(self, pk: str, sk: str) -> Any:
+        head = self._table.get(pk, sk)
+        if head is None:
+            return None
+        check_format(head)
+        others = self._table.query(pk, "begins_with(sk, :start)", start=f"{sk}#") if "k" in head else ()
+        return blobs.unpack([{**head, "b": {"B": pieces.join(head, others, "h")}}])
+
+
+def _items(cluster: str, sk: str, document: Any, since: datetime) -> list[Item]:
+    data = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9)
+    head: Item = {
+        **key(_partition(cluster), sk),
+        "v": {"N": str(FORMAT)},
+        "expires_at": {"N": str(keys.seconds(since + KEPT))},
+    }
+    return pieces.items_of(head, data, {"h": {"B": hashlib.sha256(data).digest()[:16]}})
+
+
+def _partition(cluster: str) -> str:
+    return f"C#{cluster}#spent"
+
+
+def _month(month: datetime, part: int) -> str:
+    return f"month#{month:%Y-%m}#{part}"
+
+
+def _day(hour: datetime) -> str:
+    return f"day#{keys.hour(hour)}"

@@ -1,0 +1,1 @@
+"""Daily exports to S3 in FOCUS columns (docs/exports.md)."""

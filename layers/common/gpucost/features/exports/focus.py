@@ -1,0 +1,307 @@
+"""FOCUS 1.3 rows of a cluster-hour: each node's cost, split over those who held its GPUs (split cost allocation).
+
+The origin charge is a node-hour. Its rows are one for each ledger line on it, and one without an `AllocatedResourceId`
+for each part that nobody held (design §1), so that the rows of a node-hour sum to its cost exactly.
+
+FOCUS's `EffectiveCost` is the cost after discounts. It has nothing to do with this product's *effective*: that one is
+`x_UsedCost` here, and no column of it bears FOCUS's word for money.
+
+Columns and rules: FinOps Open Cost and Usage Specification 1.3, Cost and Usage dataset. Why each column is as it is:
+docs/decisions/0034.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from decimal import Decimal
+
+from gpucost.core.hours import HOUR
+from gpucost.core.ledger import Manifest
+from gpucost.core.model import Capacity, ClusterCharge, Line, NodeHour, Totals
+from gpucost.core.money import QUANTUM, ZERO, quantize
+from gpucost.features.exports.focus_columns import COLUMNS
+
+Value = str | Decimal | int | datetime | None
+Row = dict[str, Value]
+"""A column that is missing is null."""
+
+METHOD = "gpucost-gpu-time-1"
+"""The allocated method: a node's cost goes to its holders by the GPU time they held (docs/exports.md)."""
+GPU_HOURS = "GPU-Hours"
+
+EXPORT_FORMAT = 1
+"""Grows with the columns or their meaning: days written under an older one are exported again."""
+
+_AWS = "Amazon Web Services"
+_CONSTANT: Row = {
+    "BilledCost": ZERO,  # the bill is AWS's alone: an entity that does not invoice reports 0 (FOCUS, BilledCost)
+    "ChargeCategory": "Usage",
+    "ChargeFrequency": "Usage-Based",
+    "HostProviderName": _AWS,
+    "InvoiceIssuerName": _AWS,
+    "ProviderName": _AWS,
+    "PublisherName": _AWS,
+    "ServiceCategory": "Compute",
+    "ServiceName": "Amazon Elastic Compute Cloud",
+    "ServiceProviderName": _AWS,
+    "ServiceSubcategory": "Virtual Machines",
+}
+_PARTS = {
+    "unallocated": "GPUs that no pod held",
+    "stranded": "GPUs that no pod could hold",
+    "unobserved": "GPUs of which nobody saw who held them",
+    "host": "The part of the node's price that is not its GPUs'",
+    "residual": "What is left of the node's cost: the metrics contradict each other",
+}
+_REGION = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d+)(?:-[a-z]+-\d+)?[a-z]$")
+_RESERVED = {"unused-capacity-reservation", "unused-capacity-block"}
+_COMMITTED = {"unused-savings-plan": ("Spend", "Savings Plan"), "unused-reservation": ("Usage", "Reserved Instance")}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedHour:
+    """One version of a cluster-hour, with all that it says."""
+
+    manifest: Manifest
+    totals: Totals
+    lines: Sequence[Line]
+    nodes: Sequence[NodeHour]
+    charges: Sequence[ClusterCharge]
+
+
+@dataclass(slots=True)
+class _Part:
+    """A row, and its part of the origin charge."""
+
+    row: Row
+    cost: Decimal | None
+    gpu_hours: Decimal
+
+
+def focus_rows(hour: ExportedHour, account: str) -> Iterator[Row]:
+    """The rows of a published hour that has figures.
+
+    Their `EffectiveCost` sums to the hour's node cost where the capacity is known, those with `x_CostPart` *allocated*
+    to what all holders pay. A cost that nobody knows is null, in FOCUS's columns as well, until a price is found.
+
+    Args:
+        hour: complete or provisional.
+        account: id of the billing account.
+    """
+    common = _common(hour.manifest, account)
+    providers: dict[str, list[NodeHour]] = {}
+    for node in hour.nodes:
+        providers.setdefault(node.node, []).append(node)
+    held: dict[str, list[Line]] = {}
+    for line in hour.lines:
+        held.setdefault(line.node, []).append(line)
+    for name in sorted(providers.keys() | held.keys()):
+        yield from _origin_rows(common, name, providers.get(name, []), held.get(name, []))
+    for charge in hour.charges:
+        yield common | _charge(charge)
+    yield from _rest_of_fleet(common, hour)
+
+
+def instance_id(provider_id: str) -> str:
+    """`aws:///eu-central-1a/i-0123` → `i-0123`, as the bill has it."""
+    return provider_id.rpartition("/")[2]
+
+
+def region_of(zone: str) -> str | None:
+    """The region of an availability or local zone; None where the name does not tell."""
+    found = _REGION.match(zone)
+    return found.group(1) if found else None
+
+
+def _common(manifest: Manifest, account: str) -> Row:
+    month = manifest.hour.replace(day=1, hour=0)
+    coverage = manifest.coverage
+    return _CONSTANT | {
+        "BillingAccountId": account,
+        "BillingCurrency": manifest.currency,
+        "BillingPeriodStart": month,
+        "BillingPeriodEnd": month.replace(year=month.year + month.month // 12, month=month.month % 12 + 1),
+        "ChargePeriodStart": manifest.hour,
+        "ChargePeriodEnd": manifest.hour + HOUR,
+        "x_AllocationCoverage": coverage.allocation if coverage else None,
+        "x_Cluster": manifest.cluster,
+        "x_HourStatus": manifest.status,
+        "x_HourVersion": manifest.version,
+        "x_SettingsVersion": manifest.settings_version,
+        "x_UtilizationCoverage": coverage.utilization if coverage else None,
+    }
+
+
+def _origin_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Sequence[Line]) -> Iterator[Row]:
+    """One origin charge: a node's hour. Instances that followed each other under one name within the hour are one."""
+    resource = instance_id(nodes[0].provider_id) if len(nodes) == 1 else ""
+    origin = common | {
+        "ResourceId": resource or name,
+        # FOCUS wants no name that repeats the id.
+        "ResourceName": name if resource and resource != name else None,
+        "ResourceType": "Instance",
+    }
+    parts = [_line(origin, line) for line in lines] + [part for node in nodes for part in _remainders(origin, node)]
+    ratios = _ratios(parts)
+    for part, ratio in zip(parts, ratios, strict=True):
+        part.row["AllocatedMethodDetails"] = None if ratio is None else _details(ratio, part.gpu_hours)
+        yield part.row
+
+
+def _line(origin: Row, line: Line) -> _Part:
+    row = origin | _place(line) | _cost(line.allocated_usd, line.allocated_gpu_hours)
+    row |= {
+        "AllocatedMethodId": METHOD,
+        "AllocatedResourceId": line.uid or f"{line.namespace}/{line.pod}",
+        "AllocatedResourceName": f"{line.namespace}/{line.pod}",
+        "AllocatedTags": json.dumps(line.labels, sort_keys=True),
+        "ChargeDescription": f"{line.units} x {line.resource} held by a pod",
+        "x_BusinessUnit": line.business_unit,
+        "x_CostPart": "allocated",
+        "x_EffectiveGpuHours": line.effective_gpu_hours,
+        "x_GpuHourlyPrice": line.gpu_hourly_usd,
+        "x_GpuResource": line.resource,
+        "x_GpuShare": line.gpu_share,
+        "x_GpuShareSource": line.gpu_share_source,
+        "x_GpuUnits": line.units,
+        "x_Namespace": line.namespace,
+        "x_Pod": line.pod,
+        "x_SharedFrom": line.shared_from or None,
+        "x_UnmeasuredCost": line.unmeasured_usd,
+        "x_UnmeasuredGpuHours": line.unmeasured_gpu_hours,
+        "x_UsedBeyondAllocationGpuHours": line.used_beyond_allocation_gpu_hours,
+        "x_UsedCost": line.effective_usd,
+        "x_Utilization": line.utilization,
+        "x_UtilizationSource": line.utilization_source,
+        "x_WasteCost": line.waste_usd,
+        "x_Workload": line.workload,
+        "x_WorkloadKind": line.workload_kind,
+    }
+    return _Part(row, line.allocated_usd, line.allocated_gpu_hours)
+
+
+def _remainders(origin: Row, node: NodeHour) -> Iterator[_Part]:
+    place = origin | _place(node) | {"AllocatedMethodId": METHOD}
+    for part, gpu_hours, amount in _parts(node.capacity):
+        cost = amount if node.price_source else None
+        yield _Part(place | _part(part) | _cost(cost, gpu_hours), cost, gpu_hours)
+
+
+def _rest_of_fleet(common: Row, hour: ExportedHour) -> Iterator[Row]:
+    """What the hour's totals hold beyond its nodes and charges, so that the rows add up to the totals."""
+    if hour.totals.capacity is None:
+        return
+    known = Capacity.total([node.capacity for node in hour.nodes])
+    rest = {one.name: getattr(hour.totals.capacity, one.name) - getattr(known, one.name) for one in fields(Capacity)}
+    for charge in hour.charges:
+        rest["unallocated_gpu_hours"] -= quantize(charge.gpu_hours or ZERO)
+        rest["unallocated_usd"] -= quantize(charge.amount)
+    for part, gpu_hours, amount in _parts(Capacity(**rest)):
+        yield common | _part(part) | _cost(amount, gpu_hours)
+
+
+def _parts(capacity: Capacity) -> Iterator[tuple[str, Decimal, Decimal]]:
+    """What nobody held, as (part, GPU-hours, amount); nothing for what is nothing."""
+    for part in _PARTS:
+        amount: Decimal = getattr(capacity, f"{part}_usd")
+        gpu_hours: Decimal = getattr(capacity, f"{part}_gpu_hours", ZERO)
+        if amount or gpu_hours:
+            yield part, gpu_hours, amount
+
+
+def _part(part: str) -> Row:
+    return {"ChargeDescription": _PARTS[part], "x_CostPart": part}
+
+
+def _charge(charge: ClusterCharge) -> Row:
+    """A commitment or reservation that nobody used: FOCUS has columns for it, and nothing is split."""
+    quantity = charge.amount if charge.gpu_hours is None else charge.gpu_hours
+    unit = charge.currency if charge.gpu_hours is None else GPU_HOURS
+    row = _cost(quantize(charge.amount), charge.gpu_hours or ZERO)
+    row |= {
+        "ChargeDescription": charge.kind.replace("-", " ").capitalize(),
+        "PricingQuantity": quantize(quantity),
+        "PricingUnit": unit,
+        "x_CostPart": charge.kind,
+    }
+    if charge.kind in _RESERVED:
+        return row | {
+            "CapacityReservationId": charge.reference,
+            "CapacityReservationStatus": "Unused",
+            "ConsumedQuantity": ZERO,
+        }
+    category, kind = _COMMITTED.get(charge.kind, ("Spend", charge.kind))
+    return row | {
+        "CommitmentDiscountCategory": category,
+        "CommitmentDiscountId": charge.reference,
+        "CommitmentDiscountQuantity": quantize(quantity),
+        "CommitmentDiscountStatus": "Unused",
+        "CommitmentDiscountType": kind,
+        "CommitmentDiscountUnit": unit,
+        "ConsumedQuantity": None,
+        "ConsumedUnit": None,
+    }
+
+
+def _cost(cost: Decimal | None, gpu_hours: Decimal) -> Row:
+    return {
+        "ConsumedQuantity": gpu_hours,
+        "ConsumedUnit": GPU_HOURS,
+        # The ledger keeps one price, the one in force: nothing can be said of list prices and savings.
+        "ContractedCost": cost,
+        "EffectiveCost": cost,
+        "ListCost": cost,
+        "PricingQuantity": gpu_hours,
+        "PricingUnit": GPU_HOURS,
+        "x_GpuHours": gpu_hours,
+    }
+
+
+def _place(one: Line | NodeHour) -> Row:
+    region = region_of(one.zone)
+    return {
+        "AvailabilityZone": one.zone or None,
+        "RegionId": region,
+        "RegionName": region,
+        "x_CapacityType": one.capacity_type,
+        "x_GpuModel": one.gpu_model,
+        "x_InstanceType": one.instance_type,
+        "x_NodePool": one.node_pool,
+        "x_PriceSource": one.price_source or None,
+        "x_SplitPolicy": one.split_policy or None,
+    }
+
+
+def _ratios(parts: Sequence[_Part]) -> list[Decimal | None]:
+    """Each part of the origin charge, together exactly 1: by cost, by GPU time where the cost is nothing or unknown."""
+    costs = [part.cost for part in parts if part.cost is not None]
+    if len(costs) < len(parts) or not sum(costs):
+        costs = [part.gpu_hours for part in parts]
+    whole = sum(costs, ZERO)
+    if not whole:
+        return [None] * len(parts)
+    ratios = [quantize(cost / whole) for cost in costs]
+    largest = max(range(len(costs)), key=lambda place: abs(costs[place]))
+    ratios[largest] += 1 - sum(ratios, ZERO)
+    return [*ratios]
+
+
+def _details(ratio: Decimal, gpu_hours: Decimal) -> str:
+    """`AllocatedMethodDetails`, its numbers exact."""
+    return (
+        f'{{"Elements": [{{"AllocatedRatio": {_number(ratio)}, "UsageUnit": "{GPU_HOURS}", '
+        f'"UsageQuantity": {_number(gpu_hours)}}}]}}'
+    )
+
+
+def _number(value: Decimal) -> str:
+    text = format(value.quantize(QUANTUM), "f").rstrip("0").rstrip(".")
+    return text or "0"
+
+
+def row_values(rows: Iterable[Row]) -> list[list[Value]]:
+    """Rows as columns, in the order of `COLUMNS`."""
+    kept = [*rows]
+    return [[row.get(name) for row in kept] for name in COLUMNS]

@@ -1,0 +1,76 @@
+"""Which days are exported: one small item for each cluster's day, `C#<cluster>#exports` / `<day>`."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+
+from gpucost.core.errors import ConflictError
+from gpucost.features.exports.exported_days import DayStatus, ExportedDay
+from gpucost.storage import keys
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, whole
+
+_STATUS: dict[str, DayStatus] = {status[0]: status for status in get_args(DayStatus)}
+
+
+class DynamoExports:
+    """Fulfils `export_ports.ExportCatalogue`.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+        kept: how long the bucket keeps an export: its entry goes with it.
+    """
+
+    def __init__(self, client: Any, table: str, kept: timedelta) -> None:
+        self._table = Table(client, table)
+        self._kept = kept
+
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:
+        """Those of `[start, end)`, oldest first."""
+        if start >= end:
+            return []
+        last = _day(end - timedelta(microseconds=1))
+        partition = keys.partition(cluster, "exports")
+        items = self._table.query(partition, "sk BETWEEN :first AND :last", first=_day(start), last=last)
+        return [day for day in (_read(cluster, item) for item in items) if day.day >= start]
+
+    def put(self, exported: ExportedDay) -> None:
+        """Write one; an export of fewer publications than the one that is there changes nothing."""
+        item = {
+            **key(keys.partition(exported.cluster, "exports"), _day(exported.day)),
+            "v": {"N": str(FORMAT)},
+            "s": {"S": exported.status[0]},
+            "c": {"N": str(exported.version)},
+            "r": {"N": str(exported.rows)},
+            "bp": {"N": str(exported.parquet_bytes)},
+            "bc": {"N": str(exported.csv_bytes)},
+            "cu": {"S": exported.currency},
+            "at": {"N": str(keys.seconds(exported.exported_at))},
+            "f": {"S": exported.fingerprint},
+            "n": {"N": str(exported.publications)},
+            "expires_at": {"N": str(keys.seconds(exported.exported_at + self._kept))},
+        }
+        try:
+            self._table.put(item, "attribute_not_exists(pk) OR n <= :n", {":n": item["n"]})
+        except ConflictError:
+            return
+
+
+def _read(cluster: str, item: Item) -> ExportedDay:
+    check_format(item)
+    return ExportedDay(
+        cluster=cluster,
+        day=datetime.strptime(text(item, "sk"), "%Y-%m-%d").replace(tzinfo=UTC),
+        version=whole(item, "c"),
+        status=_STATUS[text(item, "s")],
+        rows=whole(item, "r"),
+        parquet_bytes=whole(item, "bp"),
+        csv_bytes=whole(item, "bc"),
+        currency=text(item, "cu"),
+        exported_at=keys.read_instant(whole(item, "at")),
+        fingerprint=text(item, "f"),
+        publications=whole(item, "n"),
+    )
+
+
+def _day(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d")

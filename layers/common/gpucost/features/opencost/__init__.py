@@ -1,0 +1,1 @@
+"""OpenCost's allocation API, answered from this product's records."""

@@ -1,0 +1,316 @@
+"""OpenCost's `/allocation/compute`, so that tools made for OpenCost can be pointed here.
+
+Names and meanings are those of OpenCost's own source and document: core/pkg/opencost/allocation_json.go and
+docs/swagger.json at 5f65333 (October 2024). Answers of 2025 hold `gpuAllocation` in place of `gpuRequestAverage` and
+`gpuUsageAverage`: here are both. What this product does not know (CPU, memory, disks, network) is 0, as OpenCost has it
+where it finds nothing; money that nobody knows is null. See docs/opencost.md.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Literal, TypeVar
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.openapi.params import Query
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from gpucost.core.errors import ParameterError
+from gpucost.core.hours import HOUR
+from gpucost.core.money import quantize
+from gpucost.features.opencost.filters import parse_filter
+from gpucost.features.opencost.properties import AGGREGATIONS, Properties, parse_aggregate
+from gpucost.features.opencost.service import Allocation, AllocationQuery, AllocationService
+from gpucost.features.opencost.windows import FORMS, parse_duration, parse_window
+from gpucost.http.access import open_to, scope_of_caller
+from gpucost.http.answers import answers, json_answer
+from gpucost.http.schemas import Amount, Instant
+
+Read = TypeVar("Read")
+Flag = Literal["true", "false"]
+Window = Annotated[
+    str,
+    Query(
+        description=f"Period, in full UTC hours, at most 35 days: {FORMS} (RFC 3339, or Unix seconds). As in OpenCost, "
+        "7d ends with today and weeks begin on Sunday",
+        examples=["7d", "lastmonth", "2026-11-18T00:00:00Z,2026-11-19T00:00:00Z", "1795046400,1795132800"],
+    ),
+]
+Aggregate = Annotated[
+    str,
+    Query(
+        description=f"Comma-separated: {', '.join(AGGREGATIONS)}. Labels are the settings' cost_labels. Without: "
+        "cluster,node,namespace,pod. By node or pod at most 48 hours",
+        examples=["namespace", "cluster,controller", "label:team"],
+    ),
+]
+Step = Annotated[
+    str | None, Query(description="Length of a set, in full hours; the window where not given", examples=["1d", "12h"])
+]
+FilterText = Annotated[
+    str,
+    Query(
+        alias="filter",
+        description="OpenCost's filter language, version 2, over cluster, node, namespace, controllerName, "
+        "controllerKind, pod and label[name]",
+        examples=['namespace:"bu-a","bu-b"+controllerKind!:"job"'],
+    ),
+]
+IncludeIdle = Annotated[
+    Flag, Query(alias="includeIdle", description="Add `__idle__`: what the nodes cost and no pod held")
+]
+ShareIdle = Annotated[
+    Flag,
+    Query(
+        alias="shareIdle",
+        description="Share idle among its cluster's allocations by cost; needs includeIdle=true",
+    ),
+]
+Accumulate = Annotated[Flag, Query(description="Sum all sets into one")]
+Resolution = Annotated[
+    str | None,
+    Query(description="Taken and without effect: the ledger is exact at any", examples=["1m"], max_length=20),
+]
+Metadata = Annotated[
+    Flag, Query(alias="includeAggregatedMetadata", description="Add the labels that all of an allocation share")
+]
+Refused = Literal["false"]
+IdleByNode = Annotated[
+    Refused,
+    Query(alias="idleByNode", description="Idle is kept by cluster: only false is answered", examples=["false"]),
+]
+ShareLoadBalancers = Annotated[
+    Flag, Query(alias="sharelb", description="Taken and without effect: load balancers are not costed here")
+]
+AssetCosts = Annotated[
+    Refused,
+    Query(alias="includeProportionalAssetResourceCosts", description="Only false is answered", examples=["false"]),
+]
+
+
+class _OpenCost(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class AllocationProperties(_OpenCost):
+    """What everything in the allocation has in common; what it has not is left out."""
+
+    cluster: str = ""
+    node: str = ""
+    controller: str = ""
+    controller_kind: str = Field(default="", examples=["deployment"])
+    namespace: str = ""
+    pod: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class AllocationWindow(_OpenCost):
+    """Of the set."""
+
+    start: Instant
+    end: Instant
+
+
+class GpuAllocation(_OpenCost):
+    """GPUs, as OpenCost answered in 2025."""
+
+    is_gpu_shared: bool | None = Field(alias="isGPUShared", description="Null: not told")
+    gpu_usage_average: Amount | None
+    gpu_request_average: Amount | None
+
+
+class OpenCostAllocation(_OpenCost):
+    """One allocation: what its pods held of GPUs. Everything that is not about GPUs is 0."""
+
+    name: str
+    properties: AllocationProperties
+    window: AllocationWindow
+    start: Instant
+    end: Instant
+    minutes: Amount = Field(description="Of the window")
+    cpu_cores: Amount
+    cpu_core_request_average: Amount
+    cpu_core_usage_average: Amount
+    cpu_core_hours: Amount
+    cpu_cost: Amount
+    cpu_cost_adjustment: Amount
+    cpu_cost_idle: Amount
+    cpu_efficiency: Amount
+    gpu_count: Amount | None = Field(description="Mean of physical GPUs held over the window")
+    gpu_request_average: Amount | None = Field(description="As gpuCount")
+    gpu_usage_average: Amount | None = Field(
+        description="Mean of physical GPUs used over the window, as far as observed; null where nobody observed any"
+    )
+    gpu_hours: Amount | None = Field(description="Hours of physical GPU held: a 1/7 MIG slice for 7 hours is 1")
+    gpu_cost: Amount | None = Field(description="What was held, and the idle shared; null where nobody knows a price")
+    gpu_cost_adjustment: Amount
+    gpu_cost_idle: Amount | None = Field(description="What of gpuCost is shared idle")
+    gpu_efficiency: Amount | None = Field(description="Used ÷ held, 0 to 1, of the time in which use was observed")
+    network_transfer_bytes: Amount
+    network_receive_bytes: Amount
+    network_cost: Amount
+    network_cross_zone_cost: Amount
+    network_cross_region_cost: Amount
+    network_internet_cost: Amount
+    network_cost_adjustment: Amount
+    load_balancer_cost: Amount
+    load_balancer_cost_adjustment: Amount
+    pv_bytes: Amount
+    pv_byte_hours: Amount
+    pv_cost: Amount
+    pvs: None
+    pv_cost_adjustment: Amount
+    ram_bytes: Amount
+    ram_byte_request_average: Amount
+    ram_byte_usage_average: Amount
+    ram_byte_hours: Amount
+    ram_cost: Amount
+    ram_cost_adjustment: Amount
+    ram_cost_idle: Amount
+    ram_efficiency: Amount
+    external_cost: Amount
+    shared_cost: Amount
+    total_cost: Amount | None = Field(description="As gpuCost")
+    total_efficiency: Amount | None = Field(description="As gpuEfficiency: nothing else has a cost here")
+    raw_allocation_only: None
+    lb_allocations: None
+    gpu_allocation: GpuAllocation
+
+
+class AllocationAnswer(_OpenCost):
+    """GET /allocation/compute: a set of allocations by name, for every step of the window."""
+
+    code: Literal[200]
+    status: Literal["success"]
+    data: list[dict[str, OpenCostAllocation]]
+
+
+_ZEROS = dict.fromkeys(
+    to_camel(name) for name, field in OpenCostAllocation.model_fields.items() if field.annotation is Decimal
+)
+
+
+def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], AllocationService]) -> None:
+    """Put the route on an app; the service is made when it is first asked."""
+
+    @app.get(
+        "/allocation/compute",
+        summary="Allocations, as OpenCost answers them",
+        tags=["opencost"],
+        responses=answers(AllocationAnswer),
+    )
+    @open_to("bu")
+    def compute_allocation(
+        window: Window,
+        aggregate: Aggregate = "",
+        step: Step = None,
+        filter_text: FilterText = "",
+        accumulate: Accumulate = "false",
+        include_idle: IncludeIdle = "false",
+        share_idle: ShareIdle = "false",
+        metadata: Metadata = "false",
+        resolution: Resolution = None,
+        idle_by_node: IdleByNode = "false",
+        share_load_balancers: ShareLoadBalancers = "false",
+        asset_costs: AssetCosts = "false",
+    ) -> Response[str]:
+        """OpenCost's answer over this ledger: GPUs exact, everything else 0. Errors are problem documents.
+
+        `gpuCost` and `totalCost` are what was held, used or not. The sets of a window sum to `/v1/costs`.
+        """
+        query = query_of(service(), window, aggregate, step, filter_text, accumulate, include_idle, share_idle)
+        sets = service().compute(query, scope=scope_of_caller(app))
+        labels = metadata == "true"
+        data = [{one.name: allocation_document(one, labels=labels) for one in found} for found in sets]
+        return json_answer({"code": 200, "status": "success", "data": data})
+
+
+def query_of(
+    service: AllocationService,
+    window: str,
+    aggregate: str,
+    step: str | None,
+    filter_text: str,
+    accumulate: Flag,
+    include_idle: Flag,
+    share_idle: Flag,
+) -> AllocationQuery:
+    """The parameters, read.
+
+    Raises:
+        ParameterError: which one is wrong, and what is allowed.
+    """
+    if share_idle == "true" and include_idle == "false":
+        raise ParameterError("shareIdle", "needs includeIdle=true")
+    start, end = _read("window", lambda: parse_window(window, service.now()))
+    length = end - start
+    if step is not None and accumulate == "false":
+        length = _read("step", lambda: parse_duration(step))
+    labels = service.cost_labels()
+    return AllocationQuery(
+        start,
+        end,
+        length,
+        _read("aggregate", lambda: parse_aggregate(aggregate, labels)),
+        _read("filter", lambda: parse_filter(filter_text, labels)),
+        include_idle == "true",
+        share_idle == "true",
+    )
+
+
+def _read(parameter: str, read: Callable[[], Read]) -> Read:
+    try:
+        return read()
+    except (ValueError, OverflowError) as error:
+        raise ParameterError(parameter, str(error)) from None
+
+
+def allocation_document(one: Allocation, *, labels: bool = False) -> dict[str, Any]:
+    """As `OpenCostAllocation`."""
+    hours = Fraction((one.end - one.start) / HOUR)
+    held, used = one.costs.allocated_gpu_hours, one.costs.effective_gpu_hours
+    observed = held - one.costs.unmeasured_gpu_hours
+    usd = one.costs.figures()["allocated_usd"]
+    cost = None if usd is None or one.idle_usd is None else usd + one.idle_usd
+    efficiency = quantize(Fraction(used) / Fraction(observed)) if observed > 0 else None
+    usage = quantize(Fraction(used) / hours) if observed > 0 else None
+    gpu_hours: Decimal | None = held
+    if one.is_idle:
+        gpu_hours, efficiency, usage = one.idle_gpu_hours, Decimal(0), Decimal(0)
+    request = None if gpu_hours is None else quantize(Fraction(gpu_hours) / hours)
+    return {
+        **dict.fromkeys(_ZEROS, Decimal(0)),
+        "name": one.name,
+        "properties": _properties(one.properties, labels=labels),
+        "window": {"start": one.start, "end": one.end},
+        "start": one.start,
+        "end": one.end,
+        "minutes": quantize(hours * 60),
+        "gpuCount": request,
+        "gpuRequestAverage": request,
+        "gpuUsageAverage": usage,
+        "gpuHours": gpu_hours,
+        "gpuCost": cost,
+        "gpuCostIdle": Decimal(0) if one.is_idle else one.idle_usd,
+        "gpuEfficiency": efficiency,
+        "pvs": None,
+        "totalCost": cost,
+        "totalEfficiency": efficiency,
+        "rawAllocationOnly": None,
+        "lbAllocations": None,
+        "gpuAllocation": {"isGPUShared": None, "gpuUsageAverage": usage, "gpuRequestAverage": request},
+    }
+
+
+def _properties(held: Properties, *, labels: bool) -> dict[str, Any]:
+    known = {
+        "cluster": held.cluster,
+        "node": held.node,
+        "controller": held.controller,
+        "controllerKind": held.controller_kind,
+        "namespace": held.namespace,
+        "pod": held.pod,
+        "labels": dict(held.labels) if labels else {},
+    }
+    return {name: value for name, value in known.items() if value}

@@ -1,0 +1,85 @@
+"""Windows and steps as OpenCost writes them (core/pkg/opencost/window.go), in full UTC hours."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from gpucost.core.hours import FIRST_YEAR, HOUR, LAST_YEAR, floor_day, floor_hour, parse_instant
+
+DAY = timedelta(days=1)
+_UNITS = {"m": timedelta(minutes=1), "h": HOUR, "d": DAY, "w": 7 * DAY}
+_DURATION = re.compile(r"([0-9]{1,6})([mhdw])")
+_UNIX = re.compile(r"([0-9]{1,12})[,-]([0-9]{1,12})")
+WORDS = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
+FORMS = f"{', '.join(WORDS)}, a duration like 12h or 7d, or two times with a comma"
+
+
+def parse_window(text: str, now: datetime) -> tuple[datetime, datetime]:
+    """Start and end of a window.
+
+    As in OpenCost, `7d` is today and the six days before it, `12h` the hour under way and the eleven before it, and a
+    week begins on Sunday. `week` and `month` end with the hour under way.
+
+    Args:
+        text: of one of `FORMS`.
+        now: UTC.
+
+    Raises:
+        ValueError: none of the forms, empty, or not in full hours; says what is allowed.
+    """
+    start, end = _named(text, now) or _pair(text)
+    if floor_hour(start) != start or floor_hour(end) != end:
+        raise ValueError("must begin and end on full UTC hours: that is how finely costs are kept")
+    if not start < end:
+        raise ValueError("must end after it begins")
+    return start, end
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration in full hours: `1h`, `1d`, `1w`, `120m`.
+
+    Raises:
+        ValueError: it is not; says what is allowed.
+    """
+    match = _DURATION.fullmatch(text)
+    duration = int(match[1]) * _UNITS[match[2]] if match else timedelta()
+    if duration < HOUR or duration % HOUR:
+        raise ValueError(f"{text!r} is not a number of full hours like 1h, 1d or 1w")
+    return duration
+
+
+def _named(text: str, now: datetime) -> tuple[datetime, datetime] | None:
+    today, under_way = floor_day(now), floor_hour(now) + HOUR
+    sunday = today - DAY * ((today.weekday() + 1) % 7)
+    month = today.replace(day=1)
+    named = {
+        "today": (today, today + DAY),
+        "yesterday": (today - DAY, today),
+        "week": (sunday, under_way),
+        "lastweek": (sunday - 7 * DAY, sunday),
+        "month": (month, under_way),
+        "lastmonth": ((month - DAY).replace(day=1), month),
+    }
+    if text in named:
+        return named[text]
+    if match := _DURATION.fullmatch(text):
+        duration = parse_duration(text)
+        if duration > now - datetime(FIRST_YEAR, 1, 1, tzinfo=UTC):
+            raise ValueError(f"{text!r} begins before {FIRST_YEAR}")
+        end = under_way if match[2] in "mh" else today + DAY
+        return end - duration, end
+    return None
+
+
+def _pair(text: str) -> tuple[datetime, datetime]:
+    if match := _UNIX.fullmatch(text):
+        try:
+            first, last = (datetime.fromtimestamp(int(part), UTC) for part in match.groups())
+        except (ValueError, OverflowError, OSError):
+            raise ValueError(f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}") from None
+        if not FIRST_YEAR <= first.year <= last.year <= LAST_YEAR:
+            raise ValueError(f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
+        return first, last
+    begin, comma, end = text.partition(",")
+    if not comma:
+        raise ValueError(f"{text!r} is not a window; allowed: {FORMS}")
+    return parse_instant(begin), parse_instant(end)

@@ -1,0 +1,1 @@
+"""Recommendations: what to change, what it saves, how certain that is (docs/advice.md)."""

@@ -1,0 +1,152 @@
+"""Where a business unit's month or quarter leads, beside its budget."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Literal
+
+from gpucost.core.access import EVERYTHING, Scope
+from gpucost.core.errors import InvalidInputError, NotFoundError
+from gpucost.core.hours import HOUR, floor_hour, month_bounds
+from gpucost.core.model import Costs
+from gpucost.core.money import ZERO
+from gpucost.features.recommendations.forecast import LEVEL_PERCENT, Backtest, forecast
+from gpucost.features.recommendations.model import cents
+from gpucost.settings import Settings
+from gpucost.storage.ports import Clock, Rollups, SettingsStore
+
+HISTORY = timedelta(days=56)
+SETTLED = 2 * HOUR
+"""Hours that ended later than this may not be published yet."""
+PeriodKind = Literal["month", "quarter"]
+_MONTHS: Mapping[PeriodKind, int] = {"month": 1, "quarter": 3}
+BudgetOf = Callable[[Settings, str, int], Decimal | None]
+"""The tightest budget of a business unit for some months, in USD; None where no rule covers the unit."""
+_LEAST_KNOWN = Decimal("0.5")
+_NOTHING = Costs()
+"""What an hour says of a unit that held nothing, and of one that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodForecast:
+    """A period, what is known of it, and where it leads."""
+
+    business_unit: str
+    start: datetime
+    end: datetime
+    known_until: datetime
+    spent_usd: Decimal
+    """What has a price; exact, as reports say it."""
+    hours_known: int
+    """Hours of which all has a price."""
+    hours_unknown: int
+    """Hours before `known_until` without figures, or of which a part has no price: the projection takes them to cost
+    what the known ones did."""
+    projected_usd: Decimal | None
+    """None where too little is known."""
+    low_usd: Decimal | None
+    high_usd: Decimal | None
+    percent: int
+    """Of the interval."""
+    backtest: Backtest | None
+    budget_usd: Decimal | None
+    """From the settings' budget rules; three months' for a quarter. None where no rule covers the unit."""
+    currency: str
+
+
+class Forecasts:
+    """Forecasts periods.
+
+    Args:
+        settings_store: names clusters and budgets.
+        rollups: a unit's hours.
+        budget_of: a unit's budget.
+        clock: the time now.
+    """
+
+    def __init__(self, settings_store: SettingsStore, rollups: Rollups, budget_of: BudgetOf, *, clock: Clock) -> None:
+        self._settings_store = settings_store
+        self._rollups = rollups
+        self._budget_of = budget_of
+        self._clock = clock
+
+    def forecast(self, business_unit: str, period: PeriodKind, *, scope: Scope = EVERYTHING) -> PeriodForecast:
+        """The month or quarter that is under way.
+
+        Raises:
+            AccessDeniedError: the caller may not see the unit.
+            InvalidInputError: hours are of several currencies.
+            NotFoundError: neither the settings nor the hours looked back on know the unit.
+            SettingsMissingError: no settings yet.
+        """
+        scope.require(business_unit)
+        settings = self._settings_store.current().settings
+        until = floor_hour(self._clock() - SETTLED)
+        start, end = _period(until, period)
+        first = min(start, until - HISTORY)
+        hours, priced, currency = self._hours(settings, business_unit, first, until)
+        known = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
+        spent = sum(priced[(start - first) // HOUR :], ZERO)
+        passed, ahead = (until - start) // HOUR, (end - until) // HOUR
+        history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
+        # Before its first cost a unit was not there; one that never cost anything will cost nothing.
+        first_cost = next((place for place, cost in enumerate(history) if cost), None)
+        first_known = next((place for place, cost in enumerate(history) if cost is not None), len(history))
+        history = history[first_known if first_cost is None else first_cost :]
+        found = None
+        if passed == 0 or len(known) >= _LEAST_KNOWN * passed:
+            found = forecast(history, until - HOUR * len(history), ahead)
+        base = float(sum(known, ZERO)) * passed / len(known) if known else 0.0
+        return PeriodForecast(
+            business_unit, start, end, until, spent, len(known), passed - len(known),
+            None if found is None else cents(base + found.expected),
+            None if found is None else cents(base + found.low),
+            None if found is None else cents(base + found.high),
+            LEVEL_PERCENT, None if found is None else found.backtest,
+            self._budget_of(settings, business_unit, _MONTHS[period]), currency,
+        )  # fmt: skip
+
+    def _hours(
+        self, settings: Settings, unit: str, start: datetime, end: datetime
+    ) -> tuple[list[Decimal | None], list[Decimal], str]:
+        """What each hour cost over all clusters, None where one that was known before is not, or a part of the hour
+        has no price; what of each has one; and the currency."""
+        count = (end - start) // HOUR
+        sums: list[Decimal] = [ZERO] * count
+        missing = [False] * count
+        seen = [False] * count
+        currencies = set()
+        is_known = unit in {one.name for one in settings.business_units}
+        for cluster in settings.clusters:
+            hours = self._rollups.unit_hours(cluster.name, unit, start, end)
+            costs = {hour.manifest.hour: hour.costs for hour in hours}
+            is_known = is_known or any(own is not None and own != _NOTHING for own in costs.values())
+            currencies |= {hour.manifest.currency for hour in hours if hour.costs is not None}
+            begins = min(costs, default=end)
+            for place in range((begins - start) // HOUR, count):
+                own = costs.get(start + HOUR * place)
+                if own is None:
+                    missing[place] = True
+                    continue
+                seen[place] = True
+                missing[place] |= bool(own.unpriced_gpu_hours)
+                sums[place] += own.allocated_usd
+        if not is_known:
+            raise NotFoundError("no such business unit: neither the settings nor the hours of the last weeks name it")
+        if len(currencies) > 1:
+            raise InvalidInputError(
+                f"hours of the last weeks are of several currencies: {', '.join(sorted(currencies))}"
+            )
+        known = [None if missing[place] or not seen[place] else sums[place] for place in range(count)]
+        return known, sums, next(iter(currencies), settings.pricing.currency)
+
+
+def _period(moment: datetime, kind: PeriodKind) -> tuple[datetime, datetime]:
+    start, end = month_bounds(moment)
+    if kind == "quarter":
+        start = start.replace(month=(start.month - 1) // _MONTHS["quarter"] * _MONTHS["quarter"] + 1)
+        end = start
+        for _ in range(_MONTHS["quarter"]):
+            end = month_bounds(end)[1]
+    return start, end

@@ -1,0 +1,122 @@
+"""What nodes cost at list price and on spot, as far as the price book knows; in USD, as AWS lists it."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple, Protocol
+
+from gpucost.core.pricing.prices import Price, PriceSource
+from gpucost.features.recommendations.history import LookBack, PoolKey
+from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
+from gpucost.features.recommendations.pools import gpus_of_node
+from gpucost.settings import Settings
+from gpucost.settings.pricing import RateSettings
+from gpucost.storage.price_ports import PricesInForce
+
+_FAMILY = re.compile(r"[a-z0-9-]+\.\*")
+"""An instance type's pattern that takes all sizes of one family."""
+
+
+class PriceLists(Protocol):
+    """The price book, as far as advice reads it."""
+
+    def newest(self, source: Literal["spot", "on-demand"]) -> list[Price]:
+        """The newest known prices of a source."""
+        ...
+
+    def in_force(
+        self, start: datetime, end: datetime, *, sources: Collection[PriceSource] | None = None
+    ) -> PricesInForce:
+        """All that was in force at some time of `[start, end)`."""
+        ...
+
+
+class NodePrices(NamedTuple):
+    """What nodes cost by instance type, in USD per node-hour."""
+
+    listed: Mapping[str, float]
+    spot: Mapping[str, SpotPrice]
+
+
+def node_list_prices(book: PriceLists) -> dict[str, float]:
+    """USD per node-hour on demand, by instance type; a type whose regions differ in price is left out."""
+    found: dict[str, set[float]] = {}
+    for price in _of_nodes(book.newest("on-demand")):
+        if price.valid_to is None:
+            found.setdefault(price.applies_to["instance_type"], set()).add(float(price.amount))
+    return {name: prices.pop() for name, prices in found.items() if len(prices) == 1}
+
+
+def node_spot_prices(book: PriceLists, start: datetime, end: datetime) -> dict[str, SpotPrice]:
+    """What nodes cost on spot in a time, by instance type: in the zone that was dearest on average.
+
+    Raises:
+        SourceError: the price book could not be read.
+    """
+    zones: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for price in _of_nodes(book.in_force(start, end, sources={"spot"}).prices):
+        since, until = max(price.valid_from or start, start), min(price.valid_to or end, end)
+        if price.source == "spot" and since < until:
+            facts = price.applies_to
+            key = facts["instance_type"], facts.get("region", ""), facts.get("zone", "")
+            zones.setdefault(key, []).append(((until - since).total_seconds(), float(price.amount)))
+    found: dict[str, SpotPrice] = {}
+    for (name, _, _), parts in zones.items():
+        mean = sum(seconds * usd for seconds, usd in parts) / sum(seconds for seconds, _ in parts)
+        if name not in found or mean > found[name].usd:
+            found[name] = SpotPrice(mean, min(usd for _, usd in parts), max(usd for _, usd in parts))
+    return found
+
+
+def reserved_prices(settings: Settings, look: LookBack, at: datetime) -> dict[str, ReservedPrice]:
+    """Prices of reserved capacity by instance type: the first of the settings' rates that is for it.
+
+    A rate for a family (`instance_type: "g5.*"`) is a Savings Plan's: one commitment covers all its sizes.
+
+    Rates that are for some pools, regions or zones alone are left out: a commitment is not bought for one of them.
+
+    Args:
+        settings: the document; its rates for `capacity_type: reserved` count.
+        look: whose instance types, with their list prices.
+        at: the time.
+    """
+    found: dict[str, ReservedPrice] = {}
+    for key in sorted(look.pools):
+        gpus, listed = gpus_of_node(look.pools[key]), look.list_prices.get(key.instance_type)
+        for rate in settings.pricing.rates:
+            if key.instance_type in found or not _is_for(rate, look.cluster, key, at):
+                continue
+            usd = None
+            if rate.node_hourly_usd is not None:
+                usd = float(rate.node_hourly_usd)
+            elif rate.gpu_hourly_usd is not None:
+                usd = float(rate.gpu_hourly_usd) * gpus
+            elif rate.percent_of_on_demand is not None and listed is not None:
+                usd = float(rate.percent_of_on_demand) / 100 * listed
+            if usd:
+                pattern = rate.instance_type or ""
+                scope = pattern if _FAMILY.fullmatch(pattern) else key.instance_type
+                found[key.instance_type] = ReservedPrice(usd, scope)
+    return found
+
+
+def _is_for(rate: RateSettings, cluster: str, key: PoolKey, at: datetime) -> bool:
+    facts = rate.applies_to()
+    is_then = (rate.since is None or rate.since <= at) and (rate.until is None or at < rate.until)
+    return (
+        is_then
+        and facts.get("capacity_type") == "reserved"
+        and not facts.keys() & {"node_pool", "region", "zone"}
+        and fnmatchcase(cluster, facts.get("cluster", "*"))
+        and fnmatchcase(key.instance_type, facts.get("instance_type", "*"))
+        and fnmatchcase(key.gpu_model, facts.get("gpu_model", "*"))
+    )
+
+
+def _of_nodes(prices: Iterable[Price]) -> list[Price]:
+    return [
+        price
+        for price in prices
+        if price.unit == "node-hour" and price.currency == "USD" and "instance_type" in price.applies_to
+    ]

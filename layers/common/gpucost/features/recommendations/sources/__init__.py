@@ -1,0 +1,1 @@
+"""What only recommendations read from Prometheus."""

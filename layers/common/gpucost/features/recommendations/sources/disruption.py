@@ -1,0 +1,61 @@
+"""What Karpenter's metrics tell of nodes that it could have let go: one query, of a week.
+
+- `karpenter_voluntary_disruption_eligible_nodes{reason}`: nodes that its settings, pods' annotations and
+  PodDisruptionBudgets let it take into account, of the whole cluster;
+- `karpenter_nodepools_allowed_disruptions{nodepool, reason}`: how many a pool's budgets allow at once, told whenever
+  there are eligible ones.
+
+No metric tells `consolidationPolicy` or `consolidateAfter`. Reasons are `Underutilized` or `underutilized`, by version.
+"""
+
+from datetime import datetime
+from decimal import Decimal
+
+from gpucost.core.errors import MetricsAnswerError
+from gpucost.core.metering.implausible_samples import is_count
+from gpucost.features.recommendations.history import Disruption
+from gpucost.sources.prometheus import tables
+from gpucost.sources.prometheus.connection import ClusterReader
+from gpucost.sources.prometheus.queries import STAT, union
+
+ELIGIBLE = "karpenter_voluntary_disruption_eligible_nodes"
+ALLOWED = "karpenter_nodepools_allowed_disruptions"
+_REASONS = 'reason=~"(?i)underutilized|empty"'
+_WEEK = "[7d] offset 1ms"
+MOST_NODES = Decimal(10**6)
+
+
+class PrometheusDisruption(ClusterReader):
+    """Fulfils `advice_ports.DisruptionReader` for one cluster."""
+
+    def week(self, end: datetime) -> Disruption:
+        """The most of the seven days before a moment; what nobody told is not there.
+
+        Raises:
+            MetricsUnavailableError, MetricsAnswerError: as the client.
+        """
+
+        def most(metric: str, by: str) -> str:
+            return f"max by ({by}) (max_over_time({self._queries.select(metric, _REASONS)}{_WEEK}))"
+
+        query = union({
+            "eligible": most(ELIGIBLE, "reason"),
+            "allowed": most(ALLOWED, "nodepool, reason"),
+        })  # fmt: skip
+        eligible: dict[str, int] = {}
+        allowed: dict[tuple[str, str], int] = {}
+        for series in self._client.query(query, end):
+            try:
+                told = tables.number(series.samples[-1][1])
+            except ValueError as error:
+                raise MetricsAnswerError(f"cluster {self._cluster}: Karpenter cannot be read: {error}") from error
+            if not is_count(told.to_integral_value() if told.is_finite() else told, MOST_NODES):
+                continue
+            value = int(told)
+            reason = series.labels.get("reason", "").lower()
+            if series.labels.get(STAT) == "eligible":
+                eligible[reason] = max(eligible.get(reason, 0), value)
+            else:
+                key = series.labels.get("nodepool", ""), reason
+                allowed[key] = max(allowed.get(key, 0), value)
+        return Disruption(eligible, allowed)

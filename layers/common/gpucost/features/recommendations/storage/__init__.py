@@ -1,0 +1,1 @@
+"""Recommendations and their inputs in DynamoDB."""

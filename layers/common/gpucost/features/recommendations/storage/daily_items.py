@@ -1,0 +1,51 @@
+"""What the metrics said of whole UTC days, asked once and kept for a while: a packed list of rows per cluster and day.
+
+A day's rows are the same whenever they are asked, so its items are simply put again.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from gpucost.storage import compressed_documents as blobs
+from gpucost.storage import keys
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text
+
+
+class SeenDays:
+    """Rows by cluster and day.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+        name: the end of the partition's name.
+    """
+
+    def __init__(self, client: Any, table: str, name: Literal["memory", "waiting"]) -> None:
+        self._table = Table(client, table)
+        self._name = name
+
+    def put(self, cluster: str, day: datetime, rows: Sequence[Sequence[Any]], expires_at: datetime) -> None:
+        """Keep a day's rows until a time."""
+        self._table.put_all([
+            {
+                **key(keys.partition(cluster, self._name), f"{day:%Y-%m-%d}#{place:04d}"),
+                "v": {"N": str(FORMAT)},
+                "b": {"B": piece},
+                "expires_at": {"N": str(keys.seconds(expires_at))},
+            }
+            for place, piece in enumerate(blobs.pack(list(rows)))
+        ])  # fmt: skip
+
+    def read(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Any]]:
+        """Those of days in `[start, end)` that were kept."""
+        partition = keys.partition(cluster, self._name)
+        days: dict[str, list[Item]] = {}
+        for item in self._table.query(
+            partition, "sk BETWEEN :first AND :last", first=f"{start:%Y-%m-%d}", last=f"{end:%Y-%m-%d}"
+        ):
+            check_format(item)
+            days.setdefault(text(item, "sk").partition("#")[0], []).append(item)
+        return {
+            datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC): blobs.unpack(items) for day, items in days.items()
+        }

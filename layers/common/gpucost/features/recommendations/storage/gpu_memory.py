@@ -1,0 +1,36 @@
+"""The most GPU memory that pods used on each day, in the ledger's table; fulfils `advice_ports.MemoryStore`.
+
+| item | pk | sk |
+| --- | --- | --- |
+| memory of a day | `C#<cluster>#memory` | `<day>#<piece>` |
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from gpucost.features.recommendations.storage.daily_items import SeenDays
+
+
+class DynamoGpuMemory:
+    """A packed document per cluster and UTC day.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+    """
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._days = SeenDays(client, table, "memory")
+
+    def put_memory(
+        self, cluster: str, day: datetime, peaks: Mapping[tuple[str, str], float], expires_at: datetime
+    ) -> None:
+        """Keep a day's until a time."""
+        rows = [[namespace, pod, round(peak)] for (namespace, pod), peak in sorted(peaks.items())]
+        self._days.put(cluster, day, rows, expires_at)
+
+    def memory(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, dict[tuple[str, str], float]]:
+        """Those of days in `[start, end)` that were kept."""
+        found = self._days.read(cluster, start, end)
+        return {day: {(namespace, pod): float(peak) for namespace, pod, peak in rows} for day, rows in found.items()}

@@ -1,0 +1,102 @@
+"""Recommendations and reviews in the ledger's table; fulfils `advice_ports.AdviceStore` (docs/ledger.md).
+
+| item | pk | sk |
+| --- | --- | --- |
+| recommendation | `C#<cluster>#advice` | `<id>` |
+| review | `C#<cluster>#reviews` | `newest#<piece>` |
+
+A recommendation is one item, written on condition of its version: the daily run and a person who dismisses it never
+overwrite each other. What was withdrawn or verified expires.
+"""
+
+import zlib
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from gpucost.features.recommendations.lifecycle import WITHDRAWN_KEPT
+from gpucost.features.recommendations.model import Recommendation, Review
+from gpucost.storage import compressed_documents as blobs
+from gpucost.storage import keys
+from gpucost.storage.packed_items import Packed, persistently, puts, sk
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, undamaged
+
+_RECOMMENDATION = TypeAdapter(Recommendation)
+_REVIEW = TypeAdapter(Review)
+_NEWEST = "newest"
+VERIFIED_KEPT = timedelta(days=400)
+
+
+class DynamoAdvice:
+    """One item per recommendation, and one review per cluster.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+    """
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._table = Table(client, table)
+
+    def recommendations(self, cluster: str) -> list[Recommendation]:
+        """A cluster's, in order of id."""
+        return [_read(item) for item in self._table.query(keys.partition(cluster, "advice"))]
+
+    def put(self, recommendation: Recommendation) -> Recommendation:
+        """Write one on condition that its version is still the stored one; returns it with the next version.
+
+        Raises:
+            ConflictError: somebody else wrote first.
+        """
+        saved = replace(recommendation, version=recommendation.version + 1)
+        kept = {"withdrawn": WITHDRAWN_KEPT, "verified": VERIFIED_KEPT}.get(saved.state)
+        end = {} if kept is None else {"expires_at": {"N": str(keys.seconds(saved.since + kept))}}
+        item: Item = {
+            **key(keys.partition(saved.advice.about.cluster, "advice"), saved.id),
+            "v": {"N": str(FORMAT)},
+            "n": {"N": str(saved.version)},
+            "b": {"B": zlib.compress(_RECOMMENDATION.dump_json(saved))},
+            **end,
+        }
+        if recommendation.version:
+            self._table.put(item, "n = :version", {":version": {"N": str(recommendation.version)}})
+        else:
+            now = {":now": {"N": str(keys.seconds(saved.last_advised))}}
+            # What has expired may be there for some days before DynamoDB deletes it.
+            self._table.put(item, "attribute_not_exists(pk) OR expires_at < :now", now)
+        return saved
+
+    def review(self, cluster: str) -> Review | None:
+        """The newest review of a cluster, without its advice."""
+        return persistently(lambda: self._packed(cluster)[1])
+
+    def put_review(self, review: Review) -> None:
+        """Keep a review in place of the one before, unless that is newer."""
+
+        def write() -> None:
+            packed, stored = self._packed(review.cluster)
+            if stored is not None and stored.reviewed_at > review.reviewed_at:
+                return
+            document = _REVIEW.dump_python(replace(review, advice=()), mode="json")
+            pieces = blobs.pack(document)
+            partition = keys.partition(review.cluster, "reviews")
+            self._table.transact(
+                puts(partition, _NEWEST, pieces, packed.generation),
+                [(key(partition, sk(_NEWEST, place)), "") for place in range(len(pieces), len(packed.pieces))],
+            )
+
+        persistently(write)
+
+    def _packed(self, cluster: str) -> tuple[Packed, Review | None]:
+        packed = Packed()
+        for item in self._table.query(keys.partition(cluster, "reviews"), "begins_with(sk, :start)", start=_NEWEST):
+            packed.add(item)
+        return packed, _REVIEW.validate_python(packed.read(None)) if packed.pieces else None
+
+
+def _read(item: Item) -> Recommendation:
+    check_format(item)
+    with undamaged(item):
+        return _RECOMMENDATION.validate_json(zlib.decompress(item["b"]["B"]))

@@ -1,0 +1,40 @@
+"""Pods that waited for GPUs on each day, in the ledger's table; fulfils `advice_ports.WaitingStore`.
+
+| item | pk | sk |
+| --- | --- | --- |
+| who waited on a day | `C#<cluster>#waiting` | `<day>#<piece>` |
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from gpucost.features.recommendations.history import Wait
+from gpucost.features.recommendations.storage.daily_items import SeenDays
+
+_DIGITS = 4
+"""Of a part of an hour: a third of a second."""
+
+
+class DynamoWaitingPods:
+    """A packed document per cluster and UTC day.
+
+    Args:
+        client: a boto3 DynamoDB client.
+        table: the table's name.
+    """
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._days = SeenDays(client, table, "waiting")
+
+    def put_waits(self, cluster: str, day: datetime, waits: Sequence[Wait], expires_at: datetime) -> None:
+        """Keep a day's until a time."""
+        rows = [[*wait[:-1], [[hour, round(part, _DIGITS)] for hour, part in wait.hours]] for wait in waits]
+        self._days.put(cluster, day, rows, expires_at)
+
+    def waits(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Wait]]:
+        """Those of days in `[start, end)` that were kept."""
+        return {
+            day: [Wait._make((*row, tuple((int(hour), float(part)) for hour, part in hours))) for *row, hours in rows]
+            for day, rows in self._days.read(cluster, start, end).items()
+        }

@@ -1,0 +1,180 @@
+"""What if a business unit moved some of its GPUs to MIG slices: the ledger's figures, worked out again, to the digit.
+
+By day and fact: of the whole GPUs that the unit held of a model, so many GPU-hours are moved, in the proportion of
+what was held. A moved GPU-hour becomes a slice's share of one; its use stays what it was, as far as the slice has it;
+what is freed is unallocated, for the nodes cost what they cost until they go. So the identity (design §1) holds:
+
+    effective + waste + unmeasured + unallocated + … = node cost
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.metering.gpu_models import MIG_GPUS, profile_share
+from gpucost.core.model import Capacity, Costs
+from gpucost.core.money import ZERO, quantize
+from gpucost.core.rollups import FactKey
+
+WHOLE = "nvidia.com/gpu"
+_HOURS = 24
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """GPUs of a unit to slices of a profile."""
+
+    business_unit: str
+    gpus: int
+    model: str
+    """Words of the GPU model's name, as people write them: A100. An A10 is neither an A100 nor an A10G."""
+    profile: str
+    """As 3g.20gb; each GPU becomes one slice."""
+
+    def is_of(self, key: FactKey) -> bool:
+        """Whether a fact is of GPUs that could be moved."""
+        return (
+            key.business_unit == self.business_unit
+            and key.resource == WHOLE
+            and bool(words := set(_WORD.findall(self.model.lower())))
+            and words <= set(_WORD.findall(key.gpu_model.lower()))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Some days as they were and as they would have been."""
+
+    before: Costs
+    """The unit's."""
+    after: Costs
+    capacity_before: Capacity
+    """The fleet's."""
+    capacity_after: Capacity
+    others: Costs
+    """Everybody else's: the same before and after."""
+    moved_gpu_hours: Decimal
+    busy: Decimal | None
+    """Use of the moved GPUs over what the slices have of their compute; above 1 they would not have done the work."""
+    days: int
+
+    @property
+    def moved_gpus(self) -> Decimal:
+        """On average: fewer than asked for where these days have no more of the unit's."""
+        return quantize(Fraction(self.moved_gpu_hours) / (_HOURS * self.days))
+
+    @property
+    def freed_gpu_hours(self) -> Decimal:
+        """Physical GPU-hours that nobody would have held."""
+        return self.before.allocated_gpu_hours - self.after.allocated_gpu_hours
+
+    @property
+    def freed_usd(self) -> Decimal:
+        """What they cost: saved once their nodes go, unallocated until then."""
+        return self.before.allocated_usd - self.after.allocated_usd
+
+    @property
+    def is_conserved(self) -> bool:
+        """Whether everything still adds up to what the nodes cost, to the last digit."""
+        return _rest(self.before, self.others, self.capacity_before) == _rest(
+            self.after, self.others, self.capacity_after
+        )
+
+
+def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> Outcome:
+    """Days with some GPUs moved.
+
+    Args:
+        move: which.
+        days: every day's facts of all units, and its capacity.
+
+    Raises:
+        InvalidInputError: the profile is not one of a model's, or the unit held no such GPUs.
+    """
+    before, after, others, capacities, freed = [], [], [], [], []
+    moved, used, room = Fraction(0), Fraction(0), Fraction(0)
+    count = 0
+    for facts, capacity in days:
+        count += 1
+        capacities.append(capacity)
+        own = {key: costs for key, costs in facts.items() if move.is_of(key)}
+        others += [costs for key, costs in facts.items() if key.business_unit != move.business_unit]
+        rest = [costs for key, costs in facts.items() if key.business_unit == move.business_unit and key not in own]
+        held = sum((costs.allocated_gpu_hours for costs in own.values()), ZERO)
+        part = min(Fraction(1), Fraction(move.gpus * _HOURS) / Fraction(held)) if held else Fraction(0)
+        before += [*own.values(), *rest]
+        after += rest
+        models = sorted({key.gpu_model for key in own})
+        for key, costs in own.items():
+            share, compute = _shares(move, key, models)
+            new = _moved(costs, part, share)
+            after.append(new)
+            freed.append((costs.allocated_gpu_hours - new.allocated_gpu_hours, costs.allocated_usd - new.allocated_usd))
+            moved += part * Fraction(costs.allocated_gpu_hours)
+            watched = part * Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
+            used += part * Fraction(costs.effective_gpu_hours)
+            room += watched * compute
+    if not moved:
+        raise InvalidInputError(
+            f"business unit {move.business_unit!r} held no whole GPU of a model like {move.model!r} in these days"
+        )
+    capacity = Capacity.total(capacities)
+    gpu_hours, usd = (sum((one[place] for one in freed), ZERO) for place in (0, 1))
+    return Outcome(
+        Costs.total(before), Costs.total(after), capacity,
+        replace(
+            capacity, unallocated_gpu_hours=capacity.unallocated_gpu_hours + gpu_hours,
+            unallocated_usd=capacity.unallocated_usd + usd,
+        ),
+        Costs.total(others), quantize(moved), quantize(used / room) if room else None, count,
+    )  # fmt: skip
+
+
+def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
+    """A slice's dominant share of a GPU, and its part of the compute slices; `models` are all that the move names."""
+    share = profile_share(move.profile, key.gpu_model)
+    gpu = next((one for one in MIG_GPUS if all(part in key.gpu_model.lower() for part in one.models)), None)
+    if share is None or gpu is None:
+        known = sorted(gpu.profiles) if gpu else []
+        allowed = f"it has {', '.join(known)}" if known else "no profile of it is known"
+        several = f". {move.model!r} means {' and '.join(models)} here: name one of them" if len(models) > 1 else ""
+        raise InvalidInputError(
+            f"{move.profile!r} is no MIG profile of {key.gpu_model or 'an unknown GPU'}; {allowed}{several}"
+        )
+    return share, Fraction(int(move.profile[0]), gpu.compute_slices)
+
+
+def _moved(costs: Costs, part: Fraction, share: Fraction) -> Costs:
+    """A fact with a part of it on slices.
+
+    Money follows GPU-hours at the fact's own rate; each figure is rounded once, and waste is what is left.
+    """
+    kept = 1 - part * (1 - share)
+
+    def scaled(amount: Decimal) -> Decimal:
+        return quantize(Fraction(amount) * kept)
+
+    allocated, unmeasured = scaled(costs.allocated_gpu_hours), scaled(costs.unmeasured_gpu_hours)
+    usd, unmeasured_usd = scaled(costs.allocated_usd), scaled(costs.unmeasured_usd)
+    watched = Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
+    use = Fraction(costs.effective_gpu_hours) / watched if watched else Fraction(0)
+    stays = 1 if use <= share else share / use  # a slice gives no more than it has
+    keeps = 1 - part + part * stays
+    effective = min(quantize(Fraction(costs.effective_gpu_hours) * keeps), allocated - unmeasured)
+    effective_usd = min(quantize(Fraction(costs.effective_usd) * keeps), usd - unmeasured_usd)
+    return Costs(
+        allocated_gpu_hours=allocated, effective_gpu_hours=effective, allocated_usd=usd, effective_usd=effective_usd,
+        waste_usd=usd - effective_usd - unmeasured_usd, unmeasured_usd=unmeasured_usd, unmeasured_gpu_hours=unmeasured,
+        unpriced_gpu_hours=scaled(costs.unpriced_gpu_hours),
+    )  # fmt: skip
+
+
+def _rest(own: Costs, others: Costs, capacity: Capacity) -> Decimal:
+    """Node cost less all its parts."""
+    held = sum((one.effective_usd + one.waste_usd + one.unmeasured_usd for one in (own, others)), ZERO)
+    free = capacity.unallocated_usd + capacity.stranded_usd + capacity.unobserved_usd + capacity.host_usd
+    return capacity.node_cost_usd - held - free - capacity.residual_usd

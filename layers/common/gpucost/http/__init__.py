@@ -1,0 +1,1 @@
+"""What every route stands on: access, parameters, paging, problem documents."""

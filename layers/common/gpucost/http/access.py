@@ -1,0 +1,123 @@
+"""The one place where the API decides who may ask what: before a route runs, its caller becomes a `Scope`.
+
+Every route says with `open_to` what it asks of its caller. One that says nothing is open to nobody.
+"""
+
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Mapping
+from json import loads
+from typing import Any, TypeVar
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+
+from gpucost.core.access import Caller, IamCaller, Need, Scope, TokenCaller, principal_of
+from gpucost.core.errors import AccessDeniedError, InvalidInputError
+from gpucost.reports.access import AccessPolicy
+
+Route = TypeVar("Route", bound=Callable[..., Any])
+_NEED = "_open_to"
+_NEEDED = {
+    "viewer": "is not divided by business unit: it needs the role viewer or admin",
+    "admin": "needs the role admin",
+}
+
+
+def open_to(need: Need) -> Callable[[Route], Route]:
+    """Declare what a route asks of its caller; stands under the route's own decorator.
+
+    `bu` routes answer every role and must pass `scope_of_caller` to the service that they call.
+    """
+
+    def declare(route: Route) -> Route:
+        setattr(route, _NEED, need)
+        return route
+
+    return declare
+
+
+def need_of(route: Callable[..., Any]) -> Need | None:
+    """What a route asks of its caller; None: it says nothing, and is refused."""
+    need: Need | None = getattr(route, _NEED, None)
+    return need
+
+
+def guard(policy: Callable[[], AccessPolicy]) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
+    """The middleware that lets a request through, or not."""
+
+    def guarded(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+        route = app.context["_route"]
+        if route not in (*app._static_routes, *app._dynamic_routes):
+            return next_middleware(app)  # the answer is that there is nothing
+        need = need_of(route.func)
+        if need is None:
+            raise AccessDeniedError("nobody may ask this: the route does not say which role it needs")
+        if need != "public":
+            scope = policy().scope_of(caller_of(app.current_event.raw_event))
+            if not scope.meets(need):
+                raise AccessDeniedError(f"{app.current_event.path} {_NEEDED[need]}")
+            app.context["scope"] = scope
+        return next_middleware(app)
+
+    return guarded
+
+
+def scope_of_caller(app: APIGatewayHttpResolver) -> Scope:
+    """What the caller of the request that is being answered may see; for routes that are not public."""
+    scope: Scope = app.context["scope"]
+    return scope
+
+
+def caller_of(event: Mapping[str, Any]) -> Caller | None:
+    """Whom API Gateway let in (HTTP API, payload 2.0); None where it says nobody.
+
+    Raises:
+        InvalidInputError: the request has two identities or two tokens, of which API Gateway verified one at most.
+    """
+    authorizer = (event.get("requestContext") or {}).get("authorizer") or {}
+    arn = (authorizer.get("iam") or {}).get("userArn")
+    claims = (authorizer.get("jwt") or {}).get("claims")
+    if arn and claims:
+        raise InvalidInputError(
+            "the request has an IAM identity and a JWT; sign it (SigV4), or send one bearer token, not both"
+        )
+    if arn:
+        return IamCaller(principal_of(str(arn)))
+    if claims:
+        token = _token((event.get("headers") or {}).get("authorization", ""))
+        return TokenCaller({name: _values(str(text), token.get(name)) for name, text in claims.items()})
+    return None
+
+
+def _values(text: str, own: object) -> tuple[str, ...]:
+    """A claim's values, given what API Gateway writes of it and what the token itself says.
+
+    API Gateway writes the list `["a b", "c"]` as `[a b c]`: whether that is two groups or three cannot be seen in it.
+    The token can tell, and is believed only where it writes the same; else the claim has no values.
+    """
+    if not text.startswith("["):
+        return (text,)
+    if isinstance(own, list) and all(isinstance(one, str) for one in own) and f"[{' '.join(own)}]" == text:
+        return tuple(own)
+    return (text,) if own == text else ()
+
+
+def _token(authorization: str) -> dict[str, Any]:
+    """The claims of the bearer token, which API Gateway has verified; empty where it cannot be read.
+
+    Raises:
+        InvalidInputError: the header holds more than one value. API Gateway joins repeated headers with commas, and
+            does not say which of them it verified; no token has a comma or a space in it.
+    """
+    token = re.sub(r"^bearer +", "", authorization.strip(), flags=re.IGNORECASE)
+    if re.search(r"[,\s]", token):
+        raise InvalidInputError(
+            "Authorization: the request has more than one value; send the header once, as Authorization: Bearer <token>"
+        )
+    try:
+        _, payload, _ = token.split(".")
+        found = loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

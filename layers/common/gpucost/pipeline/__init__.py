@@ -1,0 +1,1 @@
+"""How hours come about: dispatch, attribution, restatement, backfill, prices, closing months."""

@@ -1,0 +1,118 @@
+"""From the settings and the price book to the prices in force in a cluster's hours."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+from gpucost.core.hours import HOUR, floor_day
+from gpucost.core.pricing.bill import Bill
+from gpucost.core.pricing.capacity_blocks import CapacityBlock
+from gpucost.core.pricing.instance_shapes import KNOWN_SHAPES
+from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
+from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceUnit
+from gpucost.settings import Settings
+from gpucost.settings.pricing import DiscountSettings, OwnSplit, PricingSettings, RateSettings
+from gpucost.storage.bill_ports import BillStore
+from gpucost.storage.price_ports import PriceStore
+
+
+class Pricer:
+    """What is known about prices in some hours: the settings' own, the book's, and the bill.
+
+    Args:
+        prices: the price book.
+        bills: billed hours.
+    """
+
+    def __init__(self, prices: PriceStore, bills: BillStore) -> None:
+        self._prices = prices
+        self._bills = bills
+
+    def of_hours(self, settings: Settings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
+        """The prices in force in each of some hours, which lie at most 35 days apart; a few requests for all.
+
+        Raises:
+            SourceError: the book or the bill could not be read.
+        """
+        start, end = min(hours), max(hours) + HOUR
+        order = settings.pricing.order
+        book = self._prices.in_force(start, end, sources=order)
+        pricing = pricing_of(settings, book.prices, book.shapes)
+        if "cur" not in order:
+            return dict.fromkeys(hours, pricing)
+        bills, months = self._bills.bills(start, end), self._bills.months()
+        # A closed bill that says nothing of an hour has said all that it will.
+        silent = {True: Bill(is_final=True), False: None}
+        return {
+            hour: replace(pricing, bill=bills.get(hour) or silent[months.get(floor_day(hour).replace(day=1), False)])
+            for hour in hours
+        }
+
+
+def pricing_of(
+    settings: Settings,
+    fetched: Iterable[Price] = (),
+    shapes: Mapping[str, InstanceShape] | None = None,
+) -> Pricing:
+    """All that is known about prices but the bill.
+
+    Args:
+        settings: the document in force, whose own prices are added.
+        fetched: prices of the book: set by hand, or asked of AWS.
+        shapes: instance types of the book; before those that are built in.
+    """
+    section = settings.pricing
+    clusters = tuple(cluster.name for cluster in settings.clusters)
+    blocks = tuple(
+        CapacityBlock(
+            reservation_id=block.reservation_id,
+            cluster=section.cluster_of(block, clusters),
+            instance_type=block.instance_type,
+            instances=block.instances,
+            fee=block.fee_usd,
+            currency=section.currency,
+            valid_from=block.since,
+            valid_to=block.until,
+        )
+        for block in section.capacity_blocks
+    )
+    own = [*(block.price() for block in blocks), *(_rate(rate, section.currency) for rate in section.rates)]
+    if section.gpu_hourly_usd is not None:
+        own.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
+    return Pricing(
+        book=PriceBook([*fetched, *own], [_discount(one) for one in section.discounts]),
+        order=section.order,
+        policy=policy_of(section),
+        shapes={**KNOWN_SHAPES, **(shapes or {})},
+        currency=section.currency,
+        blocks=blocks,
+    )
+
+
+def policy_of(section: PricingSettings) -> SplitPolicy:
+    """The split policy that the settings ask for."""
+    if isinstance(section.split, OwnSplit):
+        return own_policy(section.split.gpu, section.split.vcpu, section.split.gib)
+    return SPLIT_POLICIES[section.split]
+
+
+def _rate(rate: RateSettings, currency: str) -> Price:
+    unit: PriceUnit = "of-on-demand"
+    amount = (rate.percent_of_on_demand or Decimal(0)) / 100
+    if rate.gpu_hourly_usd is not None:
+        unit, amount = "gpu-hour", rate.gpu_hourly_usd
+    elif rate.node_hourly_usd is not None:
+        unit, amount = "node-hour", rate.node_hourly_usd
+    return Price("rates", unit, amount, rate.applies_to(), currency, rate.since, rate.until)
+
+
+def _discount(discount: DiscountSettings) -> Discount:
+    return Discount(
+        factor=1 - discount.percent / 100,
+        sources=frozenset(discount.sources),
+        applies_to=discount.applies_to(),
+        valid_from=discount.since,
+        valid_to=discount.until,
+    )

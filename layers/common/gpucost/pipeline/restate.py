@@ -1,0 +1,107 @@
+"""Restatement: hours rated again from stored usage when a price or a business unit changes, without Prometheus."""
+
+from datetime import datetime
+
+from gpucost.core.attribution import attribute
+from gpucost.core.errors import ConflictError, InvalidInputError
+from gpucost.core.ledger import Manifest, Retention, content_digest
+from gpucost.pipeline.attribute import Attributed, announce, attribution_rules, roll_up
+from gpucost.pipeline.pricing import Pricer
+from gpucost.runtime.gc_control import collector_paused
+from gpucost.runtime.messages import HoursToRestate
+from gpucost.storage.ports import Bus, Clock, Ledger, Rollups, SettingsStore
+
+TRIES = 3
+"""Against writers of the same hour; each reads the version that won."""
+
+
+class RestateService:
+    """Handles `HoursToRestate`: an hour that comes out as it is, under the settings that it stands under, stays."""
+
+    def __init__(
+        self,
+        settings_store: SettingsStore,
+        ledger: Ledger,
+        rollups: Rollups,
+        bus: Bus,
+        *,
+        pricer: Pricer,
+        clock: Clock,
+    ) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._rollups = rollups
+        self._bus = bus
+        self._pricer = pricer
+        self._clock = clock
+
+    def restate(self, message: HoursToRestate) -> list[Attributed]:
+        """Rate every hour that a message names again, and announce each that has figures.
+
+        Hours without a record, without figures or without stored usage are left as they are.
+
+        Raises:
+            InvalidInputError: the message names a cluster that its settings do not know.
+            SourceError: the ledger or the bus failed; the message is to be delivered again.
+        """
+        current = None
+        if message.settings_version is not None:
+            stored = self._settings_store.version(message.settings_version)
+            if stored.settings.cluster(message.cluster) is None and message.cluster not in stored.departed:
+                raise InvalidInputError(
+                    f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
+                )
+            # Those in force by now: a message that comes late, or again, does not put older ones back in force.
+            current = max(stored.version, self._settings_store.newest().version)
+        results = []
+        for hour in message.starts():
+            result = self._restate(message, hour, current)
+            if result is not None:
+                announce(self._bus, result.manifest, message.origin, message.correlation_id)
+                results.append(result)
+        roll_up(self._rollups, message.cluster, message.starts(), self._clock(), self._retention())
+        return results
+
+    def _restate(self, message: HoursToRestate, hour: datetime, current: int | None) -> Attributed | None:
+        for tries_left in reversed(range(TRIES)):
+            manifest = self._ledger.newest(message.cluster, hour)
+            if manifest is None or manifest.status == "incomplete":
+                return None
+            try:
+                with collector_paused():
+                    return self._rate_again(manifest, max(current or 0, manifest.settings_version), message.why)
+            except ConflictError:
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _rate_again(self, manifest: Manifest, version: int, why: str) -> Attributed | None:
+        """An hour under a version of the settings; published under it though it says the same, so that what comes later
+        (a price, a message of older settings) finds it under these.
+        """
+        usage = self._ledger.usage(manifest)
+        if usage is None:
+            return None
+        stored = self._settings_store.version(version)
+        terms = stored.settings
+        if terms.cluster(manifest.cluster) is None and manifest.cluster in stored.departed:
+            # Who pays is told anew; at what price, by the last settings that knew the cluster, its blocks and rates.
+            terms = self._settings_store.version(stored.departed[manifest.cluster].version).settings
+        prices = self._pricer.of_hours(terms, [manifest.hour])
+        record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
+        is_same = content_digest(record) == manifest.digest and version == manifest.settings_version
+        if is_same and self._ledger.is_readable(manifest):
+            return Attributed(manifest, was_published=False)
+        published = self._ledger.publish(
+            record,
+            replacing=manifest,
+            settings_version=version,
+            now=self._clock(),
+            why=why,
+            retention=self._retention(),
+        )
+        return Attributed(published, was_published=True, lines=len(record.lines))
+
+    def _retention(self) -> Retention:
+        """As it is in force now, whatever the settings that an hour is rated under say."""
+        return self._settings_store.current().settings.retention.periods()

@@ -1,0 +1,81 @@
+"""What each split policy would charge for the same hours, from their stored usage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from gpucost.core.attribution import attribute
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.model import Capacity, Costs, HourRecord
+from gpucost.core.pricing.price_split import SPLIT_POLICIES
+from gpucost.pipeline.attribute import attribution_rules
+from gpucost.pipeline.pricing import Pricer, policy_of
+from gpucost.storage.ports import Ledger, SettingsStore
+
+
+@dataclass(slots=True)
+class SplitSums:
+    """What one policy would charge."""
+
+    policy: str
+    units: dict[str, Costs] = field(default_factory=dict)
+    capacity: Capacity | None = field(default_factory=Capacity)
+    """None as soon as one hour's is not known."""
+    hours: int = 0
+    """Cluster-hours with stored usage."""
+    currency: str = "USD"
+    notes: dict[str, None] = field(default_factory=dict)
+    """What has no price under this policy; each once."""
+
+    def add(self, record: HourRecord) -> None:
+        """One hour more.
+
+        Raises:
+            InvalidInputError: its amounts are in another currency than those before.
+        """
+        if self.hours and record.currency != self.currency:
+            raise InvalidInputError(
+                f"the hours are in {self.currency} and {record.currency}, which are never added up; "
+                "ask for one cluster, or for the time before or after the change"
+            )
+        self.currency = record.currency
+        for unit, costs in record.by_business_unit().items():
+            self.units[unit] = Costs.total([self.units.get(unit, Costs()), costs])
+        own = record.totals.capacity if record.totals else None
+        self.capacity = Capacity.total([self.capacity, own]) if self.capacity is not None and own is not None else None
+        self.hours += 1
+
+
+class SplitComparison:
+    """Rates stored hours under every policy, and changes nothing.
+
+    Beside the named policies there is the settings' own, where it is one.
+    """
+
+    def __init__(self, settings_store: SettingsStore, ledger: Ledger, pricer: Pricer) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._pricer = pricer
+
+    def compare(self, clusters: Sequence[str], start: datetime, end: datetime) -> list[SplitSums]:
+        """The sums of hours in `[start, end)`, by policy: same usage, same prices, each hour under its own settings.
+
+        Raises:
+            InvalidInputError: the hours are in several currencies.
+            SourceError: the ledger could not be read.
+        """
+        own = policy_of(self._settings_store.current().settings.pricing)
+        policies = {**SPLIT_POLICIES, own.name: own}
+        found = {name: SplitSums(name) for name in policies}
+        for cluster in clusters:
+            for manifest in self._ledger.manifests(cluster, start, end):
+                usage = self._ledger.usage(manifest)
+                if usage is None:
+                    continue
+                settings = self._settings_store.version(manifest.settings_version).settings
+                rules = attribution_rules(settings, self._pricer.of_hours(settings, [manifest.hour])[manifest.hour])
+                for name, policy in policies.items():
+                    record = attribute(usage, replace(rules, pricing=replace(rules.pricing, policy=policy)))
+                    found[name].add(record)
+                    found[name].notes |= dict.fromkeys(note for note in record.notes if note not in usage.notes)
+        return list(found.values())

@@ -1,0 +1,60 @@
+"""Bearer tokens from secrets that say where they may be sent.
+
+A secret's value is `{"url": "https://host.example.com", "token": "…"}`. Settings name the secret and an address.
+Whoever may change the settings could pair any secret with an address of their own; the secret's own `url` decides, and
+only those who may write the secret can change that (docs/access.md).
+"""
+
+import json
+from collections.abc import Callable
+
+from requests.auth import AuthBase
+from requests.models import PreparedRequest
+
+from gpucost.core.errors import SourceError
+from gpucost.runtime.destinations import Origin, check_destination, origin_of
+from gpucost.runtime.secrets import secret_value
+
+_FORM = '{"url": "https://host.example.com", "token": "…"}'
+
+
+class BearerAuth(AuthBase):
+    """Sends a secret's token to the origin that the secret names; read for each request, so that it can be rotated.
+
+    Args:
+        secret: the secret's name.
+        read: reads a secret.
+    """
+
+    def __init__(self, secret: str, read: Callable[[str], str] = secret_value) -> None:
+        self._secret = secret
+        self._read = read
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """Add the token.
+
+        Raises:
+            SourceError: the secret is not for this address, or cannot be read; never holds the token.
+        """
+        origin = check_destination(request)
+        allowed, token = self._content()
+        if origin != allowed:
+            raise SourceError(
+                f"secret {self._secret!r} may be sent to {allowed} only, and the settings use it for {origin}: "
+                "name the secret for that address, or change the url in the secret"
+            )
+        request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+    def _content(self) -> tuple[Origin, str]:
+        try:
+            document = json.loads(self._read(self._secret))
+            url, token = document["url"], document["token"].strip()
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            raise SourceError(
+                f"secret {self._secret!r} does not say where its token may be sent: store {_FORM} as its value"
+            ) from error.with_traceback(None)
+        origin = origin_of(url) if isinstance(url, str) else None
+        if origin is None or not token.isascii() or not token.isprintable() or not token:
+            raise SourceError(f"secret {self._secret!r} holds no https address and token: store {_FORM} as its value")
+        return origin, token

@@ -1,0 +1,67 @@
+"""Where a secret may be sent: to https or to this machine, and only to the origin that the secret names.
+
+No redirect is followed with it: see `bounded_http`.
+"""
+
+from ipaddress import ip_address
+from typing import NamedTuple
+
+import requests
+from requests.models import PreparedRequest
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
+
+from gpucost.core.errors import SourceError
+
+_PORTS = {"https": 443, "http": 80}
+
+
+class Origin(NamedTuple):
+    """Scheme, host and port of an address, as `requests` connects to it."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
+
+    @property
+    def protects_secrets(self) -> bool:
+        """Whether what is sent there can be read on the way: not with TLS, and not on the machine itself."""
+        return self.scheme == "https" or _is_loopback(self.host)
+
+
+def origin_of(address: str) -> Origin | None:
+    """The origin of an http or https address; None where it is none.
+
+    Connections are opened to it as well (`bounded_http`): another parser could read another host from the same text.
+    """
+    try:
+        prepared = requests.Request("GET", address).prepare().url or ""
+        parts = parse_url(prepared)
+    except (requests.RequestException, LocationParseError, UnicodeError):
+        return None
+    if parts.scheme not in _PORTS or not parts.host:
+        return None
+    return Origin(parts.scheme, parts.host.strip("[]"), parts.port or _PORTS[parts.scheme])
+
+
+def check_destination(request: PreparedRequest) -> Origin:
+    """The origin of a request that is to carry a secret.
+
+    Raises:
+        SourceError: it goes over plain http to another machine.
+    """
+    origin = origin_of(request.url or "")
+    if origin is None or not origin.protects_secrets:
+        raise SourceError(f"{origin} has no TLS, and credentials are sent to https only: use an https:// address")
+    return origin
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,1 +1,0 @@
-"""One file per function's job: asks ports, calls the domain, tells ports."""

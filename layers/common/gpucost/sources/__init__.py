@@ -1,0 +1,1 @@
+"""Where figures come from: Prometheus, AWS prices, the AWS bill."""

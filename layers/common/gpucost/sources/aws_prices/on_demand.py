@@ -1,0 +1,104 @@
+"""AWS Price List: on-demand prices per instance type, region and operating system; fulfils `price_ports.PriceList`."""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from gpucost.core.errors import SourceError
+from gpucost.core.metering.implausible_samples import is_price
+from gpucost.core.pricing.prices import OperatingSystem, Price
+from gpucost.runtime.observability import logger
+from gpucost.sources.aws_prices.pagination import asked, portions
+from gpucost.sources.aws_prices.partitions import currency_of, price_list_region
+
+SYSTEMS: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
+AT_ONCE = 40
+"""Instance types in one filter, whose value holds 1,024 characters."""
+
+
+class AwsPriceList:
+    """Fulfils `price_ports.PriceList`.
+
+    Args:
+        clients: a boto3 client of a service in a region.
+    """
+
+    def __init__(self, clients: Callable[[str, str], Any]) -> None:
+        self._clients = clients
+
+    def fetch(
+        self,
+        region: str,
+        instance_types: Collection[str],
+        operating_systems: Collection[OperatingSystem],
+        *,
+        tenancy: str,
+        now: datetime,
+    ) -> list[Price]:
+        """The prices in force now, one request per operating system and 40 types as a rule.
+
+        Raises:
+            SourceError: AWS did not answer, refused, or has two prices for one thing.
+        """
+        found: dict[tuple[str, OperatingSystem], Price] = {}
+        for system in operating_systems:
+            for types in portions(instance_types, AT_ONCE):
+                for price in self._prices(region, types, system, tenancy, now):
+                    key = (price.applies_to["instance_type"], system)
+                    if key in found and (found[key].amount, found[key].currency) != (price.amount, price.currency):
+                        raise SourceError(
+                            f"pricing:GetProducts has two prices of {key[0]} ({system}, {region}): "
+                            f"{found[key].amount} and {price.amount} {price.currency}"
+                        )
+                    found[key] = price
+        return list(found.values())
+
+    def _prices(
+        self, region: str, types: list[str], system: OperatingSystem, tenancy: str, now: datetime
+    ) -> list[Price]:
+        found = list(self._asked(region, types, system, tenancy, now))
+        if not found and len(types) > 1:  # where several types in one filter are not understood
+            found = [price for one in types for price in self._asked(region, [one], system, tenancy, now)]
+        return found
+
+    def _asked(
+        self, region: str, types: list[str], system: OperatingSystem, tenancy: str, now: datetime
+    ) -> Iterator[Price]:
+        exact = {
+            "regionCode": region,
+            "operatingSystem": SYSTEMS[system],
+            "tenancy": tenancy,
+            "capacitystatus": "Used",
+            "preInstalledSw": "NA",
+            "licenseModel": "No License required",
+            # Capacity Blocks of the same type are listed, too, at nothing.
+            "marketoption": "OnDemand",
+        }
+        filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in exact.items()]
+        kind = "ANY_OF" if len(types) > 1 else "TERM_MATCH"
+        filters.append({"Type": kind, "Field": "instanceType", "Value": ",".join(types)})
+        with asked("pricing:GetProducts"):
+            client, currency = self._clients("pricing", price_list_region(region)), currency_of(region)
+            for page in client.get_paginator("get_products").paginate(
+                ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters
+            ):
+                for text in page["PriceList"]:
+                    product = json.loads(text, parse_float=Decimal)
+                    instance_type = product["product"]["attributes"]["instanceType"]
+                    if instance_type in types:
+                        applies_to = {"instance_type": instance_type, "region": region, "operating_system": system}
+                        yield from _terms(product, applies_to, currency, now)
+
+
+def _terms(product: Mapping[str, Any], applies_to: dict[str, str], currency: str, now: datetime) -> Iterator[Price]:
+    """The hourly prices of a product's on-demand terms that have taken effect."""
+    for term in product["terms"].get("OnDemand", {}).values():
+        since = datetime.fromisoformat(term["effectiveDate"]).astimezone(UTC)
+        for dimension in term["priceDimensions"].values():
+            amount = Decimal(dimension["pricePerUnit"].get(currency, "0"))
+            if not is_price(amount):  # the next source is asked, and others' prices are taken
+                logger.warning("a price is beyond reason", instance_type=applies_to["instance_type"], price=amount)
+            elif dimension["unit"] == "Hrs" and amount > 0 and since <= now:
+                yield Price("on-demand", "node-hour", amount, applies_to, currency, since, None, now)

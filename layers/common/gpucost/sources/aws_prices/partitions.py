@@ -1,0 +1,46 @@
+"""What differs between AWS's partitions: where the Price List answers, and in which currency AWS charges."""
+
+from gpucost.core.errors import SourceError
+
+CURRENCIES = {"aws-cn": "CNY", "aws-eusc": "EUR"}
+"""Of prices in partitions where it is not USD."""
+
+
+def price_list_region(region: str) -> str:
+    """The region in which the Price List answers with prices of a region: the region itself, or one of its partition.
+
+    Raises:
+        SourceError: the partition has no Price List, as AWS GovCloud (US).
+        botocore.exceptions.UnknownRegionError: no partition has such a region.
+    """
+    import botocore.session
+
+    partition = partition_of(region)
+    regions = sorted(botocore.session.get_session().get_available_regions("pricing", partition_name=partition))
+    if not regions:
+        raise SourceError(
+            f"AWS Price List has no endpoint in the partition {partition} of {region}; "
+            "set prices there with pricing.rates or `gpucost prices set`"
+        )
+    return region if region in regions else regions[-1]
+
+
+def currency_of(region: str) -> str:
+    """The currency in which AWS charges for a region.
+
+    Raises:
+        botocore.exceptions.UnknownRegionError: no partition has such a region.
+    """
+    return CURRENCIES.get(partition_of(region), "USD")
+
+
+def partition_of(region: str) -> str:
+    """The partition of a region, such as `aws-us-gov`.
+
+    Raises:
+        botocore.exceptions.UnknownRegionError: no partition has such a region.
+    """
+    import botocore.session
+
+    partition: str = botocore.session.get_session().get_partition_for_region(region)
+    return partition

@@ -1,0 +1,139 @@
+"""The bill, read with Athena; fulfils `bill_ports.BillReader`."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from gpucost.core.errors import SourceError
+from gpucost.core.pricing.bill_lines import BillExtract, BillLine
+from gpucost.settings.bill import CurSettings
+from gpucost.sources.bill.statements import COLUMNS, read_row, statement
+
+PATIENCE_SECONDS = 480.0
+"""How long a query may take; a function has 15 minutes for all months."""
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 5.0
+
+
+class AthenaBill:
+    """One Data Export.
+
+    Args:
+        client: a boto3 Athena client.
+        cur: where the export is.
+        clock: the time now.
+        sleep: waits between two looks at a query.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        cur: CurSettings,
+        *,
+        clock: Callable[[], datetime],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._cur = cur
+        self._clock = clock
+        self._sleep = sleep
+
+    def read(self, start: datetime, end: datetime) -> BillExtract:
+        """The lines that begin in `[start, end)`; the query is done when this returns, its rows come page by page.
+
+        Raises:
+            SourceError: Athena refused, failed, or took too long.
+        """
+        query_id = self._start(statement(self._cur, start, end, now=self._clock()))
+        statistics = self._wait(query_id)
+        return BillExtract(self._lines(query_id), int(statistics.get("DataScannedInBytes", 0)))
+
+    def _start(self, sql: str) -> str:
+        location = self._cur.output_location
+        more = {"ResultConfiguration": {"OutputLocation": location}} if location else {}
+        with self._translated("start the query"):
+            answer = self._client.start_query_execution(
+                QueryString=sql,
+                QueryExecutionContext={"Database": self._cur.database},
+                WorkGroup=self._cur.workgroup,
+                **more,
+            )
+        return str(answer["QueryExecutionId"])
+
+    def _wait(self, query_id: str) -> Mapping[str, Any]:
+        waited, wait = 0.0, FIRST_WAIT_SECONDS
+        while True:
+            with self._translated("look at the query"):
+                execution = self._client.get_query_execution(QueryExecutionId=query_id)["QueryExecution"]
+            status = execution["Status"]
+            if status["State"] == "SUCCEEDED":
+                statistics: Mapping[str, Any] = execution.get("Statistics", {})
+                return statistics
+            if status["State"] in {"FAILED", "CANCELLED"}:
+                reason = status.get("StateChangeReason") or "no reason given"
+                raise SourceError(f"Athena could not read the bill in {self._where}: {reason}")
+            if waited >= PATIENCE_SECONDS:
+                self._stop(query_id)
+                raise SourceError(f"Athena did not read the bill in {self._where} within {PATIENCE_SECONDS:.0f} s")
+            self._sleep(wait)
+            waited += wait
+            wait = min(LONGEST_WAIT_SECONDS, wait * 2)
+
+    def _stop(self, query_id: str) -> None:
+        with self._translated("stop the query"):
+            self._client.stop_query_execution(QueryExecutionId=query_id)
+
+    def _lines(self, query_id: str) -> Iterator[BillLine]:
+        arguments = {"QueryExecutionId": query_id, "MaxResults": 1000}
+        is_header = True
+        while True:
+            with self._translated("fetch the rows"):
+                answer = self._client.get_query_results(**arguments)
+            for row in answer["ResultSet"]["Rows"]:
+                cells = [datum.get("VarCharValue") for datum in row["Data"]]
+                if not is_header:
+                    yield read_row(cells)
+                elif tuple(cells) != COLUMNS:
+                    raise SourceError(f"Athena answered with the columns {cells} in place of {list(COLUMNS)}")
+                is_header = False
+            if not answer.get("NextToken"):
+                return
+            arguments["NextToken"] = answer["NextToken"]
+
+    @property
+    def _where(self) -> str:
+        return f"{self._cur.database}.{self._cur.table}"
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except ClientError as error:
+            told = error.response.get("Error", {})
+            raise SourceError(
+                f"Athena could not {what} for the bill in {self._where}: "
+                f"{told.get('Code', 'unknown')}: {told.get('Message', '')}"
+            ) from error
+        except BotoCoreError as error:
+            raise SourceError(
+                f"Athena could not {what} for the bill in {self._where}: {type(error).__name__}"
+            ) from error
+
+
+def bill_reader(cur: CurSettings) -> AthenaBill:
+    """The reader of one export; fulfils `bill_ports.BillReaders`."""
+    return AthenaBill(athena_client(cur), cur, clock=lambda: datetime.now(UTC))
+
+
+def athena_client(cur: CurSettings) -> Any:
+    """A boto3 client in the export's region, under the role that may read the bill.
+
+    Raises:
+        SourceError: the role cannot be assumed.
+    """
+    from gpucost.runtime import aws
+
+    return aws.client_as("athena", region=cur.region, role_arn=cur.role_arn, external_id=cur.external_id)

@@ -1,0 +1,110 @@
+"""The committed Athena statements, one per column set, and what their rows mean."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from string import Template
+from typing import get_args
+
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR
+from gpucost.core.money import is_amount
+from gpucost.core.pricing.bill_lines import BillLine, LineKind
+from gpucost.settings.bill import CurSettings
+
+COLUMNS = (
+    "kind", "usage_start", "usage_end", "account", "region", "resource", "instance_type", "capacity_type",
+    "operation", "hours", "amount", "currency", "is_final",
+)  # fmt: skip
+"""Of every statement's rows, in this order."""
+ACCELERATED = "^(p|g|gr|inf|trn|dl|vt)[0-9]"
+"""EC2's families with accelerators, those to come included, as a regular expression that all engines share."""
+CLOSED_AFTER = timedelta(days=14)
+"""FOCUS 1.0 does not say when a bill is closed; AWS closes them within the first days of the next month."""
+_FOLDER = Path(__file__).parent / "statements"
+_KINDS = get_args(LineKind)
+
+
+def statement_name(cur: CurSettings) -> str:
+    """Which statement fits an export."""
+    if cur.format == "cur2":
+        return "cur2" if cur.amount == "amortized" else "cur2_net"
+    return cur.format.replace("-", "_").replace(".", "_")
+
+
+def statement(cur: CurSettings, start: datetime, end: datetime, *, now: datetime) -> str:
+    """The statement that reads the bill's lines of `[start, end)`.
+
+    What is filled in are instants, months and the table's name, which the settings have checked: nothing to escape.
+    """
+    return _template(statement_name(cur)).substitute(
+        table=f'"{cur.table}"',
+        first_period=f"{start:%Y-%m}",
+        last_period=f"{end - timedelta(microseconds=1):%Y-%m}",
+        start=f"{start.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+        end=f"{end.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+        accelerated=ACCELERATED,
+        closed_before=f"{(now - CLOSED_AFTER).astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+    )
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template((_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+
+
+def read_row(row: Sequence[str | None]) -> BillLine:
+    """A row of a statement's result, as Athena writes it.
+
+    Raises:
+        SourceError: it is not what the statement promises, or the export is not hourly.
+    """
+    cells: Mapping[str, str | None] = dict(zip(COLUMNS, row, strict=True))
+    try:
+        line = BillLine(
+            kind=_kind(_text(cells, "kind")),
+            start=datetime.fromisoformat(_text(cells, "usage_start")),
+            end=datetime.fromisoformat(_text(cells, "usage_end")),
+            account=_text(cells, "account"),
+            region=cells["region"] or "",
+            resource=_text(cells, "resource"),
+            instance_type=cells["instance_type"] or "",
+            capacity_type=_text(cells, "capacity_type"),
+            operation=cells["operation"] or "",
+            hours=None if cells["hours"] is None else Fraction(_number(cells["hours"])),
+            amount=_number(_text(cells, "amount")),
+            currency=_text(cells, "currency"),
+            is_final=_text(cells, "is_final") == "1",
+        )
+    except (ValueError, InvalidOperation) as error:
+        raise SourceError(f"the bill has a row that cannot be read ({error}): {row}") from error
+    if line.kind == "instance" and line.end - line.start > HOUR:
+        raise SourceError(
+            f"the bill's export is not hourly: instance {line.resource} has a line from {line.start} to {line.end}; "
+            "see docs/bill.md for how the export is set up"
+        )
+    return line
+
+
+def _text(cells: Mapping[str, str | None], name: str) -> str:
+    found = cells[name]
+    if not found:
+        raise ValueError(f"{name} is empty")
+    return found
+
+
+def _number(text: str) -> Decimal:
+    value = Decimal(text)
+    if not is_amount(value):
+        raise ValueError(f"{text} is no amount that a bill can have")
+    return value
+
+
+def _kind(text: str) -> LineKind:
+    found: LineKind | None = next((kind for kind in _KINDS if kind == text), None)
+    if found is None:
+        raise ValueError(f"kind {text!r} is not known")
+    return found

@@ -1,0 +1,34 @@
+"""Reading GPU allocation, utilization and capacity out of Prometheus or AMP."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from gpucost.core.metering.signals import NEURON, preference
+from gpucost.runtime.deadline import Deadline
+from gpucost.settings import ClusterSettings, Settings
+from gpucost.sources.prometheus.connection import connect
+from gpucost.sources.prometheus.memory_budget import MemoryBudget
+from gpucost.sources.prometheus.queries import Queries
+from gpucost.sources.prometheus.reader import PrometheusReader
+from gpucost.sources.prometheus.source_selectors import Sources
+
+
+def metrics_reader(
+    cluster: ClusterSettings,
+    settings: Settings,
+    deadline: Deadline | None = None,
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> PrometheusReader:
+    """A reader for one cluster, as its settings say; fulfils `ports.MetricsReaders`."""
+    budget = MemoryBudget()
+    best, *others = preference(settings.utilization.signal, settings.utilization.scale)
+    return PrometheusReader(
+        connect(cluster, deadline, budget),
+        Queries(cluster.selector, [[*best, NEURON], *others], sources=Sources.of(cluster.sources)),
+        cluster=cluster.name,
+        clock=clock,
+        budget=budget,
+        pod_labels=bool(settings.cost_labels) or any(unit.pod_labels for unit in settings.business_units),
+        namespace_labels=any(unit.namespace_labels for unit in settings.business_units),
+    )

@@ -1,0 +1,83 @@
+"""Limits of node pools and quotas of namespaces at the ends of hours: one query.
+
+Karpenter calls its metrics `karpenter_nodepool_usage` and `_limit` up to 0.37 and `karpenter_nodepools_…` from 1.0 on;
+`resource_type` keeps its dot and slash. So does `resource` of `kube_resourcequota`, unlike elsewhere in
+kube-state-metrics. Several replicas of an exporter say the same: the largest is taken.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from gpucost.core.errors import MetricsAnswerError
+from gpucost.core.hours import HOUR, to_ms
+from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.metering.implausible_samples import is_amount
+from gpucost.sources.prometheus import tables
+from gpucost.sources.prometheus.connection import ClusterReader
+from gpucost.sources.prometheus.queries import union
+
+_RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
+_REQUESTS = "requests."
+MOST_LIMIT = Decimal(10**9)
+"""Units of a limit or quota; what says more says nothing."""
+_RANGE = "[1h] offset 1ms"
+
+
+class PrometheusLimits(ClusterReader):
+    """Fulfils `ports.LimitsReader` for one cluster."""
+
+    def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
+        """What stood last in each of consecutive hours.
+
+        Raises:
+            MetricsUnavailableError, MetricsAnswerError: as the client.
+        """
+        answer = self._client.query_range(self._query(), hours[0] + HOUR, hours[-1] + HOUR)
+        try:
+            return [self._limits(hour, tables.at_hour(answer, to_ms(hour + HOUR))) for hour in hours]
+        except ValueError as error:
+            raise MetricsAnswerError(f"cluster {self._cluster}: limits cannot be read: {error}") from error
+
+    def _query(self) -> str:
+        def pools(metric: str) -> str:
+            names = [
+                self._queries.select(f"karpenter_{pool}_{metric}", f'resource_type=~"{_RESOURCES}"')
+                for pool in ("nodepools", "nodepool")
+            ]
+            return " or ".join(_last(one, "nodepool, resource_type") for one in names)
+
+        def quotas(kind: str) -> str:
+            own = self._queries.select("kube_resourcequota", f'resource=~"requests[.]({_RESOURCES})"', f'type="{kind}"')
+            return _last(own, "namespace, exported_namespace, resourcequota, resource")
+
+        return union({
+            "pool-used": f"({pools('usage')})", "pool-limit": f"({pools('limit')})",
+            "quota-used": f"({quotas('used')})", "quota-hard": f"({quotas('hard')})",
+        })  # fmt: skip
+
+    def _limits(self, hour: datetime, rows: dict[str, tables.Rows]) -> Limits:
+        pools: dict[tuple[str, str], dict[str, Decimal]] = {}
+        quotas: dict[tuple[str, str, str], dict[str, Decimal]] = {}
+        for stat in ("pool-used", "pool-limit"):
+            for labels, value in rows.get(stat, []):
+                if is_amount(value, MOST_LIMIT):
+                    pools.setdefault((labels.get("nodepool", ""), labels.get("resource_type", "")), {})[stat] = value
+        for stat in ("quota-used", "quota-hard"):
+            for labels, value in rows.get(stat, []):
+                resource = labels.get("resource", "").removeprefix(_REQUESTS)
+                key = (tables.told(labels, "namespace"), labels.get("resourcequota", ""), resource)
+                if is_amount(value, MOST_LIMIT):
+                    quotas.setdefault(key, {})[stat] = value
+        return Limits(
+            self._cluster,
+            hour,
+            tuple(PoolLimit(*key, own.get("pool-used"), own.get("pool-limit")) for key, own in sorted(pools.items())),
+            tuple(Quota(*key, own.get("quota-hard"), own.get("quota-used")) for key, own in sorted(quotas.items())),
+        )
+
+
+def _last(selector: str, names: str) -> str:
+    """What stands at the hour's end, or stood last in it: a replica that is gone must not outlive its successor."""
+    at_end, last = f"{selector} offset 1ms", f"last_over_time({selector}{_RANGE})"
+    return f"(max by ({names}) ({at_end}) or max by ({names}) ({last}))"

@@ -1,0 +1,54 @@
+"""Who owns pods: pod → ReplicaSet → Deployment, Job → CronJob or JobSet, StatefulSet, and custom owners by name."""
+
+from collections.abc import Iterable, Mapping
+
+from gpucost.sources.prometheus.queries import UNMARKED
+from gpucost.sources.prometheus.tables import Labels, Rows, told
+
+Owner = tuple[str, str]
+"""Kind and name."""
+_CHAIN = (("replicaset", "ReplicaSet", "replicaset"), ("job", "Job", "job_name"))
+
+
+class OwnerTable:
+    """Owners of pods, and owners of these owners."""
+
+    def __init__(self) -> None:
+        self._of_pods: dict[tuple[str, str], Owner] = {}
+        self._of_owners: dict[tuple[str, str, str], Owner | None] = {}
+        """None where it is told that nothing owns them."""
+
+    def add(self, rows: Mapping[str, Rows]) -> None:
+        """Take in answers to `Queries.owners`, by statistic."""
+        self.add_pods(labels for labels, _ in rows.get(UNMARKED, []))
+        for stat, kind, label in _CHAIN:
+            for labels, _ in rows.get(stat, []):
+                key = (told(labels, "namespace"), kind, labels.get(label, ""))
+                self._of_owners[key] = _owner(labels) or self._of_owners.get(key)
+
+    def add_pods(self, series: Iterable[Labels]) -> None:
+        """Take in owners of pods; of several, the controller's word counts."""
+        for labels in sorted(series, key=lambda labels: labels.get("owner_is_controller") == "true"):
+            owner = _owner(labels)
+            if owner:
+                self._of_pods[told(labels, "namespace"), told(labels, "pod")] = owner
+
+    def missing(self, pods: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
+        """Names of ReplicaSets and Jobs that own pods and were not told of, by statistic."""
+        found: dict[str, set[str]] = {}
+        for pod in pods:
+            kind, name = self._of_pods.get(pod, ("", ""))
+            for stat, wanted, _ in _CHAIN:
+                if kind == wanted and (pod[0], kind, name) not in self._of_owners:
+                    found.setdefault(stat, set()).add(name)
+        return found
+
+    def top(self, namespace: str, pod: str) -> Owner:
+        """What a person would call the workload; the pod itself where nothing owns it."""
+        owner = self._of_pods.get((namespace, pod), ("Pod", pod))
+        return self._of_owners.get((namespace, *owner)) or owner
+
+
+def _owner(labels: Labels) -> Owner | None:
+    kind, name = labels.get("owner_kind", ""), labels.get("owner_name", "")
+    return (kind, name) if kind and name and "<none>" not in {kind, name} else None

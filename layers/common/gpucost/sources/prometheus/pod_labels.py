@@ -1,0 +1,126 @@
+"""Labels of pods and namespaces as kube-state-metrics reports them, and where sources contradict each other."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.implausible_samples import SUSPECT, overlap_lastingly
+from gpucost.core.metering.observations import Instance
+from gpucost.sources.prometheus.client import Series
+from gpucost.sources.prometheus.tables import Labels, Rows, instance, own_labels, told
+
+
+@dataclass(slots=True)
+class _Values:
+    """The labels of one object at one time, by the source that reports them."""
+
+    by_instance: dict[Instance, dict[str, str]] = field(default_factory=dict)
+
+    def add(self, who: Instance, labels: Mapping[str, str]) -> None:
+        self.by_instance.setdefault(who, {}).update(labels)
+
+    def merged(self) -> dict[str, str]:
+        return {name: value for labels in self.by_instance.values() for name, value in labels.items()}
+
+    def contradictory(self) -> set[str]:
+        """Labels to which sources give different values."""
+        return {name for one, other in combinations(self.by_instance.values(), 2) for name in differing(one, other)}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSpan:
+    """Labels that one source reported together, from its first sample to its last."""
+
+    who: Instance
+    labels: Mapping[str, str]
+    time: Interval
+
+
+class LabelTable:
+    """Collects labels; one that sources contradict each other about is left out, and a note says so."""
+
+    def __init__(self) -> None:
+        self._pods: dict[tuple[str, str], _Values] = {}
+        self._spans: dict[tuple[str, str], list[LabelSpan]] = {}
+        self._namespaces: dict[str, dict[str, _Values]] = {}
+        """By statistic: at the start of the hour and at its end."""
+        self._of_namespaces: dict[str, dict[str, str]] = {}
+        """As answered: most pods share a namespace with others."""
+        self.notes: dict[str, None] = {}
+
+    def add(self, rows: Mapping[str, Rows]) -> None:
+        """Take in answers to `Queries.labels`, by statistic."""
+        for labels, _ in rows.get("pod", []):
+            pod = told(labels, "namespace"), told(labels, "pod")
+            self._pods.setdefault(pod, _Values()).add(instance(labels), own_labels(labels))
+        for stat in ("namespace-start", "namespace"):
+            for labels, _ in rows.get(stat, []):
+                by_stat = self._namespaces.setdefault(told(labels, "namespace"), {})
+                by_stat.setdefault(stat, _Values()).add(instance(labels), own_labels(labels))
+
+    def add_samples(self, series: Iterable[Series]) -> None:
+        """Take in the raw samples of pods' labels."""
+        for one in series:
+            pod = told(one.labels, "namespace"), told(one.labels, "pod")
+            time = Interval(one.samples[0][0], one.samples[-1][0])
+            self._spans.setdefault(pod, []).append(LabelSpan(instance(one.labels), own_labels(one.labels), time))
+
+    def differ(self, namespace: str, pod: str) -> bool:
+        """Whether sources give different values to a pod's labels at the end of the hour."""
+        values = self._pods.get((namespace, pod))
+        return values is not None and len(values.by_instance) > 1 and bool(values.contradictory())
+
+    def of_pod(self, namespace: str, pod: str) -> dict[str, str]:
+        """A pod's labels; of those that changed, the latest."""
+        values = self._pods.get((namespace, pod))
+        if values is None and not self._spans:
+            return {}
+        labels = values.merged() if values else {}
+        spans = sorted(self._spans.get((namespace, pod), ()), key=lambda span: span.time.end)
+        for span in spans:
+            labels.update(span.labels)
+        return self._without(labels, contradictory(spans), f"pod {namespace}/{pod}")
+
+    def of_namespace(self, namespace: str) -> dict[str, str]:
+        """A namespace's labels as of the hour's end.
+
+        A difference at one end of the hour only is a source that lags behind a change; the other end tells.
+        """
+        if namespace not in self._of_namespaces:
+            self._of_namespaces[namespace] = self._labels_of_namespace(namespace)
+        return self._of_namespaces[namespace]
+
+    def _labels_of_namespace(self, namespace: str) -> dict[str, str]:
+        by_stat = self._namespaces.get(namespace, {})
+        start, end = by_stat.get("namespace-start", _Values()), by_stat.get("namespace", _Values())
+        labels = {**start.merged(), **end.merged()}
+        at_start, at_end = start.contradictory(), end.contradictory()
+        for name in at_end - at_start:
+            if name in start.merged():
+                labels[name] = start.merged()[name]
+        lasting = {name for name in at_end if name in at_start or name not in start.merged()}
+        return self._without(labels, lasting, f"namespace {namespace}")
+
+    def _without(self, labels: dict[str, str], names: Iterable[str], what: str) -> dict[str, str]:
+        for name in sorted(names):
+            if labels.pop(name, None) is not None:
+                self.notes[f"{SUSPECT}sources report different values of {name} for {what}; the label is left out"] = (
+                    None
+                )
+        return labels
+
+
+def contradictory(spans: Iterable[LabelSpan]) -> set[str]:
+    """Labels to which different sources give different values at the same time, for longer than one may lag."""
+    return {
+        name
+        for one, other in combinations(spans, 2)
+        if one.who != other.who and overlap_lastingly(one.time, other.time)
+        for name in differing(one.labels, other.labels)
+    }
+
+
+def differing(one: Labels, other: Labels) -> set[str]:
+    """Labels that both have, with different values."""
+    return {name for name, value in one.items() if other.get(name, value) != value}

@@ -1,0 +1,1 @@
+"""The DynamoDB table: hours, rollups, prices, settings, and how each is stored."""

@@ -1,0 +1,77 @@
+"""Manifests as items: small, so that a week of them is one cheap query."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from gpucost.core.ledger import Manifest
+from gpucost.core.model import Coverage, Status
+from gpucost.storage import keys
+from gpucost.storage.table import FORMAT, Item, check_format, key, text, undamaged, whole
+
+_STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
+_CODE = {status: code for code, status in _STATUS.items()}
+
+
+def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
+    """Its item, among those in force or those beside them; the notes are one of their own."""
+    item: dict[str, dict[str, str]] = {
+        **key(keys.partition(manifest.cluster, "beside" if manifest.beside else "hours"), keys.hour(manifest.hour)),
+        "v": {"N": str(FORMAT)},
+        "s": {"S": _CODE[manifest.status]},
+        "n": {"N": str(manifest.version)},
+        "r": {"S": manifest.run_id},
+        "x": {"N": str(manifest.settings_version)},
+        "p": {"N": str(keys.seconds(manifest.published_at))},
+        "expires_at": {"N": str(keys.seconds(expires_at))},
+    }
+    if manifest.coverage is not None:
+        item["ca"] = {"N": str(manifest.coverage.allocation)}
+        if manifest.coverage.utilization is not None:
+            item["cu"] = {"N": str(manifest.coverage.utilization)}
+    if manifest.usage_id:
+        item["u"] = {"S": manifest.usage_id}
+    if manifest.currency != "USD":
+        item["c"] = {"S": manifest.currency}
+    if manifest.backfilled:
+        item["o"] = {"S": "b"}
+    if manifest.figures_until is not None:
+        item["e"] = {"N": str(keys.seconds(manifest.figures_until))}
+    if manifest.attempts:
+        item["a"] = {"N": str(manifest.attempts)}
+    if manifest.next_attempt_at is not None:
+        item["t"] = {"N": str(keys.seconds(manifest.next_attempt_at))}
+    return item
+
+
+def read_manifest(cluster: str, item: Item, *, beside: bool = False) -> Manifest:
+    """Back from `write_manifest`.
+
+    Raises:
+        SourceError: damaged, or of a newer form.
+    """
+    check_format(item)
+    with undamaged(item):
+        return _manifest(cluster, item, beside)
+
+
+def _manifest(cluster: str, item: Item, beside: bool) -> Manifest:
+    coverage = None
+    if "ca" in item:
+        coverage = Coverage(Decimal(item["ca"]["N"]), Decimal(item["cu"]["N"]) if "cu" in item else None)
+    return Manifest(
+        cluster=cluster,
+        hour=keys.read_hour(text(item, "sk")),
+        status=_STATUS[text(item, "s")],
+        version=whole(item, "n"),
+        run_id=text(item, "r"),
+        settings_version=whole(item, "x"),
+        coverage=coverage,
+        attempts=whole(item, "a"),
+        next_attempt_at=keys.read_instant(whole(item, "t")) if "t" in item else None,
+        published_at=keys.read_instant(whole(item, "p")),
+        usage_id=text(item, "u"),
+        currency=text(item, "c") or "USD",
+        beside=beside,
+        backfilled=text(item, "o") == "b",
+        figures_until=keys.read_instant(whole(item, "e")) if "e" in item else None,
+    )

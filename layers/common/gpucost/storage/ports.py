@@ -1,0 +1,377 @@
+"""What services need from the outside, as Protocols; adapters fulfil them, bootstrap joins the two."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from gpucost.core.ledger import DEFAULT_RETENTION, FrozenMonth, HourSummary, Manifest, Restatement, Retention
+from gpucost.core.limits import Limits
+from gpucost.core.metering.observations import Observation
+from gpucost.core.metering.usage import Usage
+from gpucost.core.model import ClusterCharge, Costs, HourRecord, Line, NodeHour
+from gpucost.core.rollups import DaySummary, FactKey, UnitHour
+from gpucost.runtime.deadline import Deadline
+from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
+from gpucost.settings import ClusterSettings, Settings
+
+
+class Clock(Protocol):
+    """The time now, UTC."""
+
+    def __call__(self) -> datetime:
+        """Now."""
+        ...
+
+
+class MetricsReader(Protocol):
+    """What a cluster's Prometheus saw."""
+
+    def observe(self, hours: Sequence[datetime]) -> list[Observation]:
+        """The observations of consecutive hours, one each, in order.
+
+        Raises:
+            MetricsUnavailableError: not reachable after retries.
+            MetricsAnswerError: an answer that must not be used.
+        """
+        ...
+
+    def retention(self) -> timedelta | None:
+        """How long metrics are kept; None where nothing tells."""
+        ...
+
+
+class MetricsReaders(Protocol):
+    """A reader for each cluster."""
+
+    def __call__(
+        self, cluster: ClusterSettings, settings: Settings, deadline: Deadline | None = None, /
+    ) -> MetricsReader:
+        """The reader of one cluster.
+
+        Args:
+            cluster: one of the settings'.
+            settings: the document in force.
+            deadline: for all of its queries together.
+        """
+        ...
+
+
+class PublishedHours(Protocol):
+    """What is in force. Every read is consistent."""
+
+    def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
+        """The version of an hour that is in force."""
+        ...
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        """Those in `[start, end)`, oldest first, without their notes."""
+        ...
+
+    def latest(self, cluster: str) -> Manifest | None:
+        """The newest hour that was ever published."""
+        ...
+
+    def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
+        """Published hours in `[start, end)`, oldest first."""
+        ...
+
+    def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
+        """An hour's lines, all or one unit's; empty where the hour has none."""
+        ...
+
+
+class FrozenMonths(Protocol):
+    """Months closed for chargeback."""
+
+    def frozen(self, month: str) -> FrozenMonth | None:
+        """Whether, when, by whom and why a month was frozen."""
+        ...
+
+    def frozen_months(self) -> list[FrozenMonth]:
+        """All of them, in order."""
+        ...
+
+
+class FreezableMonths(FrozenMonths, Protocol):
+    """What closes months and opens them again."""
+
+    def freeze(self, month: FrozenMonth) -> None:
+        """Freeze a month.
+
+        Raises:
+            ConflictError: it is frozen.
+        """
+        ...
+
+    def unfreeze(self, month: str) -> None:
+        """Open a month; the versions beside its hours wait to be put in force."""
+        ...
+
+
+class Rollups(Protocol):
+    """Sums of published hours. What is read is always the sum of the hours in force, whatever has been rolled up."""
+
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
+        """Every UTC day of `[start, end)` that has a published hour, in order."""
+        ...
+
+    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+        """One unit in every published hour of `[start, end)`, in order."""
+        ...
+
+    def facts(
+        self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's."""
+        ...
+
+    def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
+        """Bring a UTC day's sums up to its hours; False where they were. It makes reading cheap, not right."""
+        ...
+
+
+class SummedVersions(Protocol):
+    """Sums of versions of one cluster's hours, which are in order: those of a day that was rolled up are read, the
+    others are summed from what the versions say, in force or not."""
+
+    def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
+        """Their UTC days, in order."""
+        ...
+
+    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
+        """One unit in each of them."""
+        ...
+
+    def facts_of(
+        self, manifests: Sequence[Manifest], business_unit: str | None = None
+    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+        """The facts of their UTC days, all or one unit's; without days whose lines are no longer kept."""
+        ...
+
+
+class ReportedHours(PublishedHours, Protocol):
+    """What reports read beside.
+
+    An answer reads the manifests once and then what these very versions say (`..._of`), so that it holds nothing of a
+    version that is put in force meanwhile. What is superseded is kept for longer than any answer takes.
+    """
+
+    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
+        """The summaries of versions of one cluster's hours, which are in order."""
+        ...
+
+    def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
+        """The notes of those versions of one cluster's hours, which are in order, that have some."""
+        ...
+
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        """A version's lines, all or one unit's."""
+        ...
+
+    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """What each node cost by a version, and what was paid for without one."""
+        ...
+
+    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        """What each node of an hour cost, and what was paid for without one."""
+        ...
+
+    def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
+        """The nodes of every hour in `[start, end)`."""
+        ...
+
+    def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
+        """What replaced figures in hours of `[start, end)`: oldest hour first, its versions in their order."""
+        ...
+
+
+class AdjustableHours(PublishedHours, Protocol):
+    """Hours, and what is recorded beside those of frozen months."""
+
+    def beside(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        """The versions recorded beside hours of `[start, end)`, oldest first."""
+        ...
+
+    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
+        """The summaries of these very versions of one cluster's hours, which are in order."""
+        ...
+
+    def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
+        """Put a version in force that was recorded beside, once its month is open again.
+
+        Raises:
+            ConflictError: it is no longer the newest, or the month is frozen.
+        """
+        ...
+
+
+class Ledger(ReportedHours, AdjustableHours, Protocol):
+    """The records. Hours are published atomically."""
+
+    def publish(
+        self,
+        record: HourRecord,
+        *,
+        replacing: Manifest | None,
+        settings_version: int,
+        now: datetime,
+        usage: Usage | None = None,
+        why: str = "",
+        last_attempt: datetime | None = None,
+        retention: Retention = DEFAULT_RETENTION,
+        backfilled: bool = False,
+    ) -> Manifest:
+        """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
+
+        Where the hour's month is frozen it is recorded beside the version in force, which stays. `replacing` is the
+        newest version, as `newest` answers it. An incomplete record counts an attempt and sets the next one, none from
+        `last_attempt` on. `usage` is what the record was rated from; None keeps that of the version before. `why` says
+        why figures are replaced: it is kept with what changed. `backfilled` is kept of an hour's first version.
+
+        Raises:
+            ConflictError: the newest version is no longer the one to be replaced; nothing changed for readers.
+        """
+        ...
+
+    def is_readable(self, manifest: Manifest) -> bool:
+        """Whether a version's sums and nodes are there, and whole; else the same figures are worth writing anew."""
+        ...
+
+    def newest(self, cluster: str, hour: datetime) -> Manifest | None:
+        """The version that the next one replaces: the one in force, or what stands beside a frozen one."""
+        ...
+
+    def usage(self, manifest: Manifest) -> Usage | None:
+        """The usage that a version was rated from; None where it is not (or no longer) kept."""
+        ...
+
+
+class LimitsReader(Protocol):
+    """What a cluster's Prometheus says of node pools' limits and namespaces' quotas."""
+
+    def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
+        """What stood last in each of consecutive hours.
+
+        Raises:
+            SourceError: the metrics could not be had.
+        """
+        ...
+
+
+class LimitsReaders(Protocol):
+    """A reader for each cluster."""
+
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> LimitsReader:
+        """The reader of one cluster, whose queries all end by a deadline."""
+        ...
+
+
+class LimitsStore(Protocol):
+    """Limits and quotas of hours."""
+
+    def put(self, limits: Limits, expires_at: datetime) -> None:
+        """Keep what was in force at the end of an hour."""
+        ...
+
+    def limits(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
+        """Those of hours in `[start, end)`, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """That a cluster left the settings."""
+
+    left_at: datetime
+    version: int
+    """Of the settings: the last one that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSettings:
+    """A settings document as it was pushed."""
+
+    version: int
+    text: str
+    settings: Settings
+    author: str
+    pushed_at: datetime
+    refused: tuple[str, ...] = ()
+    """Why newer versions, which cannot be read, are not in force; newest first."""
+    departed: Mapping[str, Departure] = field(default_factory=dict)
+    """Clusters of earlier documents that left the settings: what is recorded of them stays in answers."""
+
+    def clusters(self, since: datetime) -> list[str]:
+        """Whose hours from then on there are, in order of name: the settings' clusters, and those that left later."""
+        left = {name for name, departure in self.departed.items() if departure.left_at > since}
+        return sorted({one.name for one in self.settings.clusters} | left)
+
+
+class SettingsStore(Protocol):
+    """The versioned settings document."""
+
+    def current(self) -> StoredSettings:
+        """The newest version that can be read.
+
+        Raises:
+            SettingsMissingError: nothing was pushed yet.
+        """
+        ...
+
+    def newest(self) -> StoredSettings:
+        """The same, and never a minute old.
+
+        Raises:
+            As `current`.
+        """
+        ...
+
+    def version(self, number: int) -> StoredSettings:
+        """One version.
+
+        Raises:
+            NotFoundError: there is no such version.
+        """
+        ...
+
+    def history(self) -> list[StoredSettings]:
+        """Every version, newest first."""
+        ...
+
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
+        """Validate a document and make it the newest version.
+
+        Raises:
+            SettingsError: not valid; nothing was written.
+            ConflictError: somebody else pushed at the same time; nothing was written.
+        """
+        ...
+
+
+class Bus(Protocol):
+    """Messages to other functions."""
+
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        """Send work to the queue of its origin."""
+        ...
+
+    def publish(self, message: HourClosed | Tick) -> None:
+        """Tell everybody who listens."""
+        ...
+
+    def dead_letter(self, body: str, reason: str) -> None:
+        """Put aside a message that can never be handled, with the reason."""
+        ...
+
+
+class WorkQueue(Protocol):
+    """Work for others, and how much of it waits; a `Bus` that somebody watches."""
+
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        """Send work to the queue of its origin."""
+        ...
+
+    def backlog(self, origin: Origin) -> int:
+        """About how many messages wait in the queue of an origin, or are being worked on."""
+        ...

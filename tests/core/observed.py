@@ -1,0 +1,163 @@
+"""Observations of clusters that nobody thought of, for property tests."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from hypothesis import strategies as st
+
+from gpucost.core.hours import to_ms
+from gpucost.core.intervals import Scrapes
+from gpucost.core.metering.metering import MeteringRules
+from gpucost.core.metering.observations import (
+    ContainerRequest,
+    DeviceSeries,
+    NodeObservation,
+    NodeState,
+    Observation,
+    PodObservation,
+    Sightings,
+)
+
+START = datetime(2026, 11, 19, 10, tzinfo=UTC)
+STEP = 60_000
+RESOURCES = ["nvidia_com_gpu", "nvidia_com_mig_1g_5gb", "nvidia_com_mig_3g_20gb", "nvidia_com_gpu_shared"]
+LABELS: list[dict[str, str]] = [
+    {},
+    {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"},
+    {"label_nvidia_com_gpu_replicas": "3", "label_nvidia_com_gpu_count": "2"},
+    {"label_nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"},
+]
+units = st.integers(1, 9).map(Decimal)
+
+
+def times(first: int, last: int) -> tuple[int, ...]:
+    """Scrapes of the minutes from the first to the last."""
+    return tuple(to_ms(START) + minute * STEP for minute in range(first, last + 1))
+
+
+@st.composite
+def sightings(draw: st.DrawFn, who: str = "k") -> Sightings:
+    """All hour, or from one minute to another."""
+    if draw(st.booleans()):
+        return None
+    first = draw(st.integers(-60, 59))
+    return {who: times(first, draw(st.integers(first, 119)))}
+
+
+@st.composite
+def states(draw: st.DrawFn, *, changed: bool = True) -> tuple[NodeState, ...]:
+    """What a node advertised, changed once perhaps."""
+
+    def state(seen: Sightings) -> NodeState:
+        capacity = draw(st.dictionaries(st.sampled_from(RESOURCES), units, min_size=1, max_size=3))
+        allocatable = draw(st.dictionaries(st.sampled_from(RESOURCES), units, max_size=2))
+        return NodeState(seen, capacity, allocatable, draw(st.sampled_from(LABELS)))
+
+    how = draw(st.integers(0, 2 if changed else 1))
+    if how == 0:
+        return ()
+    if how == 1:
+        return (state(draw(sightings())),)
+    change = draw(st.integers(1, 58))
+    return state({"k": times(-60, change)}), state({"k": times(draw(st.integers(change + 1, 59)), 119)})
+
+
+@st.composite
+def nodes(draw: st.DrawFn, *, changed: bool = True) -> list[NodeObservation]:
+    """Up to three, one of them replaced under its name perhaps, and what they advertise changed."""
+    found = [
+        NodeObservation(f"n{i}", "", draw(sightings()), draw(st.sampled_from(LABELS)), draw(states(changed=changed)))
+        for i in range(draw(st.integers(0, 3)))
+    ]
+    if found and changed and draw(st.booleans()):
+        change = draw(st.integers(1, 55))
+        found[0] = NodeObservation("n0", "old", {"k": times(-60, change)}, found[0].labels, found[0].states)
+        found.append(
+            NodeObservation("n0", "new", {"k": times(change + 2, 119)}, draw(st.sampled_from(LABELS)), draw(states()))
+        )
+    return found
+
+
+@st.composite
+def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
+    """Up to six, on some of the nodes."""
+    return [
+        PodObservation(
+            namespace=namespace,
+            pod=f"p{i}",
+            uid=f"u{i}",
+            node=draw(st.sampled_from(names)),
+            requests=tuple(
+                ContainerRequest(f"c{j}", kind, draw(st.sampled_from(RESOURCES)), draw(units))
+                for j, kind in enumerate(
+                    draw(st.lists(st.sampled_from(["container", "init", "sidecar"]), min_size=1, max_size=3))
+                )
+            ),
+            held=draw(sightings()),
+            running=draw(sightings()),
+            labels=draw(st.sampled_from([{}, {"label_team": "x"}])),
+            namespace_labels={"label_owner": "y"} if namespace == "b" else {},
+        )
+        for i, namespace in enumerate(draw(st.lists(st.sampled_from(["a", "b", "c-1"]), max_size=6)) if names else ())
+    ]
+
+
+@st.composite
+def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = False) -> list[DeviceSeries]:
+    """Up to eight series, by sums or by samples."""
+    found = []
+    for holder in draw(st.lists(st.sampled_from([*holders, None]), max_size=8)):
+        values = None
+        if sampled or draw(st.booleans()):
+            first = draw(st.integers(-5, 59))
+            uses = st.decimals(0, 2, places=3)
+            values = tuple((at, draw(uses)) for at in times(first, draw(st.integers(first, 59)))[:12])
+        samples = draw(st.integers(0, 60))
+        found.append(
+            DeviceSeries(
+                node=draw(st.sampled_from(["n0", "n1", "elsewhere"])),
+                uuid=f"GPU-{draw(st.integers(0, 3))}",
+                mig_instance=draw(st.sampled_from(["", "1", "2"])),
+                mig_profile="",
+                model="NVIDIA A100-SXM4-40GB",
+                namespace=holder.namespace if holder else "",
+                pod=holder.pod if holder else "",
+                uid=draw(st.sampled_from(["", holder.uid])) if holder else "",
+                slot=draw(st.sampled_from(["", "0", "1"])),
+                claim="",
+                instance="d",
+                scale=draw(st.sampled_from([Decimal(1), Decimal(100)])),
+                rank=draw(st.integers(0, 1)),
+                samples=samples,
+                total=draw(st.decimals(0, 2, places=6)) * samples,
+                values=values,
+            )
+        )
+    return found
+
+
+@st.composite
+def observations(draw: st.DrawFn, *, sampled: bool = False, changed: bool = True) -> Observation:
+    """A cluster-hour with a gap in scraping, of which contradictions may be a part."""
+    some_nodes = draw(nodes(changed=changed))
+    some_pods = draw(pods([node.name for node in some_nodes] + draw(st.sampled_from([[], ["unknown"]]))))
+    missing = draw(st.integers(0, 40))
+    scrapes = Scrapes(times(-60, 9) + times(10 + missing, 119))
+    return Observation(
+        cluster="c",
+        hour=START,
+        allocation={"k": scrapes},
+        pods=tuple(some_pods),
+        nodes=tuple(some_nodes),
+        devices=tuple(draw(devices(some_pods, sampled=sampled))),
+        utilization={"d": scrapes},
+    )
+
+
+rules = st.builds(
+    MeteringRules,
+    ladder=st.permutations(["pod", "shared", "node", "cluster"]).flatmap(
+        lambda rungs: st.integers(0, 4).map(lambda n: tuple(rungs[:n]))
+    ),
+    slices_per_gpu=st.sampled_from([None, 7]),
+)

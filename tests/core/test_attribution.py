@@ -1,0 +1,156 @@
+"""Who answers for what, and when an hour's figures are no figures."""
+
+import random
+from datetime import UTC, datetime
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from fractions import Fraction
+
+import pytest
+
+from gpucost.core.attribution import AttributionRules, BusinessUnit, Owners, attribute
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.observations import PodObservation
+from gpucost.core.metering.usage import Holding, Measurement, PodUsage, Usage
+from gpucost.core.model import Coverage
+from gpucost.core.pricing.node_prices import Pricing
+
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+PRICING = Pricing.constant(Decimal(10))
+MINUTE = 60_000
+
+
+def pod(
+    namespace: str = "team", labels: dict[str, str] | None = None, of_namespace: dict[str, str] | None = None
+) -> PodObservation:
+    return PodObservation(
+        namespace, "p", "u", "n", (), None, labels=labels or {}, namespace_labels=of_namespace or {},
+        workload_kind="Deployment", workload="web",
+    )  # fmt: skip
+
+
+def usage(
+    measured: Measurement, *, held: int = 60, runs: int = 60, coverage: str = "1", seen: str | None = "1"
+) -> Usage:
+    node = GpuNode("n", "i-1", "p5.48xlarge", "eu-central-1a", "euc1-az2", "spot", "pool", "H100")
+    holding = Holding(
+        pod(labels={"label_app": "web", "label_other": "x"}), node, "nvidia_com_mig_1g_10gb", 2,
+        Share(Fraction(1, 7), "mig-profile"), Interval(0, held * MINUTE),
+        Interval((held - runs) * MINUTE, held * MINUTE), 0,
+    )  # fmt: skip
+    told = Coverage(Decimal(coverage), None if seen is None else Decimal(seen))
+    return Usage("c", HOUR, told, (PodUsage(holding, measured),), None, ("a note",))
+
+
+UNITS = (
+    BusinessUnit("exact", ("chat",)),
+    BusinessUnit("pattern", ("research-*", "lab")),
+    BusinessUnit("by-namespace", namespace_labels={"label_owner": "x", "label_stage": "prod"}),
+    BusinessUnit("by-pod", pod_labels={"label_team": "vision"}),
+    BusinessUnit("late", ("chat", "research-a")),
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "unit"),
+    [
+        (pod("chat"), "exact"),
+        (pod("research-a"), "pattern"),
+        (pod("lab"), "pattern"),
+        (pod("labs"), "labs"),
+        (pod("x", of_namespace={"label_owner": "x", "label_stage": "prod", "label_more": "y"}), "by-namespace"),
+        (pod("x", of_namespace={"label_owner": "x"}), "x"),
+        (pod("x", {"label_team": "vision"}), "by-pod"),
+        (pod("x", {"label_team": "audio"}), "x"),
+        (pod("chat", {"label_team": "vision"}), "exact"),
+        (pod("alone"), "alone"),
+    ],
+)
+def test_the_first_unit_that_matches_owns_a_pod(seen: PodObservation, unit: str) -> None:
+    assert Owners(UNITS).of(seen) == unit
+    assert Owners(()).of(seen) == seen.namespace
+
+
+def test_a_unit_by_labels_that_stands_first_wins_over_one_by_name() -> None:
+    units = (BusinessUnit("labels", pod_labels={"label_a": "b"}), BusinessUnit("name", ("team",)))
+    owners = Owners(units)
+    assert owners.of(pod(labels={"label_a": "b"})) == "labels"
+    assert owners.of(pod()) == "name"
+
+
+def test_names_and_patterns_are_tried_in_the_settings_order() -> None:
+    """As asking every unit for every namespace would have it."""
+    names = ["a", "b", "ab", "a-b", "a-*", "?", "[ab]", "[!a]*", "*"]
+    chance = random.Random(5)
+    for _ in range(300):
+        units = [BusinessUnit(f"u{i}", tuple(chance.sample(names, chance.randrange(3)))) for i in range(5)]
+        owners = Owners(units)
+        for namespace in ("a", "b", "ab", "a-b", "a-c", "c", "[ab]"):
+            first = (unit.name for unit in units if any(fnmatchcase(namespace, name) for name in unit.namespaces))
+            assert owners.of(pod(namespace)) == next(first, namespace)
+
+
+def test_a_line_says_all_that_is_known() -> None:
+    measured = Measurement("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600))
+    rules = AttributionRules(PRICING, cost_labels={"app": "label_app", "gone": "label_gone"})
+    (line,) = attribute(usage(measured), rules).lines
+    assert (line.business_unit, line.namespace, line.pod, line.uid) == ("team", "team", "p", "u")
+    assert (line.workload_kind, line.workload, line.labels) == ("Deployment", "web", {"app": "web"})
+    assert (line.node, line.node_pool, line.instance_type, line.zone) == ("n", "pool", "p5.48xlarge", "eu-central-1a")
+    assert (line.capacity_type, line.gpu_model, line.resource) == ("spot", "H100", "nvidia.com/mig-1g.10gb")
+    assert (line.units, line.gpu_share, line.gpu_share_source) == (2, Decimal("0.142857142857"), "mig-profile")
+    assert line.allocated_gpu_hours == Decimal("0.285714285714")
+    assert line.effective_gpu_hours == Decimal("0.142857142857")
+    assert (line.utilization, line.utilization_source) == (Decimal("0.5"), "pod")
+    assert line.unmeasured_gpu_hours == line.unmeasured_usd == 0
+    assert line.allocated_usd == Decimal("2.857142857143")
+    assert line.effective_usd is not None
+    assert line.waste_usd is not None
+    assert line.effective_usd + line.waste_usd == line.allocated_usd
+    assert line.gpu_hourly_usd == 10
+    assert (line.price_source, line.split_policy) == ("constant", "gpu-bears-all")
+    assert line.used_beyond_allocation_gpu_hours == Decimal("0.001")
+    assert line.shared_from == ""
+
+
+def test_what_nobody_saw_is_unknown_and_not_zero() -> None:
+    (line,) = attribute(usage(Measurement("none")), AttributionRules(PRICING)).lines
+    assert (line.effective_gpu_hours, line.effective_usd, line.waste_usd, line.utilization) == (None, None, None, None)
+    assert line.unmeasured_usd == line.allocated_usd
+    assert line.unmeasured_gpu_hours == line.allocated_gpu_hours
+
+
+def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() -> None:
+    (line,) = attribute(usage(Measurement("none"), runs=45), AttributionRules(PRICING)).lines
+    assert line.effective_usd is None
+    assert line.allocated_usd and line.waste_usd == pytest.approx(line.allocated_usd / 4)
+    (line,) = attribute(usage(Measurement("none"), runs=0), AttributionRules(PRICING)).lines
+    assert line.effective_usd == line.unmeasured_usd == 0
+    assert line.waste_usd == line.allocated_usd
+
+
+@pytest.mark.parametrize(
+    ("coverage", "seen", "says"),
+    [
+        ("0.4", "1", ["coverage of allocation is 40.0%, below the 50.0% that settings ask for"]),
+        ("0", "1", ["no scrape of the allocation source was seen in this hour"]),
+        ("1", "0.1", ["coverage of utilization is 10.0%, below the 20.0% that settings ask for"]),
+        ("0.5", "0.2", []),
+        ("0.9", None, []),
+    ],
+)
+def test_an_hour_of_which_too_little_was_seen_has_no_figures(coverage: str, seen: str | None, says: list[str]) -> None:
+    rules = AttributionRules(
+        PRICING, least_allocation_coverage=Decimal("0.5"), least_utilization_coverage=Decimal("0.2")
+    )
+    record = attribute(usage(Measurement("none"), coverage=coverage, seen=seen), rules)
+    assert record.notes == (*says, "a note")
+    assert (record.status, record.cluster, record.hour) == ("incomplete" if says else "complete", "c", HOUR)
+    assert (record.totals is None) == bool(says)
+    assert bool(record.lines) != bool(says)
+    assert record.coverage == Coverage(Decimal(coverage), None if seen is None else Decimal(seen))
+
+
+def test_without_any_threshold_an_hour_that_nobody_saw_still_has_no_figures() -> None:
+    assert attribute(usage(Measurement("none"), coverage="0"), AttributionRules(PRICING)).status == "incomplete"

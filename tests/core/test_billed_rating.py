@@ -1,0 +1,165 @@
+"""Nodes priced by the bill: the amount is split whole, paid time outside Kubernetes and unused commitments show."""
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode
+from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.core.metering.observations import Observation
+from gpucost.core.metering.usage import NodeUsage, Usage
+from gpucost.core.model import ClusterCharge, Coverage
+from gpucost.core.money import QUANTUM, ZERO, quantize
+from gpucost.core.pricing.bill import Bill, BilledHour
+from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
+from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
+from gpucost.core.pricing.rating import Rated, rate_usage
+from tests.core.observed import START, observations, rules
+
+POLICIES = [*SPLIT_POLICIES.values(), own_policy(Decimal(40), Decimal("0.5"), Decimal("0.25"))]
+P4D = InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024)
+SHAPES = {"p4d.24xlarge": P4D, "": InstanceShape("", 2, 7, 60 * 1024)}
+AMOUNTS = st.decimals("0", 500, places=12)
+BILLED = st.builds(
+    BilledHour,
+    amount=AMOUNTS,
+    currency=st.just("USD"),
+    billed_ms=st.integers(0, HOUR_MS),
+    is_final=st.booleans(),
+    unblended=st.none() | AMOUNTS,
+)
+MINUTE = 60_000
+HOUR_START = int(START.timestamp()) * 1000
+
+
+def priced(bill: Bill, policy: str = "gpu-bears-all", order: tuple[PriceSource, ...] = ("cur",)) -> Pricing:
+    """The bill, and what else is in order: a node-hour of 9 on demand."""
+    on_demand = Price("on-demand", "node-hour", Decimal(9))
+    return Pricing(PriceBook([on_demand]), order, SPLIT_POLICIES[policy], SHAPES, bill=bill)
+
+
+def p4d(name: str, *, first: int = 0, last: int = 60) -> NodeUsage:
+    """An idle node, seen from one minute to another."""
+    present = Interval(HOUR_START + first * MINUTE, HOUR_START + last * MINUTE)
+    whole = Fraction(8 * present.length)
+    nothing = Fraction(0)
+    node = GpuNode(name, f"aws:///eu-central-1a/i-{name}", "p4d.24xlarge", physical=8)
+    return NodeUsage(node, present, whole, whole, nothing, nothing, nothing, nothing, nothing)
+
+
+def rated(nodes: list[NodeUsage], pricing: Pricing) -> Rated:
+    """An hour of idle nodes."""
+    return rate_usage(Usage("demo", START, Coverage(Decimal(1), Decimal(1)), (), tuple(nodes), ()), pricing)
+
+
+def billed(amount: str, *, minutes: int = 60, is_final: bool = True) -> BilledHour:
+    """A bill's line."""
+    return BilledHour(Decimal(amount), "USD", minutes * MINUTE, is_final)
+
+
+def decimals(*amounts: str | int) -> list[Decimal]:
+    """Amounts to compare with."""
+    return [Decimal(amount) for amount in amounts]
+
+
+@settings(max_examples=200, deadline=None)
+@given(observations(), rules, st.sampled_from(POLICIES), st.lists(BILLED, min_size=6, max_size=6), AMOUNTS)
+def test_every_dollar_of_the_bill_is_somewhere(
+    observation: Observation, metering: MeteringRules, policy: SplitPolicy, lines: list[BilledHour], unused: Decimal
+) -> None:
+    nodes = [
+        replace(node, provider_id=f"aws:///eu-central-1a/i-{number}") for number, node in enumerate(observation.nodes)
+    ]
+    usage = meter(replace(observation, nodes=tuple(nodes)), metering)
+    bill = Bill(
+        {f"i-{number}": line for number, line in enumerate(lines)},
+        {usage.cluster: [ClusterCharge("unused-savings-plan", "arn:sp", unused)]},
+    )
+    pricing = Pricing(PriceBook(()), ("cur",), policy, SHAPES, bill=bill)
+    found = rate_usage(usage, pricing)
+    for node in usage.nodes or ():
+        price = pricing.of_node(node.node, usage.cluster, node.present, node.gpus)
+        assert isinstance(price, NodePrice)
+        own = lines[int(node.provider_id.rpartition("-")[2])]
+        assert price.gpus_cost + price.host_cost == Fraction(own.amount), "GPU part + host part = the bill's amount"
+        assert min(price.gpus_cost, price.host_cost) >= 0
+        assert (price.is_final, price.billed_ms, price.unblended) == (own.is_final, own.billed_ms, own.unblended)
+    for usage_, hour in zip(usage.nodes or (), found.nodes, strict=True):
+        own = lines[int(hour.provider_id.rpartition("-")[2])]
+        part = hour.capacity
+        assert part.node_cost_usd == own.amount
+        rest = part.unallocated_usd + part.stranded_usd + part.unobserved_usd + part.host_usd + part.residual_usd
+        assert hour.allocated_usd + rest == own.amount
+        outside = usage_.gpus * max(0, own.billed_ms - usage_.present.length)
+        stranded = (usage_.stranded_gpu_ms + outside) / HOUR_MS
+        assert abs(Fraction(part.stranded_gpu_hours) - stranded) <= Fraction(QUANTUM)
+    if usage.nodes is not None:
+        assert found.capacity is not None
+        of_nodes = sum((hour.capacity.node_cost_usd for hour in found.nodes), ZERO)
+        assert found.capacity.node_cost_usd == of_nodes + unused
+        idle = sum((hour.capacity.unallocated_usd for hour in found.nodes), ZERO)
+        assert found.capacity.unallocated_usd == idle + unused
+
+
+def test_paid_time_outside_kubernetes_is_stranded_by_hand() -> None:
+    """Billed for an hour, in Kubernetes for 45 minutes: a quarter of 32 USD is stranded, of 8 GPU-hours 2."""
+    (node,) = rated([p4d("a", last=45)], priced(Bill({"i-a": billed("32")}))).nodes
+    part = node.capacity
+    assert [part.node_cost_usd, part.stranded_usd, part.unallocated_usd] == decimals(32, 8, 24)
+    assert [part.capacity_gpu_hours, part.stranded_gpu_hours, part.unallocated_gpu_hours] == decimals(8, 2, 6)
+
+
+def test_a_node_that_kubernetes_saw_longer_than_it_was_billed_costs_the_bills_amount() -> None:
+    (node,) = rated([p4d("a")], priced(Bill({"i-a": billed("16", minutes=30)}))).nodes
+    assert [node.capacity.node_cost_usd, node.capacity.stranded_usd] == decimals(16, 0)
+
+
+def test_unused_reserved_capacity_is_unallocated_by_hand() -> None:
+    """Two instances of 8 GPUs reserved and not run, 110.08; a plan's 19.5 buys no capacity."""
+    charges = [
+        ClusterCharge("unused-capacity-reservation", "arn:cr", Decimal("110.08"), gpu_hours=Decimal(16)),
+        ClusterCharge("unused-savings-plan", "arn:sp", Decimal("19.5")),
+        ClusterCharge("unused-savings-plan", "arn:sp-eu", Decimal(5), "EUR"),
+    ]
+    found = rated([p4d("a")], priced(Bill({"i-a": billed("32")}, {"demo": charges}))).capacity
+    assert found is not None
+    assert [found.node_cost_usd, found.unallocated_usd] == decimals("161.58", "161.58")
+    assert found.capacity_gpu_hours == 24
+    other = rated([p4d("a")], priced(Bill({"i-a": billed("32")}, {"another": charges}))).capacity
+    assert other is not None
+    assert other.node_cost_usd == 32
+
+
+def test_every_way_to_pay_by_hand() -> None:
+    """A month's bill, an open line, and a node that the bill does not know, under Datadog's 95%."""
+    bill = Bill({"i-a": billed("32"), "i-b": billed("20", is_final=False), "i-c": billed("0", minutes=20)})
+    nodes = [p4d("a"), p4d("b"), p4d("c", first=40), p4d("d")]
+    found = rated(nodes, priced(bill, "datadog", ("cur", "on-demand")))
+    assert [node.price_source for node in found.nodes] == ["cur", "cur", "cur", "on-demand"]
+    assert [node.capacity.node_cost_usd for node in found.nodes] == decimals(32, 20, 0, 9)
+    assert [node.capacity.host_usd for node in found.nodes] == decimals("1.6", 1, 0, "0.45")
+    assert not found.is_final
+
+
+def test_a_node_that_a_closed_bill_does_not_know_is_settled() -> None:
+    """A Capacity Block's instance is in no bill: its hour would stay provisional for ever."""
+    order: tuple[PriceSource, ...] = ("cur", "on-demand")
+    for is_closed in (False, True):
+        bill = Bill({"i-a": billed("32")}, is_final=is_closed)
+        assert rated([p4d("a"), p4d("b")], priced(bill, order=order)).is_final is is_closed
+
+
+def test_a_bill_in_another_currency_is_not_taken() -> None:
+    bill = Bill({"i-a": replace(billed("30"), currency="EUR")})
+    (price,) = [priced(bill).of_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))]
+    assert isinstance(price, Unpriced)
+    assert "cur has one in EUR, and the hour is in USD" in price.reason
+    in_euro = replace(priced(bill), currency="EUR").of_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))
+    assert isinstance(in_euro, NodePrice)
+    assert quantize(in_euro.cost) == 30

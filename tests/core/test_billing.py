@@ -1,0 +1,257 @@
+"""From the bill's lines to an hour's bill: tables made by hand, and laws that hold for any bill."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.money import QUANTUM
+from gpucost.core.pricing.bill import Bill
+from gpucost.core.pricing.bill_lines import BillLine, Blend, Sharing, bill_of, by_hour, in_two_currencies
+
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+NONE = Sharing("none")
+
+
+def line(instance: str, amount: str, *, minutes: Fraction | int = 60, **changes: Any) -> BillLine:
+    """A line of an instance-hour."""
+    one = BillLine(
+        kind="instance",
+        start=HOUR,
+        end=HOUR + ONE_HOUR,
+        account="1",
+        region="eu-central-1",
+        resource=instance,
+        instance_type="p5.48xlarge",
+        capacity_type="on-demand",
+        operation="RunInstances",
+        hours=Fraction(minutes) / 60,
+        amount=Decimal(amount),
+        currency="USD",
+        is_final=False,
+    )
+    return replace(one, **changes)
+
+
+def unused(kind: Any, reference: str, amount: str, **changes: Any) -> BillLine:
+    """A line of what nobody used."""
+    return replace(line(reference, amount), **{"kind": kind, "hours": None, **changes})
+
+
+def paid(bill: Bill) -> dict[str, tuple[str, str | None]]:
+    """What each instance pays, and what its own line says where that differs."""
+    return {
+        instance_id: (f"{one.amount:f}", None if one.unblended is None else f"{one.unblended:f}")
+        for instance_id, one in bill.instances.items()
+    }
+
+
+def test_without_a_blend_each_pays_its_own_line() -> None:
+    bill = bill_of([line("i-a", "55.04"), line("i-b", "30")], NONE)
+    assert paid(bill) == {"i-a": ("55.040000000000", None), "i-b": ("30.000000000000", None)}
+
+
+def test_identical_instances_pay_the_same_rate_by_hand() -> None:
+    """Three p5 of which a plan covers one, and one that ran 15 minutes: 153 ÷ 3.25 h = 47.076923076923 an hour."""
+    bill = bill_of([line("i-a", "55"), line("i-b", "30"), line("i-c", "55"), line("i-d", "13", minutes=15)], Sharing())
+    assert paid(bill) == {
+        "i-a": ("47.076923076923", "55.000000000000"),
+        "i-b": ("47.076923076923", "30.000000000000"),
+        "i-c": ("47.076923076923", "55.000000000000"),
+        "i-d": ("11.769230769231", "13.000000000000"),
+    }
+    assert bill.instances["i-d"].billed_ms == 15 * 60_000
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"account": "2"}, {"region": "us-east-1"}, {"instance_type": "p5e.48xlarge"}, {"capacity_type": "spot"},
+        {"capacity_type": "reserved"}, {"operation": "RunInstances:0002"}, {"currency": "EUR"},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("blend", ["instance_type", "node_pool"])
+def test_instances_of_another_kind_do_not_pay_for_it(blend: Blend, other: dict[str, Any]) -> None:
+    bill = bill_of([line("i-a", "55"), line("i-b", "30", **other)], Sharing(blend))
+    assert paid(bill) == {"i-a": ("55.000000000000", None), "i-b": ("30.000000000000", None)}
+
+
+def test_a_node_pool_blends_within_itself_and_within_a_type() -> None:
+    pools = {"i-a": "train", "i-b": "train", "i-c": "serve", "i-d": "train"}
+    lines = [
+        line("i-a", "50"),
+        line("i-b", "30"),
+        line("i-c", "20"),
+        line("i-d", "1", instance_type="g5.xlarge"),
+        line("i-outside", "8"),
+        line("i-outside-2", "10"),
+    ]
+    bill = bill_of(lines, Sharing("node_pool", pools))
+    assert {name: one.amount for name, one in bill.instances.items()} == {
+        "i-a": 40, "i-b": 40, "i-c": 20, "i-d": 1, "i-outside": 9, "i-outside-2": 9,
+    }  # fmt: skip
+
+
+def test_a_spot_instance_interrupted_in_its_first_hour_is_free_and_final() -> None:
+    """And takes nothing off the price of the others, nor bears any of it."""
+    spot: dict[str, Any] = {"capacity_type": "spot", "operation": ""}
+    bill = bill_of(
+        [line("i-a", "9", **spot), line("i-b", "0", minutes=20, **spot), line("i-c", "7", **spot)], Sharing()
+    )
+    assert paid(bill) == {
+        "i-a": ("8.000000000000", "9.000000000000"),
+        "i-b": ("0.000000000000", None),
+        "i-c": ("8.000000000000", "7.000000000000"),
+    }
+    assert [bill.instances[name].is_final for name in ("i-a", "i-b", "i-c")] == [False, True, False]
+    assert bill.instances["i-b"].billed_ms == 20 * 60_000
+
+
+def test_several_lines_of_an_instance_add_up() -> None:
+    """20 minutes on demand, 40 under a plan; an instance changed its type while it was stopped."""
+    lines = [
+        line("i-a", "18.346666666667", minutes=20),
+        line("i-a", "20", minutes=40),
+        line("i-b", "1", minutes=10, instance_type="g5.xlarge"),
+        line("i-b", "2", minutes=30, instance_type="g5.2xlarge"),
+        line("i-c", "5", instance_type="g5.2xlarge"),
+    ]
+    bill = bill_of(lines, NONE)
+    assert {name: (one.amount, one.billed_ms) for name, one in bill.instances.items()} == {
+        "i-a": (Decimal("38.346666666667"), HOUR_MS),
+        "i-b": (Decimal(3), 40 * 60_000),
+        "i-c": (Decimal(5), HOUR_MS),
+    }
+    blended = bill_of(lines, Sharing())
+    assert blended.instances["i-b"].amount == Decimal("3.2"), "i-b counts as a g5.2xlarge: 8 ÷ 100 min × 40 min"
+
+
+def test_seconds_are_billed_to_the_millisecond() -> None:
+    """AWS writes 25 min 20 s as 0.4222222222 hours."""
+    bill = bill_of([line("i-a", "1", hours=Fraction(Decimal("0.4222222222")))], NONE)
+    assert bill.instances["i-a"].billed_ms == 1_520_000
+
+
+def test_a_bill_is_final_when_all_of_it_is() -> None:
+    open_line, closed = line("i-a", "1"), line("i-b", "1", is_final=True)
+    assert bill_of([closed], NONE).is_final
+    assert not bill_of([closed, open_line], NONE).is_final
+    assert not bill_of([], NONE).is_final
+    mixed = bill_of([closed, open_line], NONE)
+    assert (mixed.instances["i-a"].is_final, mixed.instances["i-b"].is_final) == (False, True)
+
+
+def test_an_instance_in_two_currencies_has_no_price() -> None:
+    lines = [line("i-a", "1", minutes=30), line("i-a", "1", minutes=30, currency="EUR"), line("i-b", "4")]
+    bill = bill_of(lines, Sharing())
+    assert list(bill.instances) == ["i-b"]
+    assert in_two_currencies(lines) == ["i-a"]
+
+
+def test_a_euro_bill_stays_in_euro() -> None:
+    bill = bill_of(
+        [line("i-a", "51", currency="EUR"), unused("unused-savings-plan", "arn:sp", "3", currency="EUR")],
+        Sharing(unused_to="demo"),
+    )
+    assert bill.instances["i-a"].currency == "EUR"
+    assert [charge.currency for charge in bill.charges_of("demo")] == ["EUR"]
+
+
+def test_what_nobody_used_is_charged_to_the_cluster_by_hand() -> None:
+    lines = [
+        unused("unused-savings-plan", "arn:sp", "19.5"),
+        unused("unused-savings-plan", "arn:sp", "0.5", account="2"),
+        unused("unused-reservation", "arn:ri", "2", hours=Fraction(1)),
+        unused("unused-capacity-reservation", "arn:cr", "110.08", hours=Fraction(2)),
+        unused("unused-capacity-reservation", "arn:cr-x", "1", instance_type="p99.large", hours=Fraction(1)),
+    ]
+    bill = bill_of(lines, Sharing(unused_to="demo"))
+    assert [(one.kind, one.reference, one.amount, one.gpu_hours) for one in bill.charges_of("demo")] == [
+        ("unused-capacity-reservation", "arn:cr", Decimal("110.08"), 16),
+        ("unused-capacity-reservation", "arn:cr-x", 1, None),
+        ("unused-reservation", "arn:ri", 2, None),
+        ("unused-savings-plan", "arn:sp", 20, None),
+    ]
+    assert bill.charges_of("another") == ()
+    assert bill_of(lines, Sharing()).charges == {}
+    only = bill_of(lines, Sharing(unused_to="demo", unused=("reservation",)))
+    assert [one.reference for one in only.charges_of("demo")] == ["arn:ri"]
+
+
+def test_a_reservations_fee_is_spread_over_its_month_once_the_bill_is_closed() -> None:
+    """100 over the 720 hours of November; the running month says how much is *still* unused."""
+    start, end = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
+    fee = unused("unused-reservation", "arn:ri", "100", start=start, end=end)
+    assert by_hour(fee) == []
+    spread = by_hour(replace(fee, is_final=True, hours=Fraction(10)))
+    assert [hour for hour, _ in spread] == [start + number * ONE_HOUR for number in range(720)]
+    assert sum(part.amount for _, part in spread) == 100
+    assert {part.amount for _, part in spread} == {Decimal("0.138888888889"), Decimal("0.138888888888")}
+    assert sum(part.hours or 0 for _, part in spread) == 10
+    same_end = by_hour(replace(fee, is_final=True, end=end - timedelta(seconds=1)))
+    assert len(same_end) == 720
+
+
+def test_a_line_of_an_hour_is_its_own_part() -> None:
+    one = line("i-a", "5")
+    assert by_hour(one) == [(HOUR, one)]
+    late = replace(one, start=HOUR + timedelta(minutes=20))
+    assert by_hour(late) == [(HOUR, late)]
+
+
+AMOUNTS = st.decimals("0", 100, places=10)
+LINES = st.builds(
+    line,
+    st.sampled_from([f"i-{number}" for number in range(9)]),
+    AMOUNTS.map(str),
+    minutes=st.integers(0, 3600).map(lambda seconds: Fraction(seconds, 60)),
+    instance_type=st.sampled_from(["p5.48xlarge", "g5.xlarge"]),
+    capacity_type=st.sampled_from(["spot", "on-demand", "reserved"]),
+    account=st.sampled_from(["1", "2"]),
+)
+POOLS = st.dictionaries(st.sampled_from([f"i-{number}" for number in range(9)]), st.sampled_from(["x", "y"]))
+
+
+@given(st.lists(LINES, max_size=25), st.sampled_from(["none", "instance_type", "node_pool"]), POOLS)
+def test_a_blend_moves_money_and_makes_none(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
+    bill = bill_of(lines, Sharing(blend, pools))
+    assert sum(one.amount for one in bill.instances.values()) == sum(one.amount for one in lines)
+    own: dict[str, Decimal] = defaultdict(Decimal)
+    for one in lines:
+        own[one.resource] += one.amount
+    for instance_id, billed in bill.instances.items():
+        assert (billed.amount if billed.unblended is None else billed.unblended) == own[instance_id]
+
+
+@given(st.lists(LINES, max_size=25), st.sampled_from(["instance_type", "node_pool"]), POOLS)
+def test_of_one_pool_everybody_pays_the_mean_rate(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
+    """Against the mean rate worked out pool by pool in the open."""
+    seen: set[str] = set()
+    lines = [one for one in lines if one.resource not in seen and not seen.add(one.resource)]  # type: ignore[func-returns-value]
+    bill = bill_of(lines, Sharing(blend, pools))
+    for one in lines:
+        fellows = [
+            other
+            for other in lines
+            if (other.account, other.instance_type, other.capacity_type)
+            == (one.account, one.instance_type, one.capacity_type)
+            and not (other.capacity_type == "spot" and other.amount == 0)
+            and (blend == "instance_type" or pools.get(other.resource, "") == pools.get(one.resource, ""))
+        ]
+        expected = _mean_rate(fellows) * (one.hours or 0) if one in fellows else Fraction(0)
+        if any(other.hours for other in fellows):
+            assert abs(Fraction(bill.instances[one.resource].amount) - expected) < Fraction(QUANTUM)
+
+
+def _mean_rate(lines: Sequence[BillLine]) -> Fraction:
+    hours = sum((one.hours or Fraction(0) for one in lines), Fraction(0))
+    return sum((Fraction(one.amount) for one in lines), Fraction(0)) / hours if hours else Fraction(0)

@@ -1,0 +1,152 @@
+"""The identity of design §1, on fleets that nobody thought of: nothing is lost, doubled or clamped."""
+
+import random
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.hours import HOUR_MS, to_ms
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.implausible_samples import SUSPECT
+from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.core.metering.observations import Observation
+from gpucost.core.metering.usage import Usage
+from gpucost.core.model import Capacity, Costs, HourRecord
+from gpucost.core.money import ZERO
+from gpucost.core.pricing.node_prices import Pricing
+from tests.core.observed import START, observations, rules
+
+T = TypeVar("T")
+prices = st.decimals(Decimal("0.01"), 100, places=4).map(Pricing.constant)
+
+
+def record(observation: Observation, metering: MeteringRules, rate: Pricing) -> HourRecord:
+    units = (BusinessUnit("first", ("a",)), BusinessUnit("rest", ("c-*",)))
+    return attribute(meter(observation, metering), AttributionRules(rate, units))
+
+
+def without_residual(capacity: Capacity) -> Decimal:
+    parts = (capacity.unallocated_usd, capacity.stranded_usd, capacity.unobserved_usd, capacity.host_usd)
+    return sum(parts, ZERO)
+
+
+@settings(max_examples=200, deadline=None)
+@given(observations(), rules, prices)
+def test_every_dollar_is_somewhere(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
+    found = record(observation, metering, rate)
+    assert found.totals is not None
+    costs, capacity = found.totals.costs, found.totals.capacity
+    assert costs == Costs.total(found.by_business_unit().values())
+    for part in (*(line.costs() for line in found.lines), costs):
+        assert part.allocated_usd == part.effective_usd + part.waste_usd + part.unmeasured_usd
+        assert min(getattr(part, name) for name in Costs.names()) >= 0
+        assert part.effective_gpu_hours + part.unmeasured_gpu_hours <= part.allocated_gpu_hours
+    if capacity is not None:
+        spread = costs.allocated_usd + without_residual(capacity)
+        assert spread + capacity.residual_usd == capacity.node_cost_usd
+        assert min(getattr(capacity, name) for name in Capacity.names() if name != "residual_usd") >= 0
+        usage = meter(observation, metering)
+        contradiction = any(node.excess_gpu_ms for node in usage.nodes or ())
+        assert contradiction or capacity.residual_usd == 0
+        hours = costs.allocated_gpu_hours + capacity.unallocated_gpu_hours + capacity.stranded_gpu_hours
+        assert contradiction or hours + capacity.unobserved_gpu_hours == capacity.capacity_gpu_hours
+
+
+@settings(max_examples=100, deadline=None)
+@given(observations(), rules)
+def test_every_nodes_time_is_somewhere(observation: Observation, metering: MeteringRules) -> None:
+    usage = meter(observation, metering)
+    for node in usage.nodes or ():
+        own = [one.holding for one in usage.pods if one.holding.node.name == node.node.name]
+        own = [one for one in own if one.node.provider_id == node.provider_id]
+        held = sum((one.gpu_ms for one in own), Fraction(0))
+        parts = node.unallocated_gpu_ms + node.stranded_gpu_ms + node.unobserved_gpu_ms
+        assert held + parts - node.excess_gpu_ms == node.total_gpu_ms
+        assert min(node.unallocated_gpu_ms, node.stranded_gpu_ms, node.unobserved_gpu_ms, node.excess_gpu_ms) >= 0
+        assert all(node.present.overlap(one.held) == one.held for one in own)
+
+
+@settings(max_examples=33, deadline=None)
+@given(observations(), rules, prices, st.randoms(use_true_random=False))
+def test_the_order_of_what_was_seen_does_not_matter(
+    observation: Observation, metering: MeteringRules, rate: Pricing, shuffle: random.Random
+) -> None:
+    def shuffled(things: tuple[T, ...]) -> tuple[T, ...]:
+        return tuple(shuffle.sample(things, len(things)))
+
+    other = replace(
+        observation,
+        pods=shuffled(observation.pods),
+        nodes=shuffled(observation.nodes),
+        devices=shuffled(observation.devices),
+    )
+    assert record(other, metering, rate).lines == record(observation, metering, rate).lines
+
+
+def held_by_pod(usage: Usage) -> dict[tuple[str, str], Fraction]:
+    found: dict[tuple[str, str], Fraction] = {}
+    for one in usage.pods:
+        key = (one.holding.pod.uid, one.holding.resource)
+        found[key] = found.get(key, Fraction(0)) + one.holding.held.length * one.holding.units
+    return found
+
+
+@settings(max_examples=66, deadline=None)
+@given(observations(changed=False), st.integers(1, HOUR_MS - 1))
+def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut: int) -> None:
+    metering = MeteringRules()
+    start = to_ms(START)
+    windows = [Interval(start, start + HOUR_MS), Interval(start, start + cut), Interval(start + cut, start + HOUR_MS)]
+    # Whether a request can be is judged by what the node is in the time that is metered: a part may know less of it.
+    notes = [note for window in windows for note in meter(observation, metering, window).notes]
+    possible = [
+        pod for pod in observation.pods if not any(f"{SUSPECT}pod {pod.namespace}/{pod.pod} " in note for note in notes)
+    ]
+    observation = replace(observation, pods=tuple(possible))
+    whole, *parts = (meter(observation, metering, window) for window in windows)
+    together: dict[tuple[str, str], Fraction] = {}
+    for part in parts:
+        for key, held in held_by_pod(part).items():
+            together[key] = together.get(key, Fraction(0)) + held
+    assert together == held_by_pod(whole)
+
+
+@settings(max_examples=66, deadline=None)
+@given(observations(), rules, prices)
+def test_another_holder_makes_no_line_dearer(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
+    """But for the one interval after its last sample in which a pod may have ended at any time: where metrics
+    contradict each other, another one may settle that otherwise."""
+    if not observation.pods:
+        return
+    fewer = record(replace(observation, pods=observation.pods[:-1]), metering, rate)
+    more = {(line.uid, line.resource): line for line in record(observation, metering, rate).lines}
+    for line in fewer.lines:
+        after = more.get((line.uid, line.resource))
+        assert line.gpu_hourly_usd and line.allocated_usd is not None
+        interval_usd = line.gpu_hourly_usd * line.units * line.gpu_share / 60
+        most = line.allocated_usd + interval_usd + Decimal("1e-9")
+        assert after is None or (after.allocated_usd is not None and after.allocated_usd <= most)
+
+
+@settings(max_examples=33, deadline=None)
+@given(observations(), rules, prices)
+def test_names_change_nothing_but_names(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
+    def renamed(namespace: str) -> str:
+        return f"x-{namespace}" if namespace else ""
+
+    other = replace(
+        observation,
+        pods=tuple(replace(pod, namespace=renamed(pod.namespace)) for pod in observation.pods),
+        devices=tuple(device._replace(namespace=renamed(device.namespace)) for device in observation.devices),
+    )
+    plain = AttributionRules(rate)
+    lines = attribute(meter(observation, metering), plain).lines
+    again = attribute(meter(other, metering), plain).lines
+    assert [
+        line._replace(namespace=renamed(line.namespace), business_unit=renamed(line.namespace)) for line in lines
+    ] == list(again)

@@ -1,0 +1,85 @@
+"""Shared units are paid by the others, to the last digit."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.core.attribution import BusinessUnit, units_in_force
+from gpucost.core.model import Costs, Line
+from gpucost.core.money import quantize
+from gpucost.core.shared_units import Policy, distribute
+from tests.records import line
+
+usd = st.decimals(0, 1000, places=12).map(quantize)
+
+
+def priced(unit: str, effective: Decimal, waste: Decimal, unmeasured: Decimal) -> Line:
+    return line(unit)._replace(
+        effective_usd=effective,
+        waste_usd=waste,
+        unmeasured_usd=unmeasured,
+        allocated_usd=effective + waste + unmeasured,
+    )
+
+
+lines = st.lists(st.builds(priced, st.sampled_from(["platform", "ops", "a", "b", "c"]), usd, usd, usd), max_size=12)
+policies = st.dictionaries(st.sampled_from(["platform", "ops"]), st.sampled_from(["proportional", "even"]))
+
+
+@given(lines, policies)
+def test_nothing_is_lost_or_made(before: list[Line], shared: dict[str, Policy]) -> None:
+    after = distribute(before, shared)
+    assert Costs.total(one.costs() for one in after) == Costs.total(one.costs() for one in before)
+    for one in after:
+        assert one.allocated_usd == (one.effective_usd or 0) + (one.waste_usd or 0) + (one.unmeasured_usd or 0)
+    own = {one.business_unit for one in before} - shared.keys()
+    if own:
+        assert {one.business_unit for one in after} == own
+
+
+def test_by_what_the_receivers_cost() -> None:
+    zero = quantize(0)
+    before = [
+        priced("platform", quantize(1), quantize(2), zero),
+        priced("a", zero, quantize(30), zero),
+        priced("b", quantize(60), zero, zero),
+    ]
+    after = distribute(before, {"platform": "proportional"})
+    parts = {one.business_unit: one for one in after if one.shared_from}
+    assert {unit: one.allocated_usd for unit, one in parts.items()} == {"a": 1, "b": 2}
+    assert {unit: one.waste_usd for unit, one in parts.items()} == {
+        "a": Decimal("0.666666666667"),
+        "b": Decimal("1.333333333333"),
+    }
+    evenly = {one.business_unit: one for one in distribute(before, {"platform": "even"}) if one.shared_from}
+    assert {one.allocated_usd for one in evenly.values()} == {Decimal("1.5")}
+
+
+def test_who_is_alone_pays_alone() -> None:
+    before = [priced("platform", quantize(1), quantize(2), quantize(0))]
+    assert distribute(before, {"platform": "even"}) == before
+
+
+@pytest.mark.parametrize(("hour", "expected"), [(9, [("x", "y"), None]), (10, [("y",), ("x",)])])
+def test_a_namespace_moves_at_an_hour(hour: int, expected: list[tuple[str, ...] | None]) -> None:
+    moved = datetime(2026, 11, 19, 10, tzinfo=UTC)
+    units = [
+        BusinessUnit("a", ("x", "y")),
+        BusinessUnit("a", ("y",), since=moved),
+        BusinessUnit("b", ("x",), since=moved),
+    ]
+    found = units_in_force(units, moved.replace(hour=hour))
+    assert [unit.namespaces for unit in found] == [names for names in expected if names]
+
+
+def test_of_two_entries_that_have_begun_the_later_counts_wherever_it_stands() -> None:
+    first, second = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC)
+    old, new = BusinessUnit("a", ("x",), since=first), BusinessUnit("a", ("y",), since=second)
+    undated = BusinessUnit("a", ("z",))
+    for units in ([old, new, undated], [undated, new, old], [new, undated, old]):
+        assert units_in_force(units, second) == [new]
+        assert units_in_force(units, first) == [old]
+        assert units_in_force(units, datetime(2026, 10, 1, tzinfo=UTC)) == [undated]

@@ -1,0 +1,114 @@
+"""Figures leave the system exact, and nothing that a spreadsheet would run."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.core.model import Costs
+from gpucost.core.money import from_quanta
+from gpucost.runtime.json_text import csv_cell, csv_text, decimal_text, dumps, dumps_row, quanta_text
+from tests.records import line
+
+AMOUNTS = st.decimals(allow_nan=False, allow_infinity=False, places=12, min_value=-(10**20), max_value=10**20)
+
+
+@given(st.lists(AMOUNTS))
+def test_numbers_keep_every_digit_and_have_no_exponent(amounts: list[Decimal]) -> None:
+    text = dumps(amounts)
+
+    assert json.loads(text, parse_float=Decimal, parse_int=Decimal) == amounts
+    assert "e" not in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("0E-12", "0"), ("-0.000", "0"), ("1E+3", "1000"), ("1.500000000000", "1.5"), ("1E-12", "0.000000000001")],
+)
+def test_one_way_to_write_a_number(value: str, text: str) -> None:
+    assert dumps(Decimal(value)) == csv_cell(Decimal(value)) == text
+
+
+@given(st.integers(-(10**32), 10**32) | st.integers(-(10**13), 10**13) | st.integers(-99, 99).map((10**11).__mul__))
+def test_whole_numbers_are_written_as_the_amounts_they_are(quanta: int) -> None:
+    text = quanta_text(quanta)
+
+    assert Fraction(text) == Fraction(quanta, 10**12)
+    assert text == decimal_text(from_quanta(quanta))
+
+
+@pytest.mark.parametrize(
+    ("quanta", "text"),
+    [
+        (None, "null"), (0, "0"), (1, "0.000000000001"), (-1, "-0.000000000001"), (10**11, "0.1"), (10**12, "1"),
+        (-(10**12), "-1"), (999_999_999_999, "0.999999999999"), (15 * 10**14, "1500"),
+        (1_500_000_000_001, "1.500000000001"),
+    ],
+)  # fmt: skip
+def test_one_way_to_write_a_whole_number(quanta: int | None, text: str) -> None:
+    assert quanta_text(quanta) == text
+
+
+def test_a_float_is_refused_for_it_has_lost_digits_already() -> None:
+    with pytest.raises(TypeError, match="float"):
+        dumps({"usd": 0.1})
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_what_is_no_number_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="not a number"):
+        dumps(Decimal(value))
+
+
+def test_records_and_instants() -> None:
+    document = json.loads(dumps({"at": datetime(2026, 11, 19, 10, tzinfo=UTC), "costs": Costs(), "none": None}))
+
+    assert document["at"] == "2026-11-19T10:00:00Z"
+    assert document["costs"] == dict.fromkeys(Costs.names(), 0)
+    assert document["none"] is None
+
+
+@given(st.lists(st.lists(st.text(st.characters(codec="utf-8")), min_size=2, max_size=2)))
+def test_no_text_cell_starts_a_formula_and_none_is_lost(rows: list[list[str]]) -> None:
+    read = list(csv.reader(io.StringIO(csv_text(["a", "b"], rows), newline="")))[1:]
+
+    for row, cells in zip(rows, read, strict=True):
+        for value, cell in zip(row, cells, strict=True):
+            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+            assert cell in {value, "'" + value}
+
+
+def test_a_negative_number_is_no_formula_but_the_same_text_is() -> None:
+    assert csv_cell(Decimal("-1.50")) == "-1.5"
+    assert csv_cell("-1.50") == "'-1.50"
+    assert csv_cell(None) == ""
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.text(),
+    st.decimals(allow_nan=False, allow_infinity=False, places=12),
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.datetimes(timezones=st.just(UTC)),
+    st.booleans(),
+    st.integers(),
+    st.lists(st.text()),
+    st.dictionaries(st.text(), st.text()),
+)
+
+
+@given(st.dictionaries(st.text(), VALUES))
+def test_a_row_is_written_as_any_document_is(row: dict[str, Any]) -> None:
+    assert dumps_row(row) == dumps(row)
+
+
+def test_a_record_is_an_object_whether_it_is_a_dataclass_or_a_tuple() -> None:
+    assert json.loads(dumps([line(pod="p")]))[0]["pod"] == "p"
+    assert list(json.loads(dumps(Costs()))) == list(Costs.names())

@@ -1,0 +1,88 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.core.intervals import Interval, Scrapes, gaps, overlap_length, union
+
+SECOND = 1000
+
+
+def every(step: int, first: int, last: int) -> tuple[int, ...]:
+    return tuple(range(first * SECOND, last * SECOND, step * SECOND))
+
+
+def test_the_interval_is_read_off_whatever_gaps_and_jitter_there_are() -> None:
+    assert Scrapes((0, 60, 120, 600, 660)).typical == 60
+    assert Scrapes((0, 59, 121, 180, 241)).typical in {59, 60, 61, 62}
+    assert Scrapes((7,)).typical == 0
+    assert not Scrapes((7,)).is_told
+
+
+def test_an_interval_changed_midway_is_followed_at_once() -> None:
+    scrapes = Scrapes(every(30, 0, 1800) + every(60, 1800, 3600))
+    assert {scrapes.interval_at(at * SECOND) for at in range(0, 1700, 7)} == {30 * SECOND}
+    assert {scrapes.interval_at(at * SECOND) for at in range(1860, 3600, 7)} == {60 * SECOND}
+    assert not scrapes.is_even
+    assert not Scrapes(every(30, 0, 900) + every(60, 900, 3600)).is_even
+    assert scrapes.coverage(Interval(0, 3_600_000)) == [Interval(0, 3_600_000)]
+
+
+def test_one_lost_scrape_is_no_gap_and_two_are() -> None:
+    window = Interval(0, 3_600_000)
+    once = tuple(at for at in every(60, 0, 3600) if at != 600_000)
+    twice = tuple(at for at in once if at != 660_000)
+    assert Scrapes(once).coverage(window) == [window]
+    assert gaps(Scrapes(twice).coverage(window), window) == [Interval(600_000, 720_000)]
+    assert Scrapes(twice).gap_after(540_000) == Interval(600_000, 720_000)
+    assert Scrapes(once).gap_after(540_000) is None
+
+
+def test_coverage_begins_with_the_last_scrape_before_the_window() -> None:
+    window = Interval(100_000, 200_000)
+    assert Scrapes((0, 60_000, 120_000, 180_000)).coverage(window) == [window]
+    assert Scrapes((150_000,)).coverage(window, 30_000) == [Interval(150_000, 180_000)]
+    assert Scrapes(()).coverage(window, 30_000) == []
+
+
+def test_coverage_of_who_came_late_or_went_early_is_that_of_its_own_time() -> None:
+    window = Interval(0, 3_600_000)
+    assert Scrapes(every(60, 1200, 3600)).coverage(window) == [Interval(1_200_000, 3_600_000)]
+    assert Scrapes(every(60, -600, 1200)).coverage(window) == [Interval(0, 1_200_000)]
+    assert Scrapes(every(60, -600, 0)).coverage(window) == []
+    assert Scrapes(every(60, 3600, 4200)).coverage(window) == []
+
+
+@given(
+    st.lists(st.sampled_from([10, 14, 15, 16, 24, 25, 26, 37, 38, 40]), min_size=2, max_size=20),
+    st.integers(-80, 200),
+    st.integers(1, 300),
+)
+def test_coverage_is_what_each_scrape_speaks_for(distances: list[int], first: int, length: int) -> None:
+    times = [0]
+    for distance in distances:
+        times.append(times[-1] + distance)
+    scrapes, window = Scrapes(tuple(times)), Interval(first, first + length)
+    found = scrapes.coverage(window)
+    for moment in range(window.start - 1, window.end + 1):
+        last = max((place for place, time in enumerate(times) if time <= moment), default=None)
+        spoken_for = False
+        if last is not None and window.holds(moment):
+            interval = scrapes.interval_at(times[last])
+            is_next_in_time = last + 1 < len(times) and 2 * (times[last + 1] - times[last]) <= 5 * interval
+            spoken_for = is_next_in_time or moment < times[last] + interval
+        assert any(piece.holds(moment) for piece in found) == spoken_for, moment
+
+
+def test_unions_and_gaps_are_each_others_rest() -> None:
+    window = Interval(0, 100)
+    pieces = union([Interval(50, 60), Interval(10, 20), Interval(15, 30), Interval(30, 40), Interval(70, 70)])
+    assert pieces == [Interval(10, 40), Interval(50, 60)]
+    assert gaps(pieces, window) == [Interval(0, 10), Interval(40, 50), Interval(60, 100)]
+    assert gaps(pieces, window, shortest=10) == [Interval(60, 100)]
+    assert overlap_length(pieces, Interval(35, 55)) == 10
+
+
+def test_neighbours_of_a_moment() -> None:
+    scrapes = Scrapes((10, 20, 30))
+    assert (scrapes.last_before(20), scrapes.next_after(20)) == (10, 30)
+    assert (scrapes.last_before(10), scrapes.next_after(30)) == (None, None)
+    assert scrapes.within(Interval(10, 30)) == (10, 20)

@@ -1,0 +1,281 @@
+"""What metering says of an hour beside its lines: coverage, notes, capacity that only settings tell."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from gpucost.core.hours import HOUR_MS, to_ms
+from gpucost.core.intervals import Scrapes
+from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.core.metering.observations import (
+    ContainerRequest,
+    DeviceSeries,
+    NodeObservation,
+    NodeState,
+    Observation,
+    PodObservation,
+)
+
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+START = to_ms(HOUR)
+MINUTE = 60_000
+ALWAYS = Scrapes(tuple(START + at * MINUTE for at in range(-60, 120)))
+GPU = "nvidia_com_gpu"
+
+
+def node(units: int = 7, labels: dict[str, str] | None = None) -> NodeObservation:
+    state = NodeState(None, {GPU: Decimal(units)}, {}, labels or {})
+    return NodeObservation("n1", "i-1", None, labels or {}, (state,) if units else ())
+
+
+def pod(units: int = 1) -> PodObservation:
+    return PodObservation("team", "p", "u", "n1", (ContainerRequest("main", "container", GPU, Decimal(units)),), None)
+
+
+def device(samples: int = 60, total: str = "30", *, labelled: bool = True) -> DeviceSeries:
+    own = ("team", "p") if labelled else ("", "")
+    return DeviceSeries(
+        "n1", "GPU-0", "", "", "NVIDIA H100", *own, "", "", "", "d", Decimal(1), 0, samples, Decimal(total), None
+    )
+
+
+def seen(*, devices: tuple[DeviceSeries, ...] = (), nodes: tuple[NodeObservation, ...] = ()) -> Observation:
+    return Observation("c", HOUR, {"k": ALWAYS}, (pod(),), nodes or (node(),), devices, {"d": ALWAYS}, notes=("first",))
+
+
+def test_an_hour_names_its_cluster_and_keeps_what_was_noted_before() -> None:
+    usage = meter(replace(seen(), pods=(pod(), replace(pod(), uid="v", node="n9"))), MeteringRules())
+    assert (usage.cluster, usage.hour) == ("c", HOUR)
+    assert usage.notes == ("first", "nothing tells how many GPUs node 'n9' has: capacity is not known")
+    assert usage.nodes is None
+
+
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
+def test_values_that_are_no_numbers_are_not_observed(odd: str) -> None:
+    """As their note says: neither full use nor none."""
+    told = tuple((START + at * MINUTE, Decimal(odd if at >= 30 else "0.5")) for at in range(60))
+    usage = meter(seen(devices=(device()._replace(values=told),)), MeteringRules())
+    (own,) = usage.pods
+    assert own.measurement.utilization == Fraction(1, 2)
+    assert own.measurement.observed_ms == 30 * MINUTE
+    assert usage.coverage.utilization == Decimal("0.5")
+
+
+def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
+    odd = device()._replace(values=((START, Decimal("NaN")),))
+    nobodys = device(labelled=False, total="NaN")._replace(uuid="GPU-1")
+    usage = meter(seen(devices=(device(), odd, nobodys)), MeteringRules())
+    assert usage.notes[:3] == (
+        "first",
+        "utilization of 'n1' holds values that are no numbers; they count as not observed",
+        "utilization of 'p' holds values that are no numbers; they count as not observed",
+    )
+
+
+def test_use_that_nobody_requested_is_noted_in_gpu_hours() -> None:
+    usage = meter(replace(seen(devices=(device(labelled=False),)), pods=()), MeteringRules())
+    assert usage.notes == ("first", "0.500 GPU-hours were used on node 'n1' that no pod had requested")
+
+
+def test_use_after_its_holder_went_is_nobodys() -> None:
+    there = {"k": tuple(START + at * MINUTE for at in range(-60, 30))}
+    gone = replace(pod(), held=there, running=there)
+    usage = meter(replace(seen(devices=(device(),)), pods=(gone,)), MeteringRules())
+    assert usage.notes == ("first", "0.250 GPU-hours were used on node 'n1' that no pod had requested")
+    assert usage.pods[0].holding.held.length == 30 * MINUTE
+
+
+def test_a_device_is_covered_whenever_any_exporter_that_shows_it_was_scraped() -> None:
+    half = Scrapes(minutes(0, 30))
+    both = (device(), device(samples=30, total="15")._replace(instance="e"))
+    for order in (both, both[::-1]):
+        usage = meter(replace(seen(devices=order), utilization={"d": ALWAYS, "e": half}), MeteringRules())
+        assert usage.pods[0].measurement.observed_ms == HOUR_MS
+
+
+def minutes(first: int, last: int) -> tuple[int, ...]:
+    return tuple(START + at * MINUTE for at in range(first, last))
+
+
+def sampled(uuid: str, use: str, *labelled: tuple[int, int], until: int = 60) -> tuple[DeviceSeries, ...]:
+    """A device's own samples: labelled with the pod in some minutes, with nobody in the others."""
+    own = {at for first, last in labelled for at in minutes(first, last)}
+    values = [(at, Decimal(use)) for at in minutes(-5, until)]
+    return tuple(
+        device(labelled=is_own)._replace(uuid=uuid, values=tuple(one for one in values if (one[0] in own) == is_own))
+        for is_own in (True, False)
+    )
+
+
+def test_the_average_of_a_node_is_of_devices_that_are_nobody_s_by_name() -> None:
+    pods = (pod(), replace(pod(), pod="q", uid="q"))
+    devices = (device(), device(total="6", labelled=False)._replace(uuid="GPU-1"))
+    usage = meter(replace(seen(devices=devices), pods=pods), MeteringRules(("pod", "node")))
+    found = [(one.measurement.source, one.measurement.utilization) for one in usage.pods]
+    assert found == [("pod", Fraction(1, 2)), ("node", Fraction(1, 10))]
+
+
+def test_a_device_is_not_spoken_for_by_a_pod_that_an_average_stands_for() -> None:
+    late = replace(pod(), held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
+    elsewhere = replace(pod(), pod="q", uid="q", node="n2")
+    nodes = (node(), replace(node(), name="n2", provider_id="i-2"))
+    devices = sampled("GPU-0", "0.25", (0, 20), until=25)  # the pod's by a label of before it ran, and not seen then
+    observed = replace(seen(devices=devices, nodes=nodes), pods=(late, elsewhere))
+    usage = meter(observed, MeteringRules(("pod", "node", "cluster")))
+    found = [(one.measurement.source, one.measurement.utilization) for one in usage.pods]
+    assert found == [("node", Fraction(1, 4)), ("cluster", Fraction(1, 4))]
+
+
+def test_a_label_that_lingers_after_a_namesake_went_is_not_its_successor_s() -> None:
+    first = replace(pod(), uid="u1", held={"k": minutes(-60, 30)}, running={"k": minutes(-60, 30)})
+    second = replace(pod(), uid="u2", held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
+    devices = (*sampled("GPU-0", "0.75", (0, 40)), *sampled("GPU-1", "0.25", (30, 60)))
+    usage = meter(replace(seen(devices=devices), pods=(first, second)), MeteringRules())
+    found = [(one.holding.pod.uid, one.measurement.utilization) for one in usage.pods]
+    assert found == [("u1", Fraction(3, 4)), ("u2", Fraction(1, 4))]
+
+
+def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
+    shared = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
+    pods = (pod(), replace(pod(), pod="q", uid="q"))
+    devices = (device(), device(labelled=False)._replace(uuid="GPU-1"))
+    usage = meter(replace(seen(devices=devices, nodes=(node(8, shared),)), pods=pods), MeteringRules())
+    assert any("nothing tells on which GPU of node 'n1' 1 of the pods" in note for note in usage.notes)
+
+
+@pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])
+def test_count_and_replicas_of_another_form_are_as_if_they_were_not_there(text: str) -> None:
+    labels = {"label_nvidia_com_gpu_replicas": text, "label_nvidia_com_gpu_count": text}
+    told = meter(replace(seen(nodes=(node(2, labels),)), pods=(pod(),)), MeteringRules())
+    plain = meter(replace(seen(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
+    assert [one.holding.share for one in told.pods] == [one.holding.share for one in plain.pods]
+    assert [usage.node.replicas for usage in told.nodes or ()] == [1]
+
+
+def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:
+    pods = (replace(pod(), node="n9"), replace(pod(), node="n9", uid="v"))
+    usage = meter(replace(seen(), pods=pods, nodes_are_kept=True), MeteringRules())
+    assert usage.pods == ()
+    assert usage.notes == ("first", "node 'n9' is not there: pods that are still listed on it hold nothing")
+
+
+def test_a_gap_is_noted_with_its_times() -> None:
+    scrapes = Scrapes(tuple(at for at in ALWAYS.times if not START + 10 * MINUTE <= at < START + 25 * MINUTE))
+    usage = meter(replace(seen(), allocation={"k": scrapes}), MeteringRules())
+    assert usage.coverage.allocation == Decimal("0.75")
+    assert usage.notes == (
+        "first",
+        "nobody saw who held GPUs from 2026-11-19T10:10:00Z to 2026-11-19T10:25:00Z: what came and went within that "
+        "time is not known",
+    )
+
+
+def test_one_scrape_speaks_for_a_minute() -> None:
+    usage = meter(replace(seen(), allocation={"k": Scrapes((START,))}), MeteringRules())
+    assert usage.coverage.allocation == Decimal("0.016666666667")
+
+
+def test_what_settings_say_of_units_counts_for_pods_and_for_nodes() -> None:
+    usage = meter(seen(), MeteringRules(slices_per_gpu=7))
+    assert usage.nodes is not None
+    assert usage.nodes[0].total_gpu_ms == HOUR_MS
+    assert usage.nodes[0].unallocated_gpu_ms == Fraction(6 * HOUR_MS, 7)
+    assert usage.pods[0].holding.gpu_ms == Fraction(HOUR_MS, 7)
+    (measured,) = meter(seen(devices=(device(),)), MeteringRules(slices_per_gpu=7)).pods
+    assert measured.holding.gpu_ms == Fraction(HOUR_MS, 7)
+    plain = meter(seen(), MeteringRules())
+    assert plain.nodes is not None
+    assert plain.nodes[0].total_gpu_ms == 7 * HOUR_MS
+
+
+def test_utilization_is_covered_by_devices_seen() -> None:
+    assert meter(seen(devices=(device(),)), MeteringRules()).coverage.utilization == 1
+    assert meter(seen(), MeteringRules()).coverage.utilization == 0
+    half = device()._replace(values=tuple((START + at * MINUTE, Decimal(1)) for at in range(30)))
+    assert meter(seen(devices=(half,)), MeteringRules()).coverage.utilization == Decimal("0.5")
+    elsewhere = device(labelled=False)._replace(node="n7")
+    assert meter(seen(devices=(elsewhere,)), MeteringRules()).coverage.utilization == Decimal("0.5")
+    assert meter(seen(devices=(device(), elsewhere)), MeteringRules()).coverage.utilization == 1
+    second = half._replace(uuid="GPU-1", pod="", namespace="")
+    assert meter(seen(devices=(device(), second)), MeteringRules()).coverage.utilization == Decimal("0.75")
+
+
+def test_devices_that_exporters_leave_out_are_not_missed_but_nodes_without_any_are() -> None:
+    eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
+    nodes = (node(8, eight), replace(node(), name="n2", provider_id="i-2"))
+    one = seen(devices=(device(),), nodes=nodes[:1])
+    assert meter(one, MeteringRules()).coverage.utilization == 1
+    both = seen(devices=(device(),), nodes=nodes)
+    assert meter(both, MeteringRules()).coverage.utilization == Decimal("0.5")
+
+
+@pytest.mark.parametrize(("late", "coverage"), [(75, "1"), (90, "1"), (105, "0.970833333333")])
+def test_a_device_seen_up_to_an_interval_and_a_half_late_was_there(late: int, coverage: str) -> None:
+    samples = tuple((START + late * 1000 + at * MINUTE, Decimal(1)) for at in range(60))
+    scrapes = {"d": Scrapes(tuple(time for time, _ in samples))}
+    devices = (device()._replace(values=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
+    usage = meter(replace(seen(devices=devices), utilization=scrapes), MeteringRules())
+    assert usage.coverage.utilization == Decimal(coverage)
+
+
+def test_pods_on_nodes_that_nobody_knows_are_asked_for_utilization() -> None:
+    lost = replace(seen(), nodes=(), pods=(replace(pod(), node="n9"),))
+    assert meter(lost, MeteringRules()).coverage.utilization == 0
+
+
+def test_a_claim_that_only_an_exporter_tells_of_ends_at_that_exporters_scrape() -> None:
+    halves = Scrapes(tuple(START + at * MINUTE // 2 for at in range(-120, 240)))
+    told = replace(pod(), held={"d": tuple(time for time in halves.times if START <= time < START + 30 * MINUTE)})
+    (held,) = meter(replace(seen(), pods=(told,), utilization={"d": halves}), MeteringRules()).pods
+    assert held.holding.held.length == 30 * MINUTE
+
+
+def test_a_node_that_joined_in_a_gap_advertised_when_pods_came() -> None:
+    after = tuple(time for time in ALWAYS.times if time >= START + 25 * MINUTE)
+    scrapes = Scrapes(tuple(time for time in ALWAYS.times if time < START + 10 * MINUTE) + after)
+    eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
+    joined = replace(
+        node(7, eight), present={"k": after}, states=(replace(node(7, eight).states[0], seen={"k": after}),)
+    )
+    came = replace(pod(), held={"k": after}, scheduled_at=START + 12 * MINUTE)
+    usage = meter(Observation("c", HOUR, {"k": scrapes}, (came,), (joined,), ()), MeteringRules())
+    assert usage.nodes is not None
+    assert usage.nodes[0].present.start == START + 12 * MINUTE
+    assert usage.nodes[0].not_ready_gpu_ms == 0
+    # Of its eight GPUs it advertised seven, all of the time that it was there: the gap hides who held them, not that.
+    assert usage.nodes[0].geometry_gpu_ms == 48 * MINUTE
+
+
+def test_a_pod_on_a_node_that_stopped_advertising_holds_what_its_unit_was() -> None:
+    four = {"label_node_kubernetes_io_instance_type": "g5.12xlarge"}
+    before = tuple(time for time in ALWAYS.times if time < START + 30 * MINUTE)
+    shared = replace(node(28, four), states=(replace(node(28, four).states[0], seen={"k": before}),))
+    later = replace(pod(), held={"k": tuple(time for time in ALWAYS.times if time >= START + 40 * MINUTE)})
+    (held,) = meter(replace(seen(nodes=(shared,)), pods=(later,)), MeteringRules()).pods
+    assert held.holding.gpu_ms == Fraction(20 * MINUTE, 7)
+
+
+def test_a_cluster_without_gpus_is_not_asked_for_utilization() -> None:
+    cpu = NodeObservation("cpu", "i-2", None, {}, ())
+    empty = replace(seen(nodes=(cpu,)), pods=())
+    assert meter(empty, MeteringRules()).coverage.utilization is None
+    assert meter(empty, MeteringRules()).nodes == ()
+    idle = replace(seen(nodes=(node(),)), pods=())
+    assert meter(idle, MeteringRules()).coverage.utilization == 0
+
+
+@pytest.mark.parametrize("first", [-60, 20])
+def test_mean_over_the_hour_measures_a_lone_pod_only_where_it_ran_all_hour(first: int) -> None:
+    """A pod that came within the hour is measured by single samples, where the reader has them."""
+    there = {"k": minutes(first, 120)}
+    lone = replace(pod(), held=there, running=there)
+    whole = node(1, {"label_nvidia_com_gpu_count": "1"})
+    alone = replace(seen(devices=(device(labelled=False),), nodes=(whole,)), pods=(lone,))
+    (own,) = meter(alone, MeteringRules()).pods
+    assert own.measurement.source == ("pod" if first < 0 else "none")
+    samples = device(labelled=False)._replace(values=tuple((at, Decimal("0.5")) for at in minutes(-5, 60)))
+    (own,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
+    assert (own.measurement.source, own.measurement.utilization) == ("pod", Fraction(1, 2))

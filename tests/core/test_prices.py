@@ -1,0 +1,147 @@
+"""The price book: which price is in force for a node at a moment, from which source."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode
+from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceSource, PriceUnit, Quote, epoch_ms, facts_of
+
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+START = epoch_ms(HOUR)
+TIME = Interval(START, START + HOUR_MS)
+FACTS = {"instance_type": "p5.48xlarge", "region": "us-east-1", "zone_id": "use1-az4", "capacity_type": "spot"}
+
+
+def price(
+    usd: str,
+    *,
+    source: PriceSource = "rates",
+    unit: PriceUnit = "node-hour",
+    start: datetime | None = None,
+    end: datetime | None = None,
+    fetched: datetime | None = None,
+    currency: str = "USD",
+    **applies_to: str,
+) -> Price:
+    return Price(source, unit, Decimal(usd), applies_to, currency, start, end, fetched)
+
+
+def at(minute: int) -> datetime:
+    return HOUR.replace(minute=minute)
+
+
+def hourly(*prices: Price, source: PriceSource = "rates", discounts: tuple[Discount, ...] = ()) -> str | None:
+    """The mean price of the hour, where there is one."""
+    quote = PriceBook(prices, discounts).quote(source, FACTS, TIME)
+    return None if quote is None else str(mean(quote))
+
+
+def mean(quote: Quote) -> Fraction:
+    return sum((rate * piece.length for piece, rate, _ in quote.pieces), Fraction(0)) / HOUR_MS
+
+
+def test_a_price_is_for_nodes_whose_facts_match_all_of_it() -> None:
+    assert hourly(price("55")) == "55"
+    assert hourly(price("55", instance_type="p5.48xlarge", region="us-east-1")) == "55"
+    assert hourly(price("55", instance_type="p5.48xlarge", region="eu-west-1")) is None
+    assert hourly(price("55", instance_type="p5*")) == "55"
+    assert hourly(price("55", instance_type="p4*")) is None
+    assert hourly(price("55", node_pool="a")) is None  # nothing tells this node's pool
+    assert hourly(price("55", source="spot")) is None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_most_particular_price_wins_then_the_one_that_began_last_then_the_one_fetched_last(turned: bool) -> None:
+    def wins(*prices: Price) -> str | None:
+        return hourly(*(reversed(prices) if turned else prices))
+
+    assert wins(price("1"), price("2", instance_type="p5.48xlarge")) == "2"
+    assert wins(price("1", start=at(0)), price("2", region="us-*")) == "2"
+    assert wins(price("1"), price("2", start=HOUR.replace(year=2025))) == "2"
+    assert wins(price("1", start=HOUR.replace(year=2025)), price("2", start=HOUR.replace(year=2026, month=1))) == "2"
+    assert wins(price("1", fetched=at(1)), price("2", fetched=at(2))) == "2"
+
+
+def test_a_price_that_changes_within_the_hour_counts_for_its_minutes() -> None:
+    prices = [price("60", end=at(15)), price("20", start=at(15), end=at(45)), price("100", start=at(45))]
+    assert hourly(*prices) == "50"  # (15 × 60 + 30 × 20 + 15 × 100) / 60
+    assert hourly(prices[0], prices[2]) is None  # half an hour without a price is not free
+    assert hourly(prices[0], prices[2], price("8", end=at(59))) == "44"
+
+
+def test_a_moment_has_a_price_too() -> None:
+    quote = PriceBook([price("60")]).quote("rates", FACTS, Interval(START, START))
+    assert quote is not None
+    assert mean(quote) == 0
+
+
+def test_a_share_of_on_demand_follows_the_list() -> None:
+    listed = [
+        price("40", source="on-demand", instance_type="p5.48xlarge", end=at(30)),
+        price("80", source="on-demand", instance_type="p5.48xlarge", start=at(30)),
+    ]
+    reserved = price("0.65", unit="of-on-demand", capacity_type="spot")
+    assert hourly(reserved, *listed) == "39"
+    assert hourly(reserved) is None
+    assert hourly(reserved, price("1", source="on-demand", instance_type="p4d.24xlarge")) is None
+
+
+def test_a_share_of_an_unknown_price_steps_aside_for_the_next_price_of_its_source() -> None:
+    share = price("0.65", unit="of-on-demand", start=at(30))
+    assert hourly(share, price("10")) == "10"
+    assert hourly(share, price("10"), price("100", source="on-demand")) == "75/2"  # 10 for half an hour, then 65
+
+
+def test_a_discount_is_on_the_whole_price_of_its_sources_while_it_lasts() -> None:
+    tenth = Discount(Decimal("0.9"), frozenset({"rates"}), {"instance_type": "p5*"}, at(30), None)
+    assert hourly(price("100"), discounts=(tenth,)) == "95"
+    more = Discount(Decimal("0.5"), frozenset({"rates"}))
+    assert hourly(price("100"), discounts=(tenth, more)) == "95/2"
+    other = Discount(Decimal("0.5"), frozenset({"on-demand"}))
+    assert hourly(price("100"), discounts=(other,)) == "100"
+    elsewhere = Discount(Decimal("0.5"), frozenset({"rates"}), {"region": "eu-*"})
+    assert hourly(price("100"), discounts=(elsewhere,)) == "100"
+
+
+def test_currencies_are_never_mixed() -> None:
+    both = [price("60", end=at(30)), price("60", start=at(30), currency="EUR")]
+    assert hourly(*both) is None
+    quote = PriceBook([price("7", currency="CNY")]).quote("rates", FACTS, TIME)
+    assert quote is not None
+    assert quote.currency == "CNY"
+
+
+def test_prices_per_gpu_and_per_node_are_told_apart() -> None:
+    quote = PriceBook([price("3", unit="gpu-hour", end=at(30)), price("30", start=at(30))]).quote("rates", FACTS, TIME)
+    assert quote is not None
+    assert [(rate, per_gpu) for _, rate, per_gpu in quote.pieces] == [
+        (Fraction(3), True),
+        (Fraction(30), False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "zone", "region"),
+    [
+        ({"label_topology_kubernetes_io_region": "eu-central-1"}, "x", "eu-central-1"),
+        ({"label_failure_domain_beta_kubernetes_io_region": "eu-central-1"}, "", "eu-central-1"),
+        ({}, "us-gov-west-1b", "us-gov-west-1"),
+        ({}, "us-west-2-lax-1a", "us-west-2"),
+        ({}, "", ""),
+    ],
+)
+def test_a_region_is_its_label_else_its_zone_without_the_letter(labels: dict[str, str], zone: str, region: str) -> None:
+    assert facts_of(GpuNode("n", zone=zone, labels=labels), "c")["region"] == region
+
+
+def test_facts_of_a_node() -> None:
+    labels = {"label_kubernetes_io_os": "windows", "label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}
+    facts = facts_of(GpuNode("n", "aws:///us-west-2a/i-0abc", "g5.xlarge", labels=labels), "c")
+    assert (facts["instance_id"], facts["operating_system"], facts["reservation_id"]) == ("i-0abc", "windows", "cr-1")
+    plain = facts_of(GpuNode("n", "fargate-10"), "c")
+    assert (plain["instance_id"], plain["operating_system"], plain["reservation_id"]) == ("", "linux", "")

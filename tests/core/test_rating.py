@@ -1,0 +1,377 @@
+"""Rating against amounts computed by hand, and the identity of every node under every policy."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.core.metering.observations import Observation, PodObservation
+from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.model import ClusterCharge, Coverage, NodeHour
+from gpucost.core.money import quantize
+from gpucost.core.pricing.bill import Bill, BilledHour
+from gpucost.core.pricing.capacity_blocks import CapacityBlock
+from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
+from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, PriceUnit, epoch_ms
+from gpucost.core.pricing.rating import Rated, rate_usage
+from tests.core.observed import observations, rules
+
+DAY = datetime(2026, 11, 19, tzinfo=UTC)
+MINUTE = 60_000
+SHAPES = {
+    "p5.48xlarge": InstanceShape("p5.48xlarge", 8, 192, 2048 * 1024),
+    "p4d.24xlarge": InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024),
+    "g5.xlarge": InstanceShape("g5.xlarge", 1, 4, 16 * 1024),
+}
+
+
+def node(name: str, instance_type: str = "g5.xlarge", **more: str) -> GpuNode:
+    return GpuNode(name, f"aws:///us-east-1a/i-{name}", instance_type, physical=SHAPES[instance_type].gpus, **more)  # type: ignore[arg-type]
+
+
+def hour_of(
+    node: GpuNode, held: Mapping[str, tuple[int, int]], hour: datetime, present: tuple[int, int] = (0, 60)
+) -> tuple[list[PodUsage], NodeUsage]:
+    """A node's hour: who held how many of its GPUs for how many minutes, all of that time used to a quarter."""
+    start = epoch_ms(hour)
+    pods, gpu_ms = [], Fraction(0)
+    for name, (units, minutes) in held.items():
+        time = Interval(start + present[0] * MINUTE, start + (present[0] + minutes) * MINUTE)
+        pod = PodObservation(name, name, name, node.name, (), None)
+        holding = Holding(pod, node, "nvidia_com_gpu", units, Share(Fraction(1), "capacity"), time, time, time.end)
+        used = Measurement("pod", Fraction(1, 4), time.length, holding.gpu_ms / 4)
+        pods.append(PodUsage(holding, used))
+        gpu_ms += holding.gpu_ms
+    there = Interval(start + present[0] * MINUTE, start + present[1] * MINUTE)
+    total = Fraction((node.physical or 0) * there.length)
+    zero = Fraction(0)
+    return pods, NodeUsage(node, there, total, total - gpu_ms, zero, zero, zero, zero, zero)
+
+
+def usage_of(hour: datetime, *parts: tuple[list[PodUsage], NodeUsage]) -> Usage:
+    pods = tuple(pod for pods, _ in parts for pod in pods)
+    return Usage("c", hour, Coverage(Decimal(1), None), pods, tuple(one for _, one in parts), ())
+
+
+def spot(usd: str, hour: int, until: int | None = None) -> Price:
+    facts = {"instance_type": "g5.xlarge", "zone_id": "use1-az1", "capacity_type": "spot"}
+    end = None if until is None else DAY + timedelta(hours=until)
+    return Price("spot", "node-hour", Decimal(usd), facts, valid_from=DAY + timedelta(hours=hour), valid_to=end)
+
+
+def of_type(source: PriceSource, usd: str, instance_type: str, **more: str) -> Price:
+    unit: PriceUnit = "of-on-demand" if source == "rates" else "node-hour"
+    return Price(source, unit, Decimal(usd), {"instance_type": instance_type, **more})
+
+
+ORDER: tuple[PriceSource, ...] = ("cur", "spot", "rates", "on-demand")
+PRICES = [
+    of_type("on-demand", "55.04", "p5.48xlarge"),
+    of_type("on-demand", "21.957642", "p4d.24xlarge"),
+    of_type("on-demand", "1.006", "g5.xlarge"),
+    of_type("rates", "0.65", "p4d.24xlarge", capacity_type="reserved"),
+    spot("0.30", 0, 6),
+    spot("0.45", 6, 13),
+    replace(spot("0.40", 13), valid_from=DAY + timedelta(hours=13, minutes=30)),
+    replace(spot("0.36", 13), valid_to=DAY + timedelta(hours=13, minutes=30)),
+]
+
+
+@pytest.mark.parametrize(
+    ("hour", "spot_usd", "spot_source"),
+    [
+        (2, "0.30", "spot"),
+        (6, "0.45", "spot"),
+        (13, "0.38", "spot"),  # half an hour at 0.36, half at 0.40
+        (20, "0.40", "spot"),
+        (-1, "1.006", "on-demand"),  # before the first price that is known
+    ],
+)
+def test_nodes_of_all_sources_side_by_side(hour: int, spot_usd: str, spot_source: str) -> None:
+    """On demand, spot with three changes within the day, reserved, and billed, line by line."""
+    at = DAY + timedelta(hours=hour)
+    usage = usage_of(
+        at,
+        hour_of(node("od", "p5.48xlarge", capacity_type="on-demand"), {"od-all": (4, 60), "od-half": (4, 30)}, at),
+        hour_of(node("spot", capacity_type="spot", zone_id="use1-az1"), {"spot-all": (1, 60)}, at),
+        hour_of(node("reserved", "p4d.24xlarge", capacity_type="reserved"), {"reserved-two": (2, 60)}, at),
+        hour_of(node("billed", "p4d.24xlarge"), {"billed-one": (1, 45)}, at),
+    )
+    bill = Bill({"i-billed": BilledHour(Decimal("16.00"), "USD", HOUR_MS, is_final=True)})
+    rated = rate_usage(usage, Pricing(PriceBook(PRICES), ORDER, bill=bill))
+    lines = {
+        pod.usage.holding.pod.pod: (str(pod.gpu_hourly_usd), str(pod.allocated_usd), pod.price.source)  # type: ignore[union-attr]
+        for pod in rated.pods
+    }
+    hourly = str(quantize(Decimal(spot_usd)))
+    assert lines == {
+        "od-all": ("6.880000000000", "27.520000000000", "on-demand"),  # 55.04 / 8 × 4
+        "od-half": ("6.880000000000", "13.760000000000", "on-demand"),
+        "spot-all": (hourly, hourly, spot_source),
+        "reserved-two": ("1.784058412500", "3.568116825000", "rates"),  # 21.957642 × 0.65 / 8 × 2
+        "billed-one": ("2.000000000000", "1.500000000000", "cur"),
+    }
+    costs = {one.node: one.capacity.node_cost_usd for one in rated.nodes}
+    assert costs == {
+        "od": Decimal("55.04"),
+        "spot": Decimal(spot_usd),
+        "reserved": Decimal("14.2724673"),
+        "billed": Decimal(16),
+    }
+    assert rated.capacity is not None
+    assert rated.capacity.node_cost_usd == sum(costs.values())
+    # What is rated while a bill is still to come may change; what is billed and final does not.
+    assert not rated.is_final
+
+
+def test_only_a_bill_makes_it_final_where_the_bill_comes_first() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    rates = PriceBook([of_type("on-demand", "1.006", "g5.xlarge")])
+    assert rate_usage(usage, Pricing(rates, ("on-demand",))).is_final
+    assert rate_usage(usage, Pricing(rates, ("on-demand", "cur"))).is_final
+    assert not rate_usage(usage, Pricing(rates, ("cur", "on-demand"))).is_final
+    open_month = Bill({"i-a": BilledHour(Decimal(1), "USD", HOUR_MS, is_final=False)})
+    assert not rate_usage(usage, Pricing(rates, ("cur",), bill=open_month)).is_final
+
+
+def test_time_billed_beyond_kubernetes_is_stranded() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 30)}, DAY, present=(15, 45)))
+    bill = Bill({"i-a": BilledHour(Decimal(2), "USD", 45 * MINUTE, is_final=True)})
+    rated = rate_usage(usage, Pricing(PriceBook([]), ("cur",), bill=bill))
+    (line,), (capacity,) = rated.pods, [one.capacity for one in rated.nodes]
+    assert line.allocated_usd == quantize(Fraction(4, 3))
+    assert (capacity.capacity_gpu_hours, capacity.stranded_gpu_hours) == (Decimal("0.75"), Decimal("0.25"))
+    assert capacity.stranded_usd == quantize(Fraction(2, 3))
+
+
+def test_a_node_without_a_price_costs_null_and_its_neighbour_what_it_did() -> None:
+    usage = usage_of(
+        DAY,
+        hour_of(node("known"), {"a": (1, 60)}, DAY),
+        hour_of(node("unknown", "p5.48xlarge"), {"b": (2, 60)}, DAY),
+    )
+    record = attribute(usage, AttributionRules(Pricing(PriceBook([of_type("spot", "1", "g5.xlarge")]), ("spot",))))
+    known, unknown = record.lines
+    assert record.status == "provisional"
+    assert record.notes == ("no price for node unknown (p5.48xlarge) from spot",)
+    assert (known.allocated_usd, known.price_source) == (Decimal(1), "spot")
+    assert (unknown.allocated_usd, unknown.waste_usd, unknown.unmeasured_usd, unknown.gpu_hourly_usd) == (None,) * 4
+    assert (unknown.allocated_gpu_hours, unknown.effective_gpu_hours) == (Decimal(2), Decimal("0.5"))
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert record.totals.costs.unpriced_gpu_hours == 2
+    assert record.totals.costs.allocated_usd == record.totals.capacity.node_cost_usd == 1
+
+
+def test_a_shape_nobody_knows_is_named() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    rated = rate_usage(usage, Pricing(PriceBook(PRICES), ("on-demand",), SPLIT_POLICIES["scad"]))
+    assert rated.pods[0].allocated_usd is None
+    assert "no shape for node a (g5.xlarge): split policy scad needs" in rated.notes[0]
+
+
+def test_another_currency_is_no_price_and_said() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    euros = PriceBook([Price("on-demand", "node-hour", Decimal(1), currency="EUR")])
+    rated = rate_usage(usage, Pricing(euros, ("on-demand",)))
+    assert rated.notes == (
+        "no price for node a (g5.xlarge) from on-demand; on-demand has one in EUR, and the hour is in USD",
+    )
+    assert rate_usage(usage, Pricing(euros, ("on-demand",), currency="EUR")).pods[0].allocated_usd == 1
+
+
+def test_a_price_per_gpu_leaves_nothing_to_the_host() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    rated = rate_usage(usage, replace(Pricing.constant(Decimal(3)), policy=SPLIT_POLICIES["scad"]))
+    assert rated.capacity is not None
+    assert (rated.capacity.node_cost_usd, rated.capacity.host_usd) == (Decimal(3), Decimal(0))
+    assert rated.nodes[0].split_policy == "gpu-bears-all"
+
+
+def test_a_capacity_block_costs_its_fee_used_or_not() -> None:
+    """Two instances for a day at $2,400: $50 an hour each, whether a node came or not."""
+    block = CapacityBlock("cr-1", "c", "p5.48xlarge", 2, Decimal(2400), "USD", DAY, DAY + timedelta(days=1))
+    labels = {"label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}
+    pricing = Pricing(PriceBook([block.price()]), ("capacity-block",), blocks=(block,))
+    total = Decimal(0)
+    for hour in range(24):
+        at = DAY + timedelta(hours=hour)
+        nodes = [hour_of(node("one", "p5.48xlarge", labels=labels), {"p": (8, 60)}, at)]  # type: ignore[arg-type]
+        if hour >= 20:
+            nodes.append(hour_of(node("two", "p5.48xlarge", labels=labels), {"q": (8, 30)}, at, (30, 60)))  # type: ignore[arg-type]
+        rated = rate_usage(usage_of(at, *nodes), pricing)
+        assert rated.capacity is not None
+        total += rated.capacity.node_cost_usd
+        if hour < 20:
+            assert rated.charges == [ClusterCharge("unused-capacity-block", "cr-1", Decimal(50), "USD", Decimal(8))]
+            assert (rated.capacity.unallocated_usd, rated.capacity.unallocated_gpu_hours) == (Decimal(50), Decimal(8))
+        else:
+            assert rated.capacity.unallocated_usd == 25
+        assert rated.pods[0].allocated_usd == 50
+    assert total == 2400
+    later = DAY + timedelta(days=1)
+    after = rate_usage(usage_of(later, hour_of(node("one", "p5.48xlarge", labels=labels), {}, later)), pricing)  # type: ignore[arg-type]
+    assert after.charges == []
+    assert after.notes
+
+
+def block(until: int, labels: dict[str, str]) -> tuple[Pricing, GpuNode]:
+    """One instance at $10 an hour, and its node; $12 for any other GPU-hour."""
+    ends = DAY + timedelta(minutes=until)
+    one = CapacityBlock("cr-1", "c", "g5.xlarge", 1, Decimal(until) / 6, "USD", DAY, ends)
+    book = PriceBook(
+        [
+            one.price(),
+            Price("constant", "gpu-hour", Decimal(12)),
+            Price("override", "node-hour", Decimal(3), {"node": "dear"}),
+        ]
+    )
+    return Pricing(book, ("override", "capacity-block", "constant"), blocks=(one,)), node("a", labels=labels)  # type: ignore[arg-type]
+
+
+LABELS = {"label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}
+
+
+def test_a_node_seen_a_scrape_longer_than_its_block_is_the_blocks() -> None:
+    pricing, of_block = block(30, LABELS)
+    rated = rate_usage(usage_of(DAY, hour_of(of_block, {}, DAY, present=(0, 31))), pricing)
+    assert (rated.nodes[0].price_source, rated.nodes[0].capacity.node_cost_usd) == ("capacity-block", Decimal(5))
+    assert rated.charges == []
+
+
+def test_a_block_is_paid_for_whatever_its_nodes_are_priced_by() -> None:
+    pricing, of_block = block(60, LABELS)
+    usage = usage_of(DAY, hour_of(of_block, {}, DAY))
+    elsewhere = rate_usage(usage, replace(pricing, order=("constant", "capacity-block")))
+    assert elsewhere.capacity is not None
+    assert elsewhere.capacity.node_cost_usd == 12 + 10
+    by_hand = usage_of(DAY, hour_of(replace(of_block, name="dear"), {}, DAY))
+    assert rate_usage(by_hand, pricing).charges == []  # that price stands in the block's place
+
+
+def test_a_charge_in_another_currency_is_said_and_in_no_sum() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(9), "EUR"),)})
+    rated = rate_usage(usage, replace(Pricing.constant(Decimal(1)), bill=bill))
+    assert rated.charges == []
+    assert rated.notes == ("unused-savings-plan of sp-1 is in EUR and in no sum: the hour is in USD",)
+
+
+def test_a_charge_of_a_cluster_whose_nodes_nobody_knows_is_said() -> None:
+    usage = replace(usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY)), nodes=None)
+    bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(9)),)})
+    rated = rate_usage(usage, replace(Pricing.constant(Decimal(1)), bill=bill))
+    assert (rated.pods[0].allocated_usd, rated.capacity) == (Decimal(1), None)
+    assert rated.notes == ("unused-savings-plan of sp-1 is in no sum: nothing tells what the nodes are",)
+
+
+def test_a_price_left_out_for_its_currency_is_said() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    book = PriceBook(
+        [Price("override", "node-hour", Decimal(1), currency="EUR"), Price("constant", "gpu-hour", Decimal(12))]
+    )
+    rated = rate_usage(usage, Pricing(book, ("override", "constant")))
+    assert rated.pods[0].allocated_usd == 12
+    assert rated.notes == (
+        "node a (g5.xlarge) is priced by constant, because override has one in EUR, and the hour is in USD",
+    )
+
+
+def test_a_charge_is_known_though_no_node_has_a_price() -> None:
+    usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
+    bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(30)),)})
+    rated = rate_usage(usage, Pricing(PriceBook([]), ("cur",), bill=bill))
+    assert rated.capacity is not None
+    assert rated.capacity.figures()["node_cost_usd"] == 30
+
+
+def test_the_article_of_eight_gpus_for_96_hours() -> None:
+    """The seeds' case: 8 GPUs at $3.50 for four days are $2,688, not what the article's own product says."""
+    total = Decimal(0)
+    for hour in range(96):
+        at = DAY + timedelta(hours=hour)
+        usage = usage_of(at, hour_of(node("a", "p4d.24xlarge"), {"train": (8, 60)}, at))
+        rated = rate_usage(usage, Pricing.constant(Decimal("3.5")))
+        total += rated.pods[0].allocated_usd or 0
+    assert total == 8 * 96 * Decimal("3.5") == 2688
+
+
+policies = st.sampled_from(
+    [*SPLIT_POLICIES.values(), own_policy(Decimal(3), Decimal("0.7"), Decimal("0.11"))]
+)  # fmt: skip
+amounts = st.decimals(Decimal("0.0001"), 500, places=7)
+
+
+@settings(max_examples=150, deadline=None)
+@given(observations(), rules, policies, amounts, st.booleans())
+def test_every_nodes_parts_are_its_price_to_the_last_digit(
+    observation: Observation, metering: MeteringRules, policy: SplitPolicy, price: Decimal, is_per_gpu: bool
+) -> None:
+    usage = meter(observation, metering)
+    book = PriceBook([Price("rates", "gpu-hour" if is_per_gpu else "node-hour", price)])
+    shapes = dict.fromkeys(["", "p4d.24xlarge"], SHAPES["p4d.24xlarge"])
+    rated = rate_usage(usage, Pricing(book, ("rates",), policy, shapes))
+    for one, found in zip(rated.nodes, usage.nodes or (), strict=True):
+        hours = Fraction(found.present.length, HOUR_MS) * (found.gpus if is_per_gpu else 1)
+        assert one.capacity.node_cost_usd == quantize(hours * Fraction(price))
+        assert_node_adds_up(rated, one, Fraction(1) if is_per_gpu else part_of(policy, "p4d.24xlarge"))
+    assert_units_add_up(usage, Pricing(book, ("rates",), policy, shapes))
+
+
+@settings(max_examples=150, deadline=None)
+@given(policies, amounts, st.integers(1, HOUR_MS), st.integers(0, 40), st.integers(1, 20), st.integers(0, 8))
+def test_a_billed_nodes_parts_are_its_amount_to_the_last_digit(
+    policy: SplitPolicy, amount: Decimal, billed_ms: int, start: int, minutes: int, units: int
+) -> None:
+    one = hour_of(node("a", "p5.48xlarge"), {"p": (units, minutes)} if units else {}, DAY, (start, start + minutes))
+    usage = usage_of(DAY, one)
+    bill = Bill({"i-a": BilledHour(amount, "USD", billed_ms, is_final=True)})
+    rated = rate_usage(usage, Pricing(PriceBook([]), ("cur",), policy, SHAPES, bill=bill))
+    assert rated.nodes[0].capacity.node_cost_usd == amount
+    assert_node_adds_up(rated, rated.nodes[0], part_of(policy, "p5.48xlarge"))
+    longest = max(billed_ms, minutes * MINUTE)
+    assert rated.nodes[0].capacity.capacity_gpu_hours == quantize(Fraction(8 * longest, HOUR_MS))
+
+
+def part_of(policy: SplitPolicy, instance_type: str) -> Fraction:
+    part = policy.of_gpus(SHAPES[instance_type])
+    assert part is not None
+    return part
+
+
+def assert_node_adds_up(rated: Rated, one: NodeHour, part: Fraction) -> None:
+    """GPU part + host part = price; and the GPU part is what holders and the rest bear."""
+    parts = one.capacity
+    on_it = [pod for pod in rated.pods if node_key(pod.usage.holding.node) == (one.node, one.provider_id)]
+    held = sum((pod.allocated_usd or Decimal(0) for pod in on_it), Decimal(0))
+    gpus = held + parts.unallocated_usd + parts.stranded_usd + parts.unobserved_usd + parts.residual_usd
+    assert held == one.allocated_usd
+    assert gpus + parts.host_usd == parts.node_cost_usd
+    assert abs(Fraction(gpus) - Fraction(parts.node_cost_usd) * part) <= Fraction(2, 10**12)
+    for pod in on_it:
+        assert pod.allocated_usd == (pod.effective_usd or 0) + (pod.waste_usd or 0) + (pod.unmeasured_usd or 0)
+
+
+def node_key(one: GpuNode) -> tuple[str, str]:
+    return one.name, one.provider_id
+
+
+def assert_units_add_up(usage: Usage, pricing: Pricing) -> None:
+    """What business units pay together is what nodes bear for their holders."""
+    units = (BusinessUnit("shared", ("a",), distribute="proportional"), BusinessUnit("b", ("b",)))
+    record = attribute(usage, AttributionRules(pricing, units))
+    if record.totals is None or usage.nodes is None:
+        return
+    by_unit = sum((costs.allocated_usd for costs in record.by_business_unit().values()), Decimal(0))
+    assert by_unit == sum((one.allocated_usd for one in record.nodes), Decimal(0))

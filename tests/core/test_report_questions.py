@@ -1,0 +1,264 @@
+"""Parameters of reports as they are read: periods, filters, sorting, cursors."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.core.errors import ParameterError
+from gpucost.core.query.cost_query import Question, check_reach, parse_sort
+from gpucost.core.query.dimensions import parse_group_by
+from gpucost.core.query.filters import Filter, check_text, parse_filter, parse_label_filters
+from gpucost.core.query.paging import fingerprint, read_cursor, write_cursor
+from gpucost.core.query.periods import Period, begin_of, end_of, parse_period, period_before, window_of
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+WEDNESDAY = at("2026-11-25T10:20:30")
+
+
+@pytest.mark.parametrize(
+    ("window", "now", "start", "end"),
+    [
+        ("24h", WEDNESDAY, "2026-11-24T10:00", "2026-11-25T10:00"),
+        ("1h", WEDNESDAY, "2026-11-25T09:00", "2026-11-25T10:00"),
+        ("7d", WEDNESDAY, "2026-11-19", "2026-11-25T10:00"),
+        ("1d", WEDNESDAY, "2026-11-25", "2026-11-25T10:00"),
+        ("today", WEDNESDAY, "2026-11-25", "2026-11-25T10:00"),
+        ("today", at("2026-11-25T00:59:59"), "2026-11-25", "2026-11-25T01:00"),
+        ("yesterday", WEDNESDAY, "2026-11-24", "2026-11-25"),
+        ("week", WEDNESDAY, "2026-11-23", "2026-11-25T10:00"),
+        ("week", at("2026-11-29T23:59"), "2026-11-23", "2026-11-29T23:00"),
+        ("lastweek", WEDNESDAY, "2026-11-16", "2026-11-23"),
+        ("month", WEDNESDAY, "2026-11-01", "2026-11-25T10:00"),
+        ("lastmonth", WEDNESDAY, "2026-10-01", "2026-11-01"),
+        ("lastmonth", at("2026-01-01T00:00"), "2025-12-01", "2026-01-01"),
+        ("lastmonth", at("2028-03-31T12:00"), "2028-02-01", "2028-03-01"),
+    ],
+)
+def test_windows_are_utc_and_relative_to_the_last_hour_that_ended(
+    window: str, now: datetime, start: str, end: str
+) -> None:
+    assert window_of(window, now) == Period(at(start), at(end))
+
+
+def test_a_day_stands_for_its_first_moment_and_a_zone_is_read() -> None:
+    assert parse_period("2026-11-18", "2026-11-19", None, WEDNESDAY) == Period(at("2026-11-18"), at("2026-11-19"))
+    assert parse_period("2026-11-18T01:00:00+01:00", "2026-11-19", None, WEDNESDAY).start == at("2026-11-18")
+
+
+def test_period_that_is_not_given_is_the_last_24_hours_that_have_ended() -> None:
+    period = parse_period(None, None, None, WEDNESDAY)
+    assert period == window_of("24h", WEDNESDAY)
+    assert period.given_by == "default"
+    assert parse_period(None, None, "24h", WEDNESDAY).given_by == "window"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "window", "parameter", "says"),
+    [
+        (None, "2026-11-19", None, "start", "required with end; pass start and end, or window: 24h"),
+        ("2026-11-19", None, None, "end", "required with start"),
+        ("2026-11-19", "2026-11-19", None, "end", "must be after start"),
+        ("2026-11-19", "2026-11-18", None, "end", "must be after start"),
+        ("2026-11-19", None, "7d", "start", "is not allowed with window"),
+        (None, "2026-11-19", "7d", "end", "is not allowed with window"),
+        (None, None, "0d", "window", "allowed: 24h, 7d"),
+        (None, None, "99999h", "window", "allowed"),
+        (None, None, "٣d", "window", "allowed"),
+        (None, None, "7d\n", "window", "allowed"),
+        (None, None, "TODAY", "window", "allowed"),
+        ("2026-02-30", "2026-11-19", None, "start", "is not a UTC time"),
+        ("٢٠٢٦-11-18", "2026-11-19", None, "start", "is not a UTC time"),
+        ("2026-11-18T00:00:01Z", "2026-11-19", None, "start", "is not on a full UTC hour; it lies in 2026-11-18T00"),
+        ("2026-11-18T00:00:00+00:30", "2026-11-19", None, "start", "is not on a full UTC hour"),
+    ],
+)
+def test_a_period_that_cannot_be_meant_is_refused(
+    start: str | None, end: str | None, window: str | None, parameter: str, says: str
+) -> None:
+    with pytest.raises(ParameterError) as refused:
+        parse_period(start, end, window, WEDNESDAY)
+    assert refused.value.parameter == parameter
+    assert says in refused.value.detail
+
+
+def test_rows_begin_and_end_within_the_period() -> None:
+    period = Period(at("2026-11-28T05:00"), at("2026-12-02T07:00"))
+    moment = at("2026-11-30T13:00")
+    found = {}
+    for granularity in ("hour", "day", "week", "month", "total"):
+        begin = begin_of(moment, granularity, period)
+        found[granularity] = (f"{begin:%m-%dT%H}", f"{end_of(begin, granularity, period):%m-%dT%H}")
+    assert found == {
+        "hour": ("11-30T13", "11-30T14"),
+        "day": ("11-30T00", "12-01T00"),
+        "week": ("11-30T00", "12-02T07"),
+        "month": ("11-28T05", "12-01T00"),
+        "total": ("11-28T05", "12-02T07"),
+    }
+    first = begin_of(at("2026-11-28T06:00"), "day", period)
+    assert (first, end_of(first, "day", period)) == (period.start, at("2026-11-29"))
+
+
+def test_the_period_before_has_the_same_length_or_is_the_month_before() -> None:
+    assert period_before(Period(at("2026-03-01"), at("2026-04-01"))) == Period(at("2026-02-01"), at("2026-03-01"))
+    assert period_before(Period(at("2026-03-02"), at("2026-03-04"))) == Period(at("2026-02-28"), at("2026-03-02"))
+
+
+@pytest.mark.parametrize(
+    ("text", "passes", "stays_out"),
+    [
+        ("a,b", ["a", "b"], ["", "c", "a,b", "A"]),
+        ("team-*", ["team-", "team-x"], ["team", "", "x-team-"]),
+        ("!kube-*", ["a", ""], ["kube-system", "kube-"]),
+        ("team-*,!team-x", ["team-y"], ["team-x", "other", ""]),
+        ("!team-x,team-*", ["team-y"], ["team-x", "other"]),
+        ("*", ["a"], [""]),
+        ("!*", [""], ["a"]),
+        ("a,!*", ["", "a"], ["b"]),
+        (r"\!a", ["!a"], ["a", "b"]),
+        (r"!\!a", ["a", "b"], ["!a"]),
+        (r"a\,b", ["a,b"], ["a", "b"]),
+        (r"a\*", ["a*"], ["a", "ab"]),
+        (r"a\\,b", ["a\\", "b"], ["a\\,b"]),
+        (r"\**", ["*", "*x"], ["x", ""]),
+        ("a!", ["a!"], ["a"]),
+        ("cafe\u0301", ["caf\u00e9", "cafe\u0301"], ["cafe"]),
+        ("caf\u00e9", ["caf\u00e9", "cafe\u0301"], ["cafe"]),
+        (" a", [" a"], ["a"]),
+    ],
+)
+def test_filters(text: str, passes: list[str], stays_out: list[str]) -> None:
+    found = parse_filter("namespace", text)
+    assert [name for name in passes if not found.matches(name)] == []
+    assert [name for name in stays_out if found.matches(name)] == []
+
+
+def escaped(name: str) -> str:
+    return "".join(f"\\{one}" if one in "\\,!*" else one for one in name)
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn", "Cf")), min_size=1), min_size=1, max_size=5)
+)
+def test_every_name_can_be_asked_for(names: list[str]) -> None:
+    found = parse_filter("workload", ",".join(map(escaped, names)))
+    assert all(found.matches(name) for name in names)
+    assert not found.matches("".join(names) + "x")
+
+
+def test_a_filter_tells_which_names_alone_can_pass() -> None:
+    assert parse_filter("business_unit", "b,a,b").only() == ("a", "b")
+    assert parse_filter("business_unit", "b,a,!b").only() == ("a",)
+    for text in ("a*", "!a", "a,b*", "caf\u00e9"):
+        assert parse_filter("business_unit", text).only() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"),
+        ("a,,b", "'' is no name"),
+        ("!", "'!' is no name"),
+        ("a*b", "goes on after its *"),
+        ("a**", "goes on after its *"),
+        ("a\\", "ends in a backslash"),
+        ("a\\n", "a backslash stands only before"),
+        ("a\0b", "U+0000"),
+        ("a\u202eb", "U+202E"),
+        ("a\u200fb", "U+200F"),
+        ("a\ud800", "U+D800"),
+        (b"a\xff".decode("utf-8", "replace"), "not UTF-8"),
+        ("x" * 4_001, "has 4,001 characters; at most 4,000"),
+        (",".join("ab" * 51), "names 102 values"),
+    ],
+)
+def test_filters_that_cannot_be_meant_are_refused(text: str, says: str) -> None:
+    text = text if says != "names 102 values" else ",".join(["a"] * 102)
+    with pytest.raises(ParameterError) as refused:
+        parse_filter("namespace", text)
+    assert refused.value.parameter == "namespace"
+    assert says in refused.value.detail
+    assert len(refused.value.detail) < 200
+
+
+def test_labels_go_together_by_name() -> None:
+    found = parse_label_filters(r"team:a,env:!dev,team:b\,c", ["team", "env"])
+    assert [(one.dimension, one.matches("a"), one.matches("dev"), one.matches("b,c")) for one in found] == [
+        ("label:team", True, False, True),
+        ("label:env", True, False, True),
+    ]
+    for text, labels in (("team", ["team"]), ("other:a", ["team"]), ("team:a", []), ("team:", ["team"])):
+        with pytest.raises(ParameterError) as refused:
+            parse_label_filters(text, labels)
+        assert refused.value.parameter == "label"
+
+
+def test_text_that_is_meant_for_no_parameter_is_refused() -> None:
+    check_text("name", "Zürich 研究 🙂")
+    with pytest.raises(ParameterError):
+        check_text("name", "a\x7f")
+
+
+def test_groups_and_orders_are_known_ones() -> None:
+    assert parse_group_by("label:team, node", ["team"]) == ("label:team", "node")
+    with pytest.raises(ParameterError, match="label:<name> for cost_labels of the settings, of which there are none"):
+        parse_group_by("label:team", [])
+    assert parse_sort("-waste_usd,start", (), "hidden") == (("waste_usd", True), ("start", False))
+    for text, idle in (
+        ("idle_usd", "hidden"),
+        ("namespace", "separate"),
+        ("start,-start", "hidden"),
+        ("--start", "hidden"),
+    ):
+        with pytest.raises(ParameterError):
+            parse_sort(text, ("business_unit",), idle)  # type: ignore[arg-type]
+    assert parse_sort("-cost_usd", (), "separate") == (("cost_usd", True),)
+
+
+def test_pods_and_nodes_are_answered_for_48_hours() -> None:
+    period = Period(at("2026-11-18"), at("2026-11-20"))
+    check_reach(Question(period, group_by=("pod",)))
+    longer = Period(period.start, at("2026-11-20T01:00"))
+    for question, parameter in (
+        (Question(longer, group_by=("pod",)), "group_by"),
+        (Question(longer, filters=(Filter("node", ()),)), "node"),
+    ):
+        with pytest.raises(ParameterError, match="GET /v1/exports") as refused:
+            check_reach(question)
+        assert refused.value.parameter == parameter
+
+
+def test_a_cursor_fits_its_own_question_figures_and_place_alone() -> None:
+    seal = fingerprint("question", ["a 1", "b 2"])
+    cursor = write_cursor(100, seal)
+    assert read_cursor(cursor, seal) == 100
+    assert read_cursor(None, seal) == 0
+    assert seal == fingerprint("question", ["b 2", "a 1"])
+    for other in (fingerprint("question", ["a 1", "b 3"]), fingerprint("another", ["a 1", "b 2"])):
+        with pytest.raises(ParameterError, match="of another question, or figures of the period have changed"):
+            read_cursor(cursor, other)
+
+
+@given(st.data())
+def test_a_cursor_that_was_changed_anywhere_is_refused(data: st.DataObject) -> None:
+    seal = fingerprint("question", [])
+    cursor = write_cursor(7, seal)
+    place = data.draw(st.integers(0, len(cursor) - 1))
+    change = data.draw(st.sampled_from(["", "A", "!", "\n", "=", "é", "a" * 300]))
+    changed = cursor[:place] + change + cursor[place + 1 :]
+    if changed != cursor:
+        with pytest.raises(ParameterError) as refused:
+            read_cursor(changed, seal)
+        assert refused.value.parameter == "cursor"
+
+
+@pytest.mark.parametrize("cursor", ["", "W10", "bnVsbA", "WzEsIDJd", "[" * 190])
+def test_what_was_never_a_cursor_is_refused(cursor: str) -> None:
+    with pytest.raises(ParameterError, match="is not one that an answer gave"):
+        read_cursor(cursor, "seal")

@@ -1,0 +1,78 @@
+"""Split policies against what their makers publish."""
+
+import gzip
+import json
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import moto.ec2
+import pytest
+
+from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.pricing.instance_shapes import KNOWN_SHAPES
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, own_policy
+
+P5 = InstanceShape("p5.48xlarge", 8, 192, 2048 * 1024)
+P4D = InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024)
+G5 = InstanceShape("g5.xlarge", 1, 4, 16 * 1024)
+P3 = InstanceShape("p3.16xlarge", 8, 64, 488 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("policy", "shape", "percent"),
+    [
+        # By hand: p5 with scad is 72 / (72 + 172.8 + 204.8); with opencost 7.6 / (7.6 + 6.069312 + 8.677376).
+        ("gpu-bears-all", P5, "100.0"),
+        ("scad", P5, "16.0"),
+        ("opencost", P5, "34.0"),
+        ("datadog", P5, "95.0"),
+        ("scad", P4D, "26.3"),
+        ("opencost", P4D, "49.0"),
+        ("scad", G5, "63.4"),
+        ("opencost", G5, "83.0"),
+        # AWS' own example of split cost allocation data: of $10 of a p3.16xlarge each of the eight GPUs bears $0.504.
+        ("scad", P3, "40.4"),
+    ],
+)
+def test_the_gpus_part(policy: str, shape: InstanceShape, percent: str) -> None:
+    part = SPLIT_POLICIES[policy].of_gpus(shape)
+    assert part is not None
+    assert f"{float(100 * part):.1f}" == percent
+
+
+def test_an_instance_that_nobody_knows_has_a_part_only_where_no_shape_is_needed() -> None:
+    assert SPLIT_POLICIES["gpu-bears-all"].of_gpus(None) == 1
+    assert SPLIT_POLICIES["datadog"].of_gpus(None) == Fraction(95, 100)
+    assert SPLIT_POLICIES["scad"].of_gpus(None) is None
+
+
+def test_own_weights() -> None:
+    policy = own_policy(Decimal(30), Decimal(1), Decimal("0.5"))
+    assert policy.of_gpus(G5) == Fraction(30, 30 + 4 + 8)
+    assert policy.of_gpus(InstanceShape("m7i.large", 0, 2, 8192)) == 0
+
+
+def test_built_in_shapes_are_what_ec2_says() -> None:
+    """moto carries EC2's own answers of DescribeInstanceTypes (those of a few old and new types are missing)."""
+    told = json.loads(
+        gzip.decompress((Path(moto.ec2.__file__).parent / "resources/instance_types.json.gz").read_bytes())
+    )
+    compared = 0
+    for name, shape in KNOWN_SHAPES.items():
+        if name in told:
+            compared += 1
+            seen = (told[name]["VCpuInfo"]["DefaultVCpus"], told[name]["MemoryInfo"]["SizeInMiB"])
+            assert (shape.vcpus, shape.memory_mib) == seen, name
+    assert compared > 70
+    assert KNOWN_SHAPES.keys() == GPUS_OF_INSTANCE.keys() | NEURON_OF_INSTANCE.keys()
+
+
+def test_instance_types_with_gpus_are_known() -> None:
+    told = json.loads(
+        gzip.decompress((Path(moto.ec2.__file__).parent / "resources/instance_types.json.gz").read_bytes())
+    )
+    for name, one in told.items():
+        gpus = [gpu for gpu in one.get("GpuInfo", {}).get("Gpus", []) if gpu["Manufacturer"] == "NVIDIA"]
+        if count := sum(gpu["LogicalGpuCount"] * Fraction(str(gpu["GpuPartitionSize"])) for gpu in gpus):
+            assert GPUS_OF_INSTANCE.get(name) == count, name

@@ -1,0 +1,208 @@
+"""One cluster whose hours and receivers a test decides, and the alert service on a real table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from gpucost.core.errors import SettingsMissingError, SourceError
+from gpucost.core.hours import HOUR
+from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.model import ClusterCharge, Costs, Coverage, HourRecord, Line, NodeHour, Status, Totals
+from gpucost.core.money import quantize
+from gpucost.features.alerting.model import Book, Cursor, Entry, Notification
+from gpucost.features.alerting.ports import AlertSources, Notifier
+from gpucost.features.alerting.service import AlertService, scopes_of
+from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
+from gpucost.features.alerting.storage.spend import DynamoSpendMemory
+from gpucost.features.alerting.storage.states import DynamoAlertMemory
+from gpucost.runtime.messages import ClusterState, HourClosed, Origin, Tick
+from gpucost.settings import Settings, parse_settings
+from gpucost.storage.ports import StoredSettings
+from gpucost.storage.rollups import DynamoRollups
+from tests.conftest import DynamoTable
+
+START = datetime(2026, 11, 19, tzinfo=UTC)
+DOCUMENT = """
+clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
+pricing: {source: constant, gpu_hourly_usd: 12}
+alerts:
+  rules:
+    - rule: waste
+      waste_usd_per_hour: 10
+      waste_percent: 50
+      for_hours: 2
+      overrides: [{business_unit: patient, for_hours: 3}]
+  receivers: [{type: slack, secret: gpucost/slack}, {type: email}]
+"""
+
+
+class Store:
+    """The settings as they are, or none yet."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def current(self) -> StoredSettings:
+        if self.text is None:
+            raise SettingsMissingError("no settings have been pushed yet")
+        return StoredSettings(1, self.text, parse_settings(self.text), "test", START)
+
+    def newest(self) -> StoredSettings:
+        return self.current()
+
+    def version(self, number: int) -> StoredSettings:
+        raise NotImplementedError
+
+    def history(self) -> list[StoredSettings]:
+        raise NotImplementedError
+
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
+        raise NotImplementedError
+
+
+class Hours:
+    """Prepared summaries and lines."""
+
+    def __init__(self) -> None:
+        self.published: dict[datetime, HourSummary] = {}
+        self.kept_lines: dict[tuple[datetime, str], list[Line]] = {}
+        self.kept_nodes: dict[datetime, tuple[NodeHour, ...]] = {}
+        self.asked: list[tuple[datetime, datetime]] = []
+
+    def put(self, number: int, status: Status = "complete", *, unpriced: int = 0, **waste: str) -> None:
+        """An hour in which every unit holds $20 and wastes so much, beside GPU-hours without a price."""
+        groups = {
+            (unit, f"{unit}-ns"): Costs(
+                allocated_usd=quantize(Decimal(20)),
+                waste_usd=quantize(Decimal(usd)),
+                unpriced_gpu_hours=Decimal(unpriced),
+            )
+            for unit, usd in waste.items()
+        }
+        totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), None)
+        hour = START + HOUR * number
+        self.published[hour] = HourSummary(
+            "demo", hour, status, 1, Coverage(Decimal(1), None), totals, groups if totals else {}
+        )
+
+    def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
+        self.asked.append((start, end))
+        return [summary for hour, summary in sorted(self.published.items()) if start <= hour < end]
+
+    def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
+        return self.kept_lines.get((hour, business_unit or ""), [])
+
+    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+        return self.kept_nodes.get(hour, ()), ()
+
+    def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
+        raise NotImplementedError
+
+    def latest(self, cluster: str) -> Manifest | None:
+        raise NotImplementedError
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        return [
+            Manifest("demo", hour, one.status, one.version, "r", 1, one.coverage, 0, None, hour)
+            for hour, one in sorted(self.published.items())
+            if start <= hour < end
+        ]
+
+    def publish(
+        self,
+        record: HourRecord,
+        *,
+        replacing: Manifest | None,
+        settings_version: int,
+        now: datetime,
+        last_attempt: datetime | None = None,
+    ) -> Manifest:
+        raise NotImplementedError
+
+
+class Books(DynamoAlertMemory):
+    """The real ones, with a hook before every write: to die, or to let somebody else in."""
+
+    before_save: Callable[[Book | Cursor], None] = staticmethod(lambda book: None)
+
+    def save_book(self, book: Book) -> Book:
+        self.before_save(book)
+        return super().save_book(book)
+
+    def save_cursor(self, cursor: Cursor) -> Cursor:
+        self.before_save(cursor)
+        return super().save_cursor(cursor)
+
+
+class Person:
+    """Hears notifications, unless broken; `on_send` runs in the middle of a delivery."""
+
+    most = 10
+    keeps_alive = False
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.messages: list[list[Notification]] = []
+        self.broken = False
+        self.on_send: Callable[[], None] = lambda: None
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        if self.broken:
+            raise SourceError("out of order")
+        self.messages.append(list(notifications))
+        self.heard += [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in notifications]
+        self.on_send()
+
+
+@dataclass
+class World:
+    table: DynamoTable
+    books: Books
+    store: Store = field(default_factory=lambda: Store(DOCUMENT))
+    hours: Hours = field(default_factory=Hours)
+    slack: Person = field(default_factory=Person)
+    email: Person = field(default_factory=Person)
+    now: datetime = START
+
+    def receivers(self, settings: Settings) -> dict[str, Notifier]:
+        return {"slack:gpucost/slack": self.slack, "email": self.email} if settings.alerts.receivers else {}
+
+    def service(self) -> AlertService:
+        table = (self.table.client, self.table.name)
+        sources = AlertSources(
+            self.hours,  # type: ignore[arg-type]  # reports read more
+            DynamoRollups(*table), DynamoSpendMemory(*table), lambda: None, lambda: 0,
+        )  # fmt: skip
+        return AlertService(
+            self.store, sources, self.books, DynamoAlertHistory(*table), DynamoSilences(*table), self.receivers,
+            clock=lambda: self.now,
+        )  # fmt: skip
+
+    def closed(self, *numbers: int, origin: Origin = "schedule") -> None:
+        for number in numbers:
+            self.service().hour_closed(
+                HourClosed(
+                    cluster="demo", hour=START + HOUR * number, status="complete", record_version=1,
+                    settings_version=1, origin=origin, correlation_id="c",
+                )
+            )  # fmt: skip
+
+    def tick(self, number: int = 0) -> None:
+        state = ClusterState(cluster="demo", last_complete_hour=None, hours_overdue=0)
+        at = START + HOUR * number + timedelta(minutes=5)
+        self.service().tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="c"))
+
+    def outbox(self) -> Sequence[Entry]:
+        return [entry for book in self.books.load("demo").books for entry in book.outbox]
+
+    def history(self) -> list[str]:
+        """What was decided, oldest first."""
+        found = DynamoAlertHistory(self.table.client, self.table.name)
+        scopes = scopes_of(parse_settings(self.store.text or DOCUMENT))
+        news = [one for scope in scopes for one in found.between(scope, START, START + timedelta(days=9))]
+        return [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in news]
+
+
+class DiedError(Exception):
+    """The function was killed."""

@@ -1,0 +1,84 @@
+"""Notifications and settings for tests of alerting."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from gpucost.features.alerting.model import Event, Kind, Notification, Subject, Workload
+
+HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
+FIGURES: dict[Kind, dict[str, Decimal | None]] = {
+    "waste": {
+        "waste_usd_per_hour": Decimal("1234.565000000001"),
+        "allocated_usd_per_hour": Decimal(1500),
+        "waste_percent": Decimal("82.3"),
+    },
+    "idle-workload": {
+        "gpus": Decimal(8),
+        "utilization_percent": Decimal("0.3"),
+        "waste_usd_per_hour": Decimal("95.7"),
+    },
+    "unallocated": {
+        "unallocated_usd_per_hour": Decimal(48),
+        "unallocated_gpus": Decimal(4),
+        "nodes": Decimal(2),
+    },
+    "budget": {
+        "spent_usd": Decimal(8200),
+        "spent_percent": Decimal("82.0"),
+        "projected_usd": None,
+        "projected_percent": None,
+        "budget_usd": Decimal(10000),
+    },
+    "spend-change": {
+        "today_usd": Decimal(900),
+        "usual_usd": Decimal(300),
+        "change_percent": Decimal("200.0"),
+        "weeks": Decimal(4),
+        "by_gpu_hours": Decimal(0),
+    },
+    "data": {"hours": Decimal(3)},
+    "digest": {
+        "cost_usd": Decimal(7000),
+        "waste_usd": Decimal(3500),
+        "waste_percent": Decimal("50.0"),
+        "before_usd": Decimal(5000),
+        "hours_unknown": Decimal(1),
+    },
+    "external": {},
+    "sample": {},
+}
+SUBJECTS: dict[Kind, Subject] = {
+    "waste": Subject("demo", "research"),
+    "idle-workload": Subject("demo", "research", "training", "Job", "llm-7b"),
+    "unallocated": Subject("demo", node_pool="gpu-general"),
+    "budget": Subject(business_unit="research", detail="2026-11 spent 80%"),
+    "spend-change": Subject(business_unit="research"),
+    "data": Subject("demo", detail="overdue"),
+    "digest": Subject(business_unit="research"),
+    "external": Subject("demo", node_pool="gpu-general", detail="GPUNodePoolNearLimit"),
+    "sample": Subject("demo", "research", detail="sent by alice"),
+}
+WORST = (
+    Workload("training", "Job", "llm-7b", Decimal(8), Decimal("90.5")),
+    Workload("notebooks", "StatefulSet", "notebook", Decimal(2), Decimal("23.9")),
+)
+
+
+def notification(kind: Kind = "waste", event: Event = "firing", **changes: Any) -> Notification:
+    """News of a kind, two hours long."""
+    given: dict[str, Any] = {
+        "id": f"demo/{kind}/research/2026-11-19T10:00:00Z/{event}",
+        "event": event,
+        "kind": kind,
+        "rule": kind,
+        "severity": "warning",
+        "subject": SUBJECTS[kind],
+        "since": datetime(2026, 11, 19, 9, tzinfo=UTC),
+        "hour": HOUR_10,
+        "threshold": "waste ≥ $10 per hour and ≥ 50% of allocated, for 2 hours on end" if kind == "waste" else "",
+        "figures": FIGURES[kind],
+        "workloads": WORST if kind in {"waste", "digest"} else (),
+        **changes,
+    }
+    return Notification(**given)

@@ -1,0 +1,220 @@
+"""A real Alertmanager: it takes our alerts, and with the definition for AMP it tells us of its own by way of SNS."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import boto3
+import pytest
+import requests
+import yaml
+from samtranslator.yaml_helper import yaml_parse
+
+from devstack.alertmanager import running_alertmanager
+from devstack.aws import credentials, running_aws
+from devstack.prometheus import executable
+from devstack.template import REPOSITORY
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR, floor_hour
+from gpucost.features.alerting.notifiers.alertmanager import OUTLIVES, AlertmanagerNotifier
+from gpucost.runtime.messages import ExternalAlerts, read_alert_input
+from tests.features.alerting.alerts import SUBJECTS, notification
+
+NOW = datetime.now(UTC)
+LAST = floor_hour(NOW) - HOUR
+
+
+@pytest.fixture(scope="module")
+def alertmanager() -> Iterator[str]:
+    with running_alertmanager() as url:
+        yield url
+
+
+def no_secret(_name: str) -> str:
+    raise AssertionError("no secret is asked for")
+
+
+def shown(url: str, rule: str) -> list[dict[str, Any]]:
+    answer = requests.get(f"{url}/api/v2/alerts", params={"filter": f'rule="{rule}"'}, timeout=5)
+    found: list[dict[str, Any]] = answer.json()
+    return found
+
+
+def test_an_alert_is_shown_until_it_is_resolved_and_never_twice(alertmanager: str) -> None:
+    news, began = notification(since=LAST - HOUR, hour=LAST, rule="team-waste"), datetime.now(UTC)
+    notifier = AlertmanagerNotifier(alertmanager + "/", secret_value=no_secret, public_url="https://costs.example.com")
+    for event in ("firing", "firing", "repeat"):
+        notifier.send([replace(news, event=event), notification("digest", "digest")])
+
+    (one,) = shown(alertmanager, "team-waste")
+    assert one["labels"] == {
+        "alertname": "gpucost-waste", "rule": "team-waste", "severity": "warning", "cluster": "demo",
+        "business_unit": "research",
+    }  # fmt: skip
+    assert one["status"]["state"] == "active"
+    assert "research in cluster demo wastes $1,234.57 per hour" in one["annotations"]["summary"]
+    assert "training/llm-7b" in one["annotations"]["description"]
+    assert datetime.fromisoformat(one["startsAt"]) == LAST - HOUR
+    ends = datetime.fromisoformat(one["endsAt"]) - OUTLIVES
+    assert began - timedelta(seconds=1) < ends <= datetime.now(UTC)
+    assert one["generatorURL"].startswith("https://costs.example.com/v1/costs?")
+    notifier.send([replace(news, event="resolved", workloads=())])
+    assert shown(alertmanager, "team-waste") == []
+
+
+def test_it_takes_every_kind_and_long_names(alertmanager: str) -> None:
+    notifier = AlertmanagerNotifier(alertmanager, secret_value=no_secret)
+    news = [notification(kind, rule="kinds", since=LAST, hour=LAST) for kind in SUBJECTS]
+    strange = SUBJECTS["waste"]._replace(business_unit='ü"\n' * 500)
+    notifier.send([*news, notification(rule="kinds", subject=strange, since=LAST, hour=LAST)])
+    assert len(shown(alertmanager, "kinds")) == len(news) + 1
+
+
+@contextmanager
+def guarded(status: int) -> Iterator[tuple[str, list[str]]]:
+    tokens: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            tokens.append(self.headers["Authorization"])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", tokens
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_bearer_token_is_read_anew_and_never_told() -> None:
+    tokens_in_turn = iter(["first-token", "second-token", "third-token"])
+
+    def notifier(url: str) -> AlertmanagerNotifier:
+        return AlertmanagerNotifier(
+            url, secret="gpucost/am", secret_value=lambda _: json.dumps({"url": url, "token": next(tokens_in_turn)})
+        )
+
+    with guarded(200) as (url, tokens):
+        receiver = notifier(url)
+        receiver.send([notification()])
+        receiver.send([notification()])
+    assert tokens == ["Bearer first-token", "Bearer second-token"]
+    with guarded(401) as (url, _), pytest.raises(SourceError, match="refused the alerts: HTTP 401") as failure:
+        notifier(url).send([notification()])
+    assert "third-token" not in str(failure.value)
+    with pytest.raises(SourceError, match="could not be reached"):
+        AlertmanagerNotifier("http://127.0.0.1:9", secret_value=no_secret).send([notification()])
+
+
+def eventually(look: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("nothing came")
+
+
+def test_the_definition_for_amp_speaks_as_the_alert_function_reads(tmp_path: Path) -> None:
+    definition = yaml.safe_load((REPOSITORY / "cluster" / "amp-alertmanager.yaml").read_text())
+    with running_aws() as aws:
+        environment = credentials(aws)
+        region = environment["AWS_DEFAULT_REGION"]
+        given = {"endpoint_url": aws, "region_name": region, "aws_access_key_id": "t", "aws_secret_access_key": "t"}
+        sns, sqs = boto3.client("sns", **given), boto3.client("sqs", **given)  # type: ignore[call-overload]
+        topic, queue = sns.create_topic(Name="events")["TopicArn"], sqs.create_queue(QueueName="heard")["QueueUrl"]
+        arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+        config = yaml.safe_load(definition["alertmanager_config"])
+        (own,) = config["receivers"][1]["sns_configs"]
+        own.update(
+            {"topic_arn": topic, "api_url": aws, "sigv4": {"region": region, "access_key": "t", "secret_key": "t"}}
+        )
+        config["route"]["routes"][0]["group_wait"] = "0s"
+        config["templates"] = ["*.tmpl"]
+        files = {"amp.tmpl": definition["template_files"]["default_template"]}
+        with running_alertmanager(yaml.safe_dump(config), files) as url:
+            labels = {
+                "alertname": "GPUNodePoolNearLimit",
+                "gpucost": "true",
+                "nodepool": 'the "big" <one>',
+                "cluster": "c",
+            }
+            began = NOW - timedelta(minutes=7)
+            alert = {"labels": labels, "annotations": {"summary": "at 93% ü\n\\"}, "startsAt": began.isoformat()}
+            requests.post(f"{url}/api/v2/alerts", json=[alert, {"labels": {"alertname": "x"}}], timeout=5)
+            (message,) = eventually(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"))
+    read = read_alert_input(json.loads(message["Body"])["Message"])
+    assert isinstance(read, ExternalAlerts)
+    (heard,) = read.alerts
+    assert (heard.status, heard.labels, heard.annotations) == ("firing", labels, alert["annotations"])
+    assert abs(heard.starts_at - began) < timedelta(seconds=1)
+
+
+def test_the_rules_for_amp_fire_on_all_of_karpenters_names(tmp_path: Path) -> None:
+    """promtool runs the template's own rules over series of each version."""
+    source = yaml_parse((REPOSITORY / "dashboards" / "amp-alerts.yaml").read_text())
+    data = source["Resources"]["Rules"]["Properties"]["Data"]["Fn::Sub"]
+    (tmp_path / "rules.yaml").write_text(data.replace("${Minutes}", "5"))
+    gpu = 'cluster="c",nodepool="gpu",resource_type="nvidia.com/gpu"'
+    tests = []
+    for name in ("nodepools", "nodepool", "provisioner"):
+        for used, fires in ((15, True), (14, False)):
+            series = [
+                {"series": f"karpenter_{name}_usage{{{gpu}}}", "values": f"{used}x20"},
+                {"series": f"karpenter_{name}_limit{{{gpu}}}", "values": "16x20"},
+                {
+                    "series": f'karpenter_{name}_limit{{cluster="c",nodepool="gpu",resource_type="cpu"}}',
+                    "values": "1x20",
+                },
+            ]
+            expected = {
+                "exp_labels": {"severity": "warning", "gpucost": "true", "cluster": "c", "nodepool": "gpu",
+                               "resource_type": "nvidia.com/gpu"},
+                "exp_annotations": {"summary": "GPU node pool at 93.75% of its limit"},
+            }  # fmt: skip
+            for at, expects in (("4m", []), ("6m", [expected] if fires else [])):
+                rule = {"eval_time": at, "alertname": "GPUNodePoolNearLimit", "exp_alerts": expects}
+                tests.append({"interval": "1m", "input_series": series, "alert_rule_test": [rule]})
+    quota = 'cluster="c",namespace="ml",resource="requests.nvidia.com/gpu"'
+    tests.append({
+        "interval": "1m",
+        "input_series": [{"series": f'kube_resourcequota{{{quota},type="{kind}"}}', "values": f"{value}x20"}
+                         for kind, value in (("used", 8), ("hard", 8))],
+        "alert_rule_test": [{"eval_time": "6m", "alertname": "GPUQuotaNearLimit", "exp_alerts": [
+            {"exp_labels": {"severity": "warning", "gpucost": "true", "cluster": "c", "namespace": "ml",
+                            "resource": "requests.nvidia.com/gpu"},
+             "exp_annotations": {"summary": "GPU quota at 100% of its limit"}}]}],
+    })  # fmt: skip
+    for failing, labels in (
+        ('karpenter_cloudprovider_errors_total{cluster="c",nodepool="gpu",method="Create",error="InsufficientCapacity"}',
+         {"error": "InsufficientCapacity"}),
+        ('karpenter_nodeclaims_terminated_total{cluster="c",nodepool="gpu",reason="ProvisioningFailed"}',
+         {"reason": "ProvisioningFailed"}),
+    ):  # fmt: skip
+        failed = {"severity": "critical", "gpucost": "true", "cluster": "c", "nodepool": "gpu", **labels}
+        alert = {"exp_labels": failed, "exp_annotations": {"summary": "Karpenter could not make a node"}}
+        rule = {"eval_time": "5m", "alertname": "KarpenterProvisioningFailed", "exp_alerts": [alert]}
+        tests.append({"interval": "1m", "input_series": [{"series": failing, "values": "0 0 0 1 1 1"}],
+                      "alert_rule_test": [rule]})  # fmt: skip
+    path = tmp_path / "tests.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
+    done = subprocess.run([executable("promtool"), "test", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

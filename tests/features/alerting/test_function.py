@@ -1,0 +1,200 @@
+"""The alert function's real handler over the real adapters: moto's server over HTTP, and a web server as Slack."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import boto3
+import pytest
+
+from devstack.aws import credentials, running_aws
+from functions.alert import app as function
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.model import Coverage, HourRecord, Line, Totals
+from gpucost.core.money import quantize
+from gpucost.runtime import secrets
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.settings_store import DynamoSettingsStore
+from tests.enforced import enforcing
+from tests.sandbox import forget
+
+HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
+DOCUMENT = """
+clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
+pricing: {source: constant, gpu_hourly_usd: 12}
+alerts:
+  rules: [{rule: waste, waste_usd_per_hour: 10, waste_percent: 50}]
+  receivers: [{type: slack, secret: gpucost/slack}, {type: email}]
+"""
+
+
+class Context:
+    function_name = "alert"
+    memory_limit_in_mb = 512
+    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:alert"
+    aws_request_id = "1"
+
+
+class Deployment:
+    """What the function finds around it."""
+
+    def __init__(self) -> None:
+        self.slack: list[str] = []
+        self.slack_status = 200
+        self.sqs = boto3.client("sqs")
+        sns = boto3.client("sns")
+        self.table = "ledger"
+        self.dynamodb = boto3.client("dynamodb")
+        self.dynamodb.create_table(
+            TableName=self.table,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+        )
+        self.dead_letters = self.sqs.create_queue(QueueName="dead-letters")["QueueUrl"]
+        self.mailbox = self.sqs.create_queue(QueueName="mailbox")["QueueUrl"]
+        self.topic = sns.create_topic(Name="email")["TopicArn"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=self.mailbox, AttributeNames=["QueueArn"])["Attributes"][
+            "QueueArn"
+        ]
+        sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn)
+
+    def read(self, queue: str) -> list[dict[str, Any]]:
+        found = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
+        return [dict(message) for message in found.get("Messages", [])]
+
+
+@pytest.fixture
+def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    class Slack(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if around.slack_status == 200:
+                around.slack.append(body["text"])
+            self.send_response(around.slack_status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    with ExitStack() as running:
+        moto = running.enter_context(running_aws())
+        for name, value in credentials(moto).items():
+            monkeypatch.setenv(name, value)
+        web = running.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Slack))
+        thread = threading.Thread(target=web.serve_forever, daemon=True)
+        thread.start()
+        around = Deployment()
+        boto3.client("secretsmanager").create_secret(
+            Name="gpucost/slack", SecretString=f"http://127.0.0.1:{web.server_port}/hook"
+        )
+        monkeypatch.setenv("GPUCOST_TABLE", around.table)
+        monkeypatch.setenv("GPUCOST_DEAD_LETTER_QUEUE_URL", around.dead_letters)
+        monkeypatch.setenv("GPUCOST_EMAIL_TOPIC_ARN", around.topic)
+        physical = {"DeadLetterQueue": around.dead_letters, "EmailTopic": around.topic}
+        enforced = running.enter_context(enforcing(moto, moto, physical=physical))
+        for name, value in enforced.environment("AlertFunction").items():
+            monkeypatch.setenv(name, value)
+        _forget()
+        yield around
+        _forget()
+        web.shutdown()
+        thread.join()
+
+
+def _forget() -> None:
+    """Start as a new execution environment does."""
+    forget()
+    secrets.forget()
+
+
+def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
+    """Put an hour in the ledger, and answer the message that says so."""
+    allocated, wasted = quantize(Decimal(20)), quantize(Decimal(waste))
+    zero = quantize(0)
+    line = Line(
+        business_unit="research", namespace="r1", workload_kind="", workload="", pod="p", uid="u", node="n",
+        node_pool="", instance_type="", capacity_type="", zone="", gpu_model="", resource="nvidia.com/gpu", units=1,
+        gpu_share=quantize(1), gpu_share_source="whole", labels={}, split_policy="gpu-bears-all",
+        allocated_gpu_hours=quantize(1), effective_gpu_hours=zero, utilization=zero, utilization_source="pod",
+        unmeasured_gpu_hours=zero, gpu_hourly_usd=allocated, price_source="constant", allocated_usd=allocated,
+        effective_usd=allocated - wasted, waste_usd=wasted, unmeasured_usd=zero,
+    )  # fmt: skip
+    record = HourRecord("demo", hour, "complete", Coverage(Decimal(1), None), Totals(line.costs(), None), (line,))
+    ledger = DynamoLedger(deployment.dynamodb, deployment.table)
+    ledger.publish(record, replacing=None, settings_version=1, now=hour + HOUR)
+    return json.dumps({
+        "version": 1, "kind": "hour-closed", "cluster": "demo", "hour": format_instant(hour), "status": "complete",
+        "record_version": 1, "settings_version": 1, "origin": "schedule", "correlation_id": "c",
+    })  # fmt: skip
+
+
+def tick() -> str:
+    state = {"cluster": "demo", "last_complete_hour": None, "hours_overdue": 0}
+    return json.dumps({
+        "version": 1, "kind": "tick", "scheduled_time": "2026-11-19T12:05:00Z", "clusters": [state],
+        "correlation_id": "c",
+    })  # fmt: skip
+
+
+def deliver(*bodies: str) -> None:
+    records = [{"EventSource": "aws:sns", "EventVersion": "1.0", "Sns": {"Message": body}} for body in bodies]
+    function.handler({"Records": records}, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+
+
+def push_settings(deployment: Deployment) -> None:
+    store = DynamoSettingsStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
+    store.push(DOCUMENT, author="test", now=HOUR_10)
+
+
+def test_an_alert_reaches_slack_and_email_once_and_is_resolved_once(deployment: Deployment) -> None:
+    push_settings(deployment)
+    fired, resolved = publish(deployment, HOUR_10, "15"), publish(deployment, HOUR_10 + HOUR, "1")
+    for body in (fired, fired, resolved, fired, resolved, tick()):
+        deliver(body)
+
+    assert deployment.slack == [
+        "GPU waste alert: research in cluster demo wastes $15.00 per hour, 75.0% of the GPUs it holds",
+        "GPU waste alert resolved: research in cluster demo no longer wastes too much: $1.00 per hour, "
+        "5.0% of the GPUs it holds",
+    ]
+    mails = [json.loads(message["Body"])["Subject"] for message in deployment.read(deployment.mailbox)]
+    assert sorted(mails) == ["GPU waste alert resolved: research in demo", "GPU waste alert: research in demo"]
+
+
+def test_a_failed_receiver_fails_the_invocation_and_hears_later(deployment: Deployment) -> None:
+    push_settings(deployment)
+    deployment.slack_status = 404
+    body = publish(deployment, HOUR_10, "15")
+    with pytest.raises(SourceError, match="slack:gpucost/slack was not told"):
+        deliver(body)
+
+    deployment.slack_status = 200
+    _forget()
+    deliver(tick(), tick())
+    assert len(deployment.slack) == 1
+    assert len(deployment.read(deployment.mailbox)) == 1
+
+
+def test_a_message_that_does_not_fit_is_put_aside_and_the_rest_is_handled(deployment: Deployment) -> None:
+    push_settings(deployment)
+    deliver("{not json", '{"kind": "hour-closed", "version": 2}', publish(deployment, HOUR_10, "15"))
+
+    letters = deployment.read(deployment.dead_letters)
+    assert [letter["Body"] for letter in letters] == ["{not json", '{"kind": "hour-closed", "version": 2}']
+    assert "version" in letters[1]["MessageAttributes"]["reason"]["StringValue"]
+    assert len(deployment.slack) == 1
+
+
+def test_before_the_first_settings_nothing_happens(deployment: Deployment) -> None:
+    deliver(publish(deployment, HOUR_10, "15"), tick())
+
+    assert deployment.slack == []
+    assert deployment.read(deployment.mailbox) == []

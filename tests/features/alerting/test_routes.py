@@ -1,0 +1,85 @@
+"""`/v1/alerts` and `/v1/silences` of the api function's real handler, after the alert function's own decisions."""
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gpucost import container as bootstrap
+from gpucost.core.hours import HOUR, format_instant
+from gpucost.features.alerting.queries import AlertDesk
+from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
+from tests.features.alerting.alerting_world import START, Fleet, document, node, pod
+from tests.functions.asking import ask_as, by_iam
+from tests.sandbox import forget
+
+ACCESS = 'access: [{principal: "arn:aws:iam::123456789012:user/ann", roles: ["bu:research"]},\n' + (
+    '  {principal: "arn:aws:iam::123456789012:user/fin", roles: [admin]}]\n'
+)
+PERIOD = {"start": format_instant(START), "end": format_instant(START + 24 * HOUR)}
+IDLE = pod(gpus=2, use="0.05")
+
+
+@pytest.fixture
+def fleet(table: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    rules = ("rule: waste, waste_usd_per_hour: 10, waste_percent: 50", "rule: unallocated, usd_per_hour: 10")
+    made = Fleet(table, document(*rules) + ACCESS)
+    monkeypatch.setenv("GPUCOST_TABLE", table.name)
+    client = enforced.client("dynamodb", "ApiFunction")
+    monkeypatch.setattr("gpucost.runtime.aws.client", lambda _service: client)
+    monkeypatch.setattr(bootstrap, "utc_now", lambda: made.now)
+    forget()
+    yield made
+    forget()
+
+
+def ask(path: str, user: str, **query: str) -> tuple[int, Any]:
+    answer = ask_as(by_iam(f"arn:aws:iam::123456789012:user/{user}"), path, query)
+    return answer.status, json.loads(answer.body, parse_float=Decimal)
+
+
+def test_alerts_with_their_history_and_silences(fleet: Fleet) -> None:
+    fleet.hour(0, IDLE, nodes=[node("gpu", "24")])
+    desk = AlertDesk(fleet.settings, fleet.memory, fleet.history, fleet.silences, clock=lambda: fleet.now)
+    (waste,) = [one for one in desk.active() if one.alert.rule == "waste"]
+    desk.acknowledge(waste.id, author="alice")
+    silence = desk.silence({"node_pool": "g*"}, author="bob", comment="being drained", hours=2)
+
+    status, answer = ask("/v1/alerts", "fin", **PERIOD)
+    assert status == 200
+    rows = {row["rule"]: row for row in answer["active"]}
+    assert rows["waste"]["acknowledged_by"] == "alice"
+    assert rows["waste"]["about"]["business_unit"] == "research"
+    assert rows["unallocated"]["silenced_by"] == [silence.id]
+    assert {row["rule"]: row["event"] for row in answer["history"]} == {"waste": "firing", "unallocated": "firing"}
+    fleet.hour(1, pod(use="1"))
+    _, later = ask("/v1/alerts", "fin", **PERIOD)
+    assert later["active"] == []
+    assert [row["event"] for row in later["history"] if row["rule"] == "waste"] == ["firing", "resolved"]
+    _, silences = ask("/v1/silences", "fin")
+    (row,) = silences["rows"]
+    assert (row["author"], row["comment"], row["matchers"], row["active"]) == (
+        "bob", "being drained", {"node_pool": "g*"}, True,
+    )  # fmt: skip
+    schemas = json.loads(Path("docs/openapi.json").read_text())
+    for path, told in (("/v1/alerts", answer), ("/v1/alerts", later), ("/v1/silences", silences)):
+        schema = schemas["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        jsonschema.validate(told, {**schema, "components": schemas["components"]})
+
+
+def test_a_business_unit_sees_its_own(fleet: Fleet) -> None:
+    fleet.hour(0, IDLE, pod("other", gpus=2, use="0"), nodes=[node("gpu", "24")])
+    for key in ("active", "history"):
+        _, answer = ask("/v1/alerts", "ann", **PERIOD)
+        assert [row["about"]["business_unit"] for row in answer[key]] == ["research"]
+    assert ask("/v1/silences", "ann")[0] == 403
+
+
+@pytest.mark.parametrize(("start", "end"), [("yesterday", PERIOD["end"]), (PERIOD["end"], PERIOD["start"])])
+def test_a_wrong_period(fleet: Fleet, start: str, end: str) -> None:
+    assert ask("/v1/alerts", "fin", start=start, end=end)[0] == 400

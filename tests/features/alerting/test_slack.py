@@ -1,0 +1,206 @@
+"""Slack over a real HTTP server that answers as Slack does."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from gpucost.core.errors import SourceError
+from gpucost.features.alerting.model import Event, Kind, Subject, Workload
+from gpucost.features.alerting.notifiers.slack import SlackNotifier, message
+from tests.features.alerting.alerts import SUBJECTS, notification
+from tests.features.alerting.slack_limits import problems
+
+NOTIFICATION = notification()
+
+
+@dataclass
+class Webhook:
+    """Answers what it is told to, then 200; keeps what it was sent."""
+
+    url: str
+    answers: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
+    received: list[dict[str, Any]] = field(default_factory=list)
+    delay: float = 0.0
+    waits: list[float] = field(default_factory=list)
+
+    def notifier(self, timeout: float = 5.0) -> SlackNotifier:
+        return SlackNotifier("gpucost/slack", secret_value=lambda _: self.url, sleep=self.waits.append, timeout=timeout)
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            hook.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            time.sleep(hook.delay)
+            status, headers, body = hook.answers.pop(0) if hook.answers else (200, {}, "ok")
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        hook = Webhook(f"http://127.0.0.1:{server.server_port}/services/T0/B0/topsecret")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield hook
+        server.shutdown()
+        thread.join()
+
+
+def test_says_who_how_much_since_when_and_by_which_rule(webhook: Webhook) -> None:
+    webhook.notifier().send([NOTIFICATION])
+
+    (body,) = webhook.received
+    assert body["text"] == (
+        "GPU waste alert: research in cluster demo wastes $1,234.57 per hour, 82.3% of the GPUs it holds"
+    )
+    shown = json.dumps(body["blocks"], ensure_ascii=False)
+    told = ("research", "demo", "$1,234.57 (82.3%)", "$901,232.45", "$1,500.00", "2026-11-19T09:00:00Z")
+    for part in (*told, "for 2 hours on end", "training/llm-7b (Job): wastes $90.50 per hour", "give back GPUs"):
+        assert part in shown
+    assert problems(body) == []
+
+
+def test_several_alerts_are_one_message(webhook: Webhook) -> None:
+    webhook.notifier().send([NOTIFICATION, notification("idle-workload")])
+
+    (body,) = webhook.received
+    assert body["text"].startswith("2 GPU cost alerts: GPU waste alert: research in cluster demo wastes $1,234.57")
+    assert "Idle GPU workload: llm-7b of research in cluster demo is idle: 8 GPUs at 0.3% utilization" in body["text"]
+    assert [block["type"] for block in body["blocks"]].count("header") == 2
+
+
+def test_waits_as_long_as_slack_asks_and_tries_again(webhook: Webhook) -> None:
+    webhook.answers = [(429, {"Retry-After": "3"}, "")]
+
+    webhook.notifier().send([NOTIFICATION])
+
+    assert len(webhook.received) == 2
+    assert webhook.waits == [3.0]
+
+
+def test_a_server_error_is_tried_again(webhook: Webhook) -> None:
+    webhook.answers = [(500, {}, "oops"), (503, {}, "")]
+
+    webhook.notifier().send([NOTIFICATION])
+
+    assert len(webhook.received) == 3
+
+
+@pytest.mark.parametrize(
+    ("answers", "tries", "sentence"),
+    [
+        ([(500, {}, "")] * 3, 3, "answered HTTP 500"),
+        ([(429, {"Retry-After": "3600"}, "")], 1, "asks to wait 3600 s"),
+        ([(429, {"Retry-After": "soon"}, "")] * 3, 3, "HTTP 429"),
+        ([(400, {}, "invalid_payload")], 1, "refused the message: HTTP 400 invalid_payload"),
+        ([(404, {}, "no_service")], 1, "no_service"),
+        ([(302, {"Location": "http://127.0.0.1:9/"}, "")], 1, "HTTP 302"),
+    ],
+)
+def test_a_failure_is_one_sentence_without_the_address(
+    webhook: Webhook, answers: list[tuple[int, dict[str, str], str]], tries: int, sentence: str
+) -> None:
+    webhook.answers = list(answers)
+
+    with pytest.raises(SourceError, match=sentence) as failure:
+        webhook.notifier().send([NOTIFICATION])
+
+    assert len(webhook.received) == tries
+    assert "topsecret" not in str(failure.value)
+
+
+def test_a_server_that_does_not_answer_in_time(webhook: Webhook) -> None:
+    webhook.delay = 1.5
+
+    with pytest.raises(SourceError, match="could not be reached") as failure:
+        webhook.notifier(timeout=0.5).send([NOTIFICATION])
+
+    assert len(webhook.received) == 3
+    assert "topsecret" not in str(failure.value)
+
+
+def test_a_server_that_is_not_there_leaks_no_address() -> None:
+    notifier = SlackNotifier("gpucost/slack", secret_value=lambda _: "http://127.0.0.1:9/topsecret", sleep=print)
+
+    with pytest.raises(SourceError, match="could not be reached") as failure:
+        notifier.send([NOTIFICATION])
+
+    assert "topsecret" not in str(failure.value)
+
+
+@pytest.mark.parametrize("value", ["", "topsecret", "ftp://topsecret"])
+def test_a_secret_that_is_no_address(value: str) -> None:
+    with pytest.raises(SourceError, match="gpucost/slack does not hold a webhook's address") as failure:
+        SlackNotifier("gpucost/slack", secret_value=lambda _: value).send([NOTIFICATION])
+
+    assert "topsecret" not in str(failure.value)
+
+
+NASTY = "<!here> <@U123> <https://evil.example|click> *b* _i_ ~s~ `c` @channel &amp; http://evil.example\n> quote\u202e"
+
+
+@pytest.mark.parametrize("place", ["business_unit", "cluster"])
+def test_no_name_becomes_markup(place: str) -> None:
+    body = message([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(**{place: NASTY}))])
+
+    texts = [body["text"], *(text["text"] for block in body["blocks"] for text in _texts(block))]
+    for text in texts:
+        assert "<" not in text
+        assert ">" not in text
+        assert "\u202e" not in text
+    assert "\n" not in body["text"]
+    for markup in ("@channel", "http://", "*b*", "_i_", "~s~", "`c`"):
+        assert markup not in body["text"]
+    assert {text["type"] for block in body["blocks"] for text in _texts(block)} == {"plain_text"}
+
+
+LONG = Subject("c" * 100, *["&" * 5_000] * 6)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+@pytest.mark.parametrize("event", ["firing", "repeat", "resolved"])
+def test_every_message_keeps_slacks_documented_limits(kind: Kind, event: Event) -> None:
+    for subject in (SUBJECTS[kind], LONG):
+        for url in ("", "https://costs.example.com"):
+            worst = [Workload("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
+            news = notification(kind, event, subject=subject, workloads=tuple(worst), note="&" * 5000)
+            full = message([news] * SlackNotifier.most, url)
+            assert problems(full) == []
+            assert len(full["blocks"]) <= 50
+
+
+def test_the_validator_finds_what_slack_would_refuse() -> None:
+    body = message([NOTIFICATION])
+    header = {"type": "header", "text": {"type": "mrkdwn", "text": "x" * 151}}
+    fields = {"type": "section", "fields": [{"type": "plain_text", "text": "x" * 2001}] * 11}
+    assert problems({**body, "blocks": [header] * 51})
+    assert len(problems({**body, "blocks": [header, fields, {"type": "section"}]})) >= 5
+    assert problems({"blocks": body["blocks"]}) == ["no fallback text"]
+
+
+def test_a_link_only_where_the_address_is_public() -> None:
+    assert "http" not in json.dumps(message([NOTIFICATION]))
+
+    body = json.dumps(
+        message([replace(NOTIFICATION, subject=Subject("a&b|c>d", "research"))], "https://costs.example.com/")
+    )
+    assert "<https://costs.example.com/v1/costs?start=2026-11-19T09%3A00%3A00Z&amp;" in body
+    assert "cluster=a%26b%7Cc%3Ed|Open the report>" in body
+
+
+def _texts(block: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*block.get("fields", []), *block.get("elements", []), *([block["text"]] if "text" in block else [])]

@@ -1,0 +1,96 @@
+"""A small month of hours as attribution makes them: MIG shares, odd times and prices, a shared unit, nodes without a
+price, use that nobody saw, and hours without figures."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.observations import PodObservation
+from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.model import Coverage, HourRecord
+from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.prices import Price, PriceBook, epoch_ms
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+DAYS = 30
+HOURS_OF_A_DAY = (0, 23)
+NASTY_LABEL = "=HYPERLINK(1)"
+SETTINGS = """
+clusters:
+  - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: west.eu, prometheus: {url: "http://127.0.0.1:9090"}}
+pricing: {source: constant, gpu_hourly_usd: 12}
+business_units:
+  - {name: research, namespaces: ["bu-a", "research-*"]}
+  - {name: "=assistant", namespaces: ["chat"]}
+  - {name: platform, namespaces: ["gpu-operator"], distribute: proportional}
+"""
+UNITS = (
+    BusinessUnit("research", ("bu-a", "research-*")),
+    BusinessUnit("=assistant", ("chat",)),
+    BusinessUnit("platform", ("gpu-operator",), distribute="proportional"),
+)
+SEVENTH = Share(Fraction(1, 7), "mig-profile")
+WHOLE = Share(Fraction(1), "capacity")
+
+
+def month(cluster: str, days: int = DAYS) -> Iterator[HourRecord]:
+    """Two hours of each day; of the eighth one is incomplete."""
+    for day in range(days):
+        for hour in HOURS_OF_A_DAY:
+            start = START + timedelta(days=day, hours=hour)
+            if (day, hour) == (7, 23):
+                yield HourRecord(cluster, start, "incomplete", None, None, notes=("no scrape was seen",))
+            else:
+                yield an_hour(cluster, start, day * 24 + hour)
+
+
+def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
+    """An hour that differs with its seed."""
+    zone = "eu-central-1a"
+    large = GpuNode("n0", f"aws:///{zone}/i-0{cluster}", "p4d.24xlarge", zone=zone, physical=8, capacity_type="spot",
+                    node_pool="train", gpu_model="A100")  # fmt: skip
+    small = GpuNode("n1", f"aws:///{zone}/i-1{cluster}", "g5.xlarge", zone=zone, physical=1, node_pool="chat")
+    bare = GpuNode("n2", f"aws:///{zone}/i-2{cluster}", "g6.xlarge", physical=1)
+    begin = epoch_ms(start)
+    pods = [
+        _pod(large, begin, "bu-a", f"train-{seed % 4}", 3, SEVENTH, 1 + seed % 3_599_999, Fraction(seed % 11, 11)),
+        _pod(large, begin, f"research-{seed % 3}", "sweep", 5, WHOLE, 3_541_117, Fraction(1, 3), seen=Fraction(2, 3)),
+        _pod(small, begin, "chat", "serve", 1, WHOLE, HOUR_MS, None if seed % 2 else Fraction(0)),
+        _pod(bare, begin, "gpu-operator", "validator", 1, WHOLE, 1_234_567, Fraction(1, 7)),
+    ]
+    nodes = tuple(_node(node, begin, pods, seed) for node in (large, small, bare))
+    # Prices whose division over GPU time never comes out even; the third type has one in odd hours alone.
+    known = [Price("on-demand", "node-hour", Decimal(10_000 + seed) / 997, {"instance_type": "p4d.24xlarge"}),
+             Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"})]  # fmt: skip
+    if seed % 2:
+        known.append(Price("on-demand", "node-hour", Decimal("0.8048"), {"instance_type": "g6.xlarge"}))
+    usage = Usage(cluster, start, Coverage(Decimal(1), Decimal("0.983333333333")), tuple(pods), nodes, ())
+    return attribute(usage, AttributionRules(Pricing(PriceBook(known), ("on-demand",)), UNITS, {"team": "label_team"}))
+
+
+def _pod(
+    node: GpuNode, begin: int, namespace: str, name: str, units: int, share: Share, length: int,
+    used: Fraction | None, seen: Fraction = Fraction(1),
+) -> PodUsage:  # fmt: skip
+    time = Interval(begin, begin + length)
+    pod = PodObservation(namespace, f"{name}-x", f"{name}-{node.name}-uid", node.name, (), None, workload=name,
+                         workload_kind="Deployment", labels={"label_team": NASTY_LABEL})  # fmt: skip
+    holding = Holding(pod, node, "nvidia_com_gpu", units, share, time, time, time.end)
+    if used is None:
+        return PodUsage(holding, Measurement("none"))
+    return PodUsage(holding, Measurement("pod", used, length * seen, holding.gpu_ms * seen * used))
+
+
+def _node(node: GpuNode, begin: int, pods: list[PodUsage], seed: int) -> NodeUsage:
+    total = Fraction((node.physical or 0) * HOUR_MS)
+    held = sum((pod.holding.gpu_ms for pod in pods if pod.holding.node is node), Fraction(0))
+    rest, zero = total - held, Fraction(0)
+    stranded, unobserved = (rest / 3, rest / 7 if seed % 5 == 0 else zero)
+    there = Interval(begin, begin + HOUR_MS)
+    return NodeUsage(node, there, total, rest - stranded - unobserved, zero, stranded, zero, unobserved, zero)

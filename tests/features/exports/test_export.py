@@ -1,0 +1,356 @@
+"""Exports on Amazon's DynamoDB engine and S3: one version of a day, whatever is killed and whoever else writes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import duckdb
+import pytest
+
+from devstack.aws import local_client, running_aws
+from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
+from gpucost.core.hours import HOUR
+from gpucost.core.model import Costs, HourRecord, Totals
+from gpucost.features.exports.bucket import S3Bucket
+from gpucost.features.exports.exported_days import ExportedDay, object_key
+from gpucost.features.exports.files import DuckDbFiles
+from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
+from gpucost.features.exports.service import ATTEMPTS, SPARE_SECONDS, ExportResult, ExportService
+from gpucost.features.exports.storage import DynamoExports
+from gpucost.runtime.messages import ExportDue
+from gpucost.settings import parse_settings
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import Departure, StoredSettings
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=10)
+NEXT = DAY + timedelta(days=1)
+SETTINGS = """
+clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
+pricing: {source: constant, gpu_hourly_usd: 12}
+"""
+KEY, CSV_KEY = object_key("demo", DAY), object_key("demo", DAY, "csv")
+
+
+class Settings:
+    """A settings store with one document, or none."""
+
+    text: str | None = SETTINGS
+    departed: Mapping[str, Departure] = {}
+
+    def current(self) -> StoredSettings:
+        if self.text is None:
+            raise SettingsMissingError("nothing was pushed")
+        return StoredSettings(1, self.text, parse_settings(self.text), "test", DAY, departed=self.departed)
+
+
+class Calls:
+    """Counts calls to the outside, and dies at one of them."""
+
+    def __init__(self, die_at: int = 0) -> None:
+        self.count = 0
+        self.die_at = die_at
+        self.on_put: Callable[[], None] = lambda: None
+
+    def client(self, real: Any) -> Any:
+        calls = self
+
+        class Client:
+            def __getattr__(self, name: str) -> Any:
+                def call(**arguments: Any) -> Any:
+                    calls.count += 1
+                    if calls.count == calls.die_at:
+                        raise KeyboardInterrupt("killed")
+                    if name == "put_object":
+                        calls.on_put()
+                    return getattr(real, name)(**arguments)
+
+                return call
+
+        return Client()
+
+
+class World(NamedTuple):
+    """A ledger and a bucket."""
+
+    table: DynamoTable
+    s3: Any
+    bucket: str
+    settings: Settings
+
+    def service(self, calls: Calls | None = None, kept: int = 400) -> ExportService:
+        own = calls or Calls()
+        dynamodb, s3 = own.client(self.table.client), own.client(self.s3)
+        return ExportService(
+            self.settings,  # type: ignore[arg-type]  # the part that is read
+            DynamoLedger(dynamodb, self.table.name),
+            DynamoExports(dynamodb, self.table.name, timedelta(days=kept)),
+            S3Bucket(s3, self.bucket),
+            DuckDbFiles(),
+            account="123456789012",
+            kept=timedelta(days=kept),
+            clock=lambda: datetime.now(UTC),
+        )
+
+    def run(self, calls: Calls | None = None, at: datetime = NEXT + 3 * HOUR, **asked: Any) -> ExportResult:
+        result = self.service(calls).export(ExportDue(scheduled_time=at, **asked), lambda: 900.0)
+        assert result is not None
+        return result
+
+    def publish(self, what: HourRecord) -> None:
+        ledger = DynamoLedger(self.table.client, self.table.name)
+        old = ledger.manifest(what.cluster, what.hour)
+        ledger.publish(what, replacing=old, settings_version=1, now=datetime.now(UTC))
+
+    def listed(self) -> list[ExportedDay]:
+        catalogue = DynamoExports(self.table.client, self.table.name, timedelta(days=400))
+        return catalogue.days("demo", DAY - timedelta(days=30), DAY + timedelta(days=30))
+
+    def keys(self) -> list[str]:
+        return [one["Key"] for one in self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])]
+
+    def read(self, folder: Path, day: datetime = DAY) -> dict[str, Decimal]:
+        """What each pod cost, as the Parquet file has it."""
+        path = folder / f"{uuid4()}.parquet"
+        path.write_bytes(self.s3.get_object(Bucket=self.bucket, Key=object_key("demo", day))["Body"].read())
+        with duckdb.connect() as connection:
+            found = connection.execute(f"SELECT x_Pod, sum(EffectiveCost) FROM '{path}' GROUP BY 1").fetchall()
+        return dict(found)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Any]:
+    with running_aws() as url:
+        yield local_client("s3", url)
+
+
+@pytest.fixture
+def world(table: DynamoTable, s3: Any) -> World:
+    bucket = f"exports-{uuid4()}"
+    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    return World(table, s3, bucket, Settings())
+
+
+def hour(number: int, usd: str = "3", **more: Any) -> HourRecord:
+    return record([line(pod="p", usd=usd), line("idle", "notebooks", "q", "1")], hour=DAY + HOUR * number, **more)
+
+
+def test_the_last_day_of_a_cluster_that_left_the_settings_is_exported(world: World) -> None:
+    world.publish(hour(3))
+    world.settings.text = SETTINGS.replace("demo", "other")
+    world.settings.departed = {"demo": Departure(DAY + 5 * HOUR, 1)}
+    assert [(one.cluster, one.day) for one in world.run().exported] == [("demo", DAY)]
+
+
+def test_a_day_is_exported_once_and_again_when_its_hours_change(world: World, tmp_path: Path) -> None:
+    world.publish(hour(0))
+    (first,) = world.run().exported
+    assert (first.version, first.status, first.rows) == (1, "incomplete", 2)
+    assert world.run().exported == [], "nothing changed"
+    assert sorted(world.keys()) == [CSV_KEY, KEY]
+
+    world.publish(hour(1))
+    assert [one.version for one in world.run().exported] == [2], "an hour came late"
+    world.publish(hour(0, "5"))
+    (third,) = world.run().exported
+    assert world.read(tmp_path) == {"p": 8, "q": 2}, "restated"
+    assert world.listed() == [third]
+    assert sorted(world.keys()) == [CSV_KEY, KEY], "in the same place"
+    assert world.run().exported == []
+
+
+def test_a_day_is_due_when_it_is_over_and_may_be_asked_for_before(world: World, tmp_path: Path) -> None:
+    world.publish(hour(0))
+    assert world.run(at=NEXT - HOUR).exported == []
+    assert len(world.run(at=NEXT - HOUR, first_day=DAY).exported) == 1
+    assert len(world.run(at=NEXT - HOUR, first_day=DAY).exported) == 1, "written again, though nothing changed"
+    assert world.run(first_day=DAY + timedelta(days=5), days=3).exported == [], "days without hours"
+    assert world.keys() == [CSV_KEY, KEY]
+
+
+def test_an_hour_without_figures_adds_no_rows(world: World) -> None:
+    world.publish(hour(0))
+    world.publish(hour(1, status="incomplete"))
+    (exported,) = world.run().exported
+    assert (exported.status, exported.rows) == ("incomplete", 2)
+    world.publish(hour(1, status="provisional"))
+    assert [one.rows for one in world.run().exported] == [4]
+
+
+def test_hour_beyond_reason_is_exported_as_incomplete_and_the_others_as_they_are(world: World, tmp_path: Path) -> None:
+    world.publish(hour(0))
+    huge = Decimal("1E+308")
+    lines = (line(pod="huge")._replace(allocated_usd=huge, waste_usd=huge),)
+    costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=huge, waste_usd=huge)
+    world.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
+    result = world.run()
+    assert (result.failures, result.gone) == ([], [])
+    assert [(one.status, one.rows) for one in result.exported] == [("incomplete", 2)]
+    assert world.read(tmp_path) == {"p": 3, "q": 1}
+    assert world.run().exported == [], "nothing changed"
+
+
+def test_whatever_one_day_raises_the_others_are_exported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.publish(hour(0))
+    world.publish(hour(24))
+
+    def broken(what: ExportedHour, account: str) -> Iterator[Row]:
+        if what.manifest.hour >= NEXT:
+            raise ArithmeticError("a figure of that day")
+        return focus_rows(what, account)
+
+    monkeypatch.setattr("gpucost.features.exports.service.focus_rows", broken)
+    result = world.run(at=NEXT + timedelta(days=1, hours=3))
+    assert [one.day for one in result.exported] == [DAY]
+    assert result.failures == [f"demo {NEXT:%Y-%m-%d}: ArithmeticError: a figure of that day"]
+
+
+def calls_of_an_export(world: World) -> int:
+    calls = Calls()
+    world.run(calls)
+    return calls.count
+
+
+def test_killed_at_any_call_and_run_again_leaves_one_version(world: World, tmp_path: Path) -> None:
+    """Killed before a call is killed after the one before, its answer received or not."""
+    world.publish(hour(0))
+    calls = calls_of_an_export(world)
+    assert calls >= 10
+    for at in range(1, calls + 1):
+        world.publish(hour(0, usd := str(at + 3)))
+        with pytest.raises(KeyboardInterrupt):
+            world.run(Calls(at))
+        before = world.read(tmp_path)
+        assert before in ({"p": Decimal(usd) - 1, "q": 1}, {"p": Decimal(usd), "q": 1}), "whole, old or new"
+        world.run()
+        assert world.read(tmp_path) == {"p": Decimal(usd), "q": 1}
+        assert sorted(world.keys()) == [CSV_KEY, KEY]
+        (listed,) = world.listed()
+        sizes = {one["Key"]: one["Size"] for one in world.s3.list_objects_v2(Bucket=world.bucket)["Contents"]}
+        assert (listed.parquet_bytes, listed.csv_bytes) == (sizes[KEY], sizes[CSV_KEY])
+        assert world.run().exported == []
+
+
+def test_of_two_exports_at_once_the_one_that_saw_older_hours_loses(world: World, tmp_path: Path) -> None:
+    for known in (False, True):  # the first export of a day, and one that replaces another
+        world.publish(hour(0, "3"))
+        slow = Calls()
+
+        def meanwhile(slow: Calls = slow) -> None:
+            slow.on_put = lambda: None
+            world.publish(hour(0, "7"))
+            world.run()
+
+        slow.on_put = meanwhile
+        world.run(slow)
+        assert world.read(tmp_path) == {"p": 7, "q": 1}, known
+        assert world.run().exported == [], "the list names what lies there"
+        assert sorted(world.keys()) == [CSV_KEY, KEY]
+
+
+def test_who_loses_again_and_again_gives_up_and_says_so(world: World) -> None:
+    world.publish(hour(0))
+    world.run()
+    calls = Calls()
+    losses = 0
+
+    def changed() -> None:
+        nonlocal losses
+        losses += 1
+        for key in (KEY, CSV_KEY):
+            world.s3.put_object(Bucket=world.bucket, Key=key, Body=f"{losses}".encode())
+
+    calls.on_put = changed
+    result = world.run(calls, first_day=DAY)
+    assert losses == ATTEMPTS
+    assert [failure.split(":")[0] for failure in result.failures] == [f"demo {DAY:%Y-%m-%d}"]
+
+
+def test_an_older_list_entry_never_replaces_a_newer_one(world: World) -> None:
+    world.publish(hour(0))
+    (old,) = world.run().exported
+    world.publish(hour(0, "9"))
+    (new,) = world.run().exported
+    DynamoExports(world.table.client, world.table.name, timedelta(days=400)).put(old)
+    assert world.listed() == [new]
+
+
+def test_lines_that_are_no_longer_kept_leave_the_export_as_it_was(world: World, tmp_path: Path) -> None:
+    world.publish(hour(0))
+    world.run()
+    world.publish(hour(1))
+    client, name = world.table.client, world.table.name
+    partition = f"C#demo#lines#{DAY:%Y-%m-%d}T00"
+    found = client.query(
+        TableName=name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": partition}}
+    )["Items"]
+    for item in found:
+        client.delete_item(TableName=name, Key={"pk": item["pk"], "sk": item["sk"]})
+    result = world.run()
+    assert (result.exported, result.failures, len(result.gone)) == ([], [], 1)
+    assert "no longer kept" in result.gone[0]
+    assert "no longer kept" in world.run(first_day=DAY).failures[0], "who asks for it is told"
+    assert world.read(tmp_path) == {"p": 3, "q": 1}
+
+
+def test_days_about_to_be_dropped_are_left_alone(world: World) -> None:
+    world.publish(hour(0))
+    world.settings.text = SETTINGS + "retention: {lines_days: 35}\n"
+    assert world.run(at=DAY + timedelta(days=35)).exported == []
+    assert len(world.run(at=DAY + timedelta(days=33)).exported) == 1
+
+
+def test_what_time_does_not_suffice_for_is_left_newest_first(world: World) -> None:
+    for day in (0, 1, 2):
+        world.publish(record([line()], hour=DAY + timedelta(days=day)))
+    left = iter([SPARE_SECONDS, SPARE_SECONDS - 1])
+    due = ExportDue(scheduled_time=DAY + timedelta(days=3))
+    result = world.service().export(due, lambda: next(left))
+    assert result is not None
+    assert ([one.day for one in result.exported], result.days_left) == ([DAY + timedelta(days=2)], 2)
+    assert [one.day for one in world.run(at=due.scheduled_time).exported] == [NEXT, DAY]
+
+
+def test_a_day_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for day in (0, 1):
+        world.publish(record([line()], hour=DAY + timedelta(days=day)))
+    put = S3Bucket.put
+
+    def refuse(self: S3Bucket, key: str, path: Path, *, replacing: str | None) -> None:
+        if f"date={NEXT:%Y-%m-%d}" in key:
+            raise SourceError("S3 refuses")
+        put(self, key, path, replacing=replacing)
+
+    monkeypatch.setattr(S3Bucket, "put", refuse)
+    result = world.run(at=DAY + timedelta(days=2))
+    assert [one.day for one in result.exported] == [DAY]
+    assert result.failures == [f"demo {NEXT:%Y-%m-%d}: S3 refuses"]
+
+
+def test_before_the_first_push_nothing_is_done_and_unknown_clusters_are_said(world: World) -> None:
+    with pytest.raises(InvalidInputError, match="'nowhere' is not in the settings; there are: demo"):
+        world.run(cluster="nowhere")
+    world.settings.text = None
+    assert world.service().export(ExportDue(scheduled_time=NEXT), lambda: 900.0) is None
+
+
+def test_the_bucket_says_what_went_wrong_without_its_name(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    bucket = S3Bucket(world.s3, world.bucket)
+    assert bucket.etag("focus/x") is None
+    with pytest.raises(ConflictError):
+        bucket.put("focus/x", path, replacing='"0123"')
+    bucket.put("focus/x", path, replacing=None)
+    with pytest.raises(ConflictError):
+        bucket.put("focus/x", path, replacing=None)
+    assert bucket.etag("focus/") is None, "a key that others begin with is no object"
+    bucket.put("focus/x", path, replacing=bucket.etag("focus/x"))
+    with pytest.raises(SourceError, match="NoSuchBucket") as raised:
+        S3Bucket(world.s3, "nothing-here").etag("focus/x")
+    assert "nothing-here" not in str(raised.value)

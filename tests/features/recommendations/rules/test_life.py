@@ -1,0 +1,163 @@
+"""What becomes of advice: applied when the figures show it, verified after a week, gone when nothing supports it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.features.recommendations.lifecycle import Measures, advance, dismiss, reopen
+from gpucost.features.recommendations.model import About, Advice, Evidence, Kind, Recommendation, Saving, identity
+from tests.features.recommendations.advice_fleet import START
+
+NOW = START + timedelta(days=30)
+
+
+def advice(kind: Kind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat") -> Advice:
+    zero = Decimal(0)
+    return Advice(
+        kind, About("demo", "research", "ns", "Deployment", workload), "do it",
+        Saving(Decimal(10_000), zero, zero, None, None, zero), Evidence(START, NOW, 700, 0, None, None, None),
+        "high", "low", "", "low", "", Decimal(now), Decimal(then), Decimal(16),
+    )  # fmt: skip
+
+
+def opened(one: Advice) -> Recommendation:
+    return Recommendation(one, "open", START, START, START, version=1)
+
+
+def weekly(day: float, night: float, days: int = 30) -> list[float | None]:
+    """Held by day and by night, and nothing at weekends."""
+    return [
+        0.0 if (START + timedelta(hours=hour)).weekday() >= 5 else day if 8 <= hour % 24 < 20 else night
+        for hour in range(24 * days)
+    ]
+
+
+def run(known: list[Recommendation], held: Sequence[float | None] | None, found: list[Advice]) -> list[Recommendation]:
+    cost = [None if own is None else own * 2 for own in held or []]
+    return advance(known, {one.id: one for one in found}, Measures(START, held, cost), NOW)
+
+
+def test_an_id_is_stable_and_tells_things_apart() -> None:
+    one = advice()
+    assert one.id == replace(one, summary="other words", gpus_now=Decimal(9)).id
+    assert one.id != advice(workload="chat2").id
+    assert one.id != advice(kind="idle").id
+    assert identity("idle", About("a", "bc")) != identity("idle", About("ab", "c"))
+
+
+def test_what_is_advised_again_stays_open_since_it_was_first_advised() -> None:
+    one = advice()
+    (new,) = run([], [8.0] * 720, [one])
+    assert (new.state, new.first_advised, new.version) == ("open", NOW, 0)
+    (again,) = run([opened(one)], [8.0] * 720, [replace(one, summary="new figures")])
+    assert (again.state, again.first_advised, again.last_advised) == ("open", START, NOW)
+    assert again.advice.summary == "new figures"
+
+
+@pytest.mark.parametrize("hours", [6, 100])
+def test_a_change_is_found_and_dated_to_the_hour(hours: int) -> None:
+    held: Sequence[float | None] = [8.0] * (720 - hours) + [2.0] * hours
+    for found in ([], [advice()]):  # whether the look-back still shows the waste or no longer
+        (new,) = run([opened(advice())], held, found)
+        assert (new.state, new.applied_at) == ("applied", START + timedelta(hours=720 - hours))
+        assert new.verified_usd is None
+
+
+def test_five_hours_are_not_believed_yet_and_lower_no_claim() -> None:
+    """What is verified later is at most what was claimed: not what is left to save once the change has begun."""
+    less = replace(advice(), saving=replace(advice().saving, usd=Decimal(7_900)))
+    (new,) = run([opened(advice())], [8.0] * 715 + [2.0] * 5, [less])
+    assert (new.state, new.advice.saving.usd) == ("open", Decimal(10_000))
+    (same,) = run([opened(advice())], [8.0] * 720, [less])
+    assert (same.state, same.advice.saving.usd) == ("open", Decimal(7_900))
+
+
+def test_nights_and_weekends_are_no_change() -> None:
+    for days in range(15, 31):
+        held = weekly(8.0, 1.0, days)
+        assert [one.state for one in run([opened(advice())], held, [advice()])] == ["open"], days
+
+
+@pytest.mark.parametrize("end", [24 * 26 + 10, 24 * 26 + 15, 24 * 27 + 20, 24 * 28 + 7])
+def test_a_weekend_is_compared_with_the_weekend_before_and_not_with_friday(end: int) -> None:
+    """Day 26 of the simulation is a Saturday: one GPU is held at weekends, eight on working days."""
+    days = [1.0 if (START + timedelta(hours=hour)).weekday() >= 5 else 8.0 for hour in range(24 * 30)]
+    held: list[float | None] = [*days[:end]]
+    assert [one.state for one in run([opened(advice())], held, [advice()])] == ["open"]
+    held[end - 24 : end] = [1.0] * 24
+    held[end - 192 : end - 168] = [8.0] * 24
+    (new,) = run([opened(advice())], held, [])
+    assert new.state == "applied", "a week ago the same hours held eight"
+
+
+def test_a_change_is_seen_under_a_weekly_pattern() -> None:
+    held = weekly(8.0, 1.0, 23) + weekly(2.0, 1.0)[24 * 23 : 24 * 26]
+    (new,) = run([opened(advice())], held, [])
+    assert new.state == "applied"
+    assert new.applied_at is not None
+    assert START + timedelta(days=22) < new.applied_at <= START + timedelta(days=23, hours=8)
+
+
+def test_a_saving_is_verified_over_a_week() -> None:
+    held: Sequence[float | None] = [8.0] * (720 - 168) + [2.0] * 168
+    (new,) = run([opened(advice())], held, [])
+    assert new.state == "verified"
+    assert new.verified_usd == (16 - 4) * 730, "an hour cost 8 × $2, and costs 2 × $2 now"
+
+
+def test_hours_without_figures_verify_nothing() -> None:
+    held: Sequence[float | None] = [8.0] * (720 - 170) + [2.0] * 100 + [None] * 70
+    (new,) = run([opened(advice())], held, [])
+    assert new.state == "applied"
+
+
+def test_what_was_applied_and_undone_is_open_again() -> None:
+    one = replace(opened(advice()), state="applied", applied_at=START + timedelta(hours=600))
+    (new,) = run([one], [8.0] * 600 + [2.0] * 60 + [8.0] * 60, [advice()])
+    assert (new.state, new.applied_at) == ("open", None)
+
+
+def test_an_idle_workload_that_is_gone_was_scaled_to_zero() -> None:
+    one = advice("idle", then=0)
+    (new,) = run([opened(one)], [8.0] * 600 + [0.0] * 120, [])
+    assert (new.state, new.applied_at) == ("applied", START + timedelta(hours=600))
+
+
+def test_more_gpus_are_applied_when_they_are_there() -> None:
+    one = advice("add-gpus", now=2, then=4)
+    (new,) = run([opened(one)], [2.0] * 700 + [4.0] * 20, [])
+    assert new.state == "applied"
+    assert run([opened(one)], [2.0] * 720, [one])[0].state == "open"
+
+
+def test_what_newer_figures_do_not_support_is_withdrawn_with_the_reason() -> None:
+    (new,) = run([opened(advice())], [8.0] * 720, [])
+    assert (new.state, new.reason) == ("withdrawn", "newer figures no longer support it")
+    for held in (None, [8.0] * 600 + [0.0] * 120):
+        (new,) = run([opened(advice())], held, [])
+        assert (new.state, new.reason) == ("withdrawn", "its subject is gone")
+    (back,) = run([new], [8.0] * 720, [advice()])
+    assert (back.state, back.reason) == ("open", "")
+
+
+def test_what_was_dismissed_stays_so_until_somebody_opens_it() -> None:
+    one = dismiss(opened(advice()), author="ann", reason=" a demo on Friday ", now=NOW)
+    assert (one.state, one.author, one.reason) == ("dismissed", "ann", "a demo on Friday")
+    (same,) = run([one], [8.0] * 720, [replace(advice(), summary="new figures")])
+    assert (same.state, same.reason, same.advice.summary) == ("dismissed", "a demo on Friday", "new figures")
+    assert not run([one], [8.0] * 720, [])
+    assert reopen(one, now=NOW).state == "open"
+
+
+def test_dismissing_needs_a_reason_and_something_open() -> None:
+    one = opened(advice())
+    with pytest.raises(InvalidInputError, match="a reason is needed"):
+        dismiss(one, author="ann", reason=" ", now=NOW)
+    with pytest.raises(InvalidInputError, match="only open recommendations"):
+        dismiss(replace(one, state="applied"), author="ann", reason="x", now=NOW)
+    with pytest.raises(InvalidInputError, match="only dismissed"):
+        reopen(one, now=NOW)

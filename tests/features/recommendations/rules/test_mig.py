@@ -1,0 +1,269 @@
+"""MIG geometries against NVIDIA's own counts, plans against brute force, and plans played through a simulated pool."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucost.core.metering.gpu_models import memory_gb, profile_share
+from gpucost.features.recommendations.model import Advice, Review
+from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.rules.mig_layouts import Plan, fitting_profile, geometries, plan, replay
+from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations.rules.test_rightsizing import look_at
+
+A100, H100, A30 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA A30"
+GB200 = "NVIDIA GB200"
+HOURS = 192
+
+
+def test_no_geometry_mixes_the_names_that_two_drivers_give_the_slices_of_a_gb200() -> None:
+    """It divides as the B200 does; 93 and 186 GB are the MIG user guide's, 95 and 189 are some drivers'."""
+    names = {"1g.45gb": "1g.47gb", "2g.45gb": "2g.47gb", "3g.90gb": "3g.93gb", "4g.90gb": "4g.93gb",
+             "7g.180gb": "7g.186gb"}  # fmt: skip
+    as_b200 = {tuple(sorted(names.get(one, one) for one in geometry)) for geometry in geometries("NVIDIA B200")}
+    assert set(geometries(GB200)) == as_b200
+    assert len(as_b200) == 38
+    assert [profile_share(one, GB200) for one in ("3g.93gb", "3g.95gb", "7g.186gb", "7g.189gb")] == [
+        Fraction(1, 2), Fraction(1, 2), 1, 1
+    ]  # fmt: skip
+    assert memory_gb(GB200) == 186
+    pool = sim.Pool("gb", "p6e-gb200.36xlarge", 4, Decimal(64), model=GB200)
+    jobs = [sim.Load(f"j{n}", lambda _: 0.2, lambda _: 2, kind="Job", pool=pool, memory_gib=60.0) for n in range(8)]
+    records = list(sim.simulate(jobs, HOURS))
+    found = review(look_at(records, sim.memory(jobs, HOURS)), sim.START, {}).advice
+    (one,) = [one for one in found if one.kind == "mig-geometry"]
+    assert "3g.93gb" in one.patch
+    assert "95gb" not in one.patch
+    assert one.evidence.facts["names"].endswith("3g.95gb, 4g.95gb, 7g.189gb instead (nvidia-smi mig -lgip)")
+
+
+def test_an_a100_has_the_38_geometries_that_nvidia_lists() -> None:
+    """18 of them have dominant shares above one GPU, as design §3 counts; some that the MIG user guide draws."""
+    found = geometries(A100)
+    assert len(found) == len(geometries(H100)) == 38
+    assert sum(sum(profile_share(one, A100) or 0 for one in geometry) > 1 for geometry in found) == 18
+    for drawn in (
+        ("7g.40gb",), ("3g.20gb", "4g.20gb"), ("1g.5gb", "2g.10gb", "4g.20gb"), ("3g.20gb", "3g.20gb"),
+        ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"), ("1g.5gb", "2g.10gb", "2g.10gb", "2g.10gb"), ("1g.5gb",) * 7,
+    ):  # fmt: skip
+        assert drawn in found
+    assert geometries(A30) == (
+        ("1g.6gb",) * 4, ("1g.6gb", "1g.6gb", "2g.12gb"), ("2g.12gb", "2g.12gb"), ("4g.24gb",)
+    )  # fmt: skip
+    assert geometries("NVIDIA A10G") == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "compute", "gib", "profile"),
+    [
+        (A100, 0.05, 3.0, "1g.5gb"),
+        (A100, 0.05, 4.4, "1g.10gb"),  # 4.4 × 1.1 > 4.75
+        (A100, 0.11, 3.0, "2g.10gb"),  # 0.11 > 0.7 / 7
+        (A100, 0.25, 3.0, "3g.20gb"),
+        (A100, 0.05, 12.0, "3g.20gb"),
+        (A100, 0.45, 3.0, None),  # 4g is 4/7, but 0.45 > 0.7 × 4/7
+        (A100, 0.05, 20.0, None),
+        (H100, 0.05, 8.0, "1g.10gb"),
+        (A30, 0.16, 5.0, "1g.6gb"),
+        ("NVIDIA B300", 0.05, 20.0, "1g.34gb"),
+        ("NVIDIA GB300", 0.05, 20.0, "1g.35gb"),
+        ("NVIDIA GB300", 0.25, 20.0, "3g.139gb"),
+        ("NVIDIA A10G", 0.01, 1.0, None),
+    ],
+)
+def test_the_smallest_profile_that_holds_compute_and_memory(
+    model: str, compute: float, gib: float, profile: str | None
+) -> None:
+    assert fitting_profile(model, compute, gib * 2**30) == profile
+
+
+def fewest(model: str, demand: Mapping[str, int]) -> int:
+    """By trying every choice of geometries for 1, 2, 3 … GPUs."""
+    count = 0
+    while True:
+        for chosen in combinations_with_replacement(geometries(model), count):
+            have = Counter(profile for geometry in chosen for profile in geometry)
+            if all(have[profile] >= wanted for profile, wanted in demand.items()):
+                return count
+        count += 1
+
+
+@settings(max_examples=40)
+@given(st.fixed_dictionaries({one: st.integers(0, 4) for one in ("1g.5gb", "2g.10gb", "3g.20gb")}))
+def test_plans_are_as_small_as_brute_force_finds(demand: dict[str, int]) -> None:
+    if sum(int(one[0]) * count for one, count in demand.items()) > 20 or not any(demand.values()):
+        return  # brute force takes minutes from four GPUs on
+    found = plan(A100, demand)
+    assert found is not None
+    supply = found.supply()
+    assert all(supply.get(one, 0) >= count for one, count in demand.items())
+    assert set(found.gpus) <= set(geometries(A100))
+    assert found.count == fewest(A100, demand)
+    assert 0 <= found.stranded < found.count
+
+
+def test_no_plan_where_the_search_would_be_too_large_or_the_model_has_no_mig() -> None:
+    assert plan(A100, {"1g.5gb": 400, "2g.10gb": 400}) is None
+    assert plan("NVIDIA A10G", {"1g.5gb": 1}) is None
+    assert plan(A100, {"1g.10gb": 0}) is None
+    many = plan(A100, {"1g.5gb": 700})
+    assert many is not None
+    assert many.count == 100
+
+
+def test_a_replay_counts_who_would_have_waited() -> None:
+    small = Plan(A100, {("3g.20gb", "3g.20gb"): 1}, {"3g.20gb": 2}, Fraction(1, 7))
+    found = replay(small, [{"3g.20gb": 2}, {}, {"3g.20gb": 3}, {"1g.5gb": 1}])
+    assert (found.hours, found.waited, found.tightest) == (4, 2, Fraction(1))
+
+
+# Pools
+
+POOL = sim.Pool("a100", "p4d.24xlarge", 8, Decimal(32), model=A100)
+SOLO = sim.Pool("h100", "p5.4xlarge", 1, Decimal(7), model=H100)
+
+
+def small_loads(seed: int, pool: sim.Pool, count: int) -> list[sim.Load]:
+    """Services that use a sliver of each GPU, some by day only, and one that needs whole GPUs."""
+    chance = random.Random(seed)
+    loads = []
+    for number in range(count):
+        level, gib = chance.choice(((0.05, 3.0), (0.15, 7.0), (0.28, 14.0)))
+        pods = chance.randint(1, 3)
+        by_day = chance.random() < 0.3
+        loads.append(
+            sim.Load(
+                f"small-{number}", lambda _, work=level * pods: work,  # type: ignore[misc]
+                (lambda hour, pods=pods: pods if 8 <= hour % 24 < 20 else 1) if by_day else lambda _, pods=pods: pods,  # type: ignore[misc]
+                kind="Job", pool=pool, memory_gib=gib,
+            )
+        )  # fmt: skip
+    return [*loads, sim.Load("whole", lambda _: 1.2, lambda _: 2, pool=pool, memory_gib=30.0)]
+
+
+def reviewed(loads: Sequence[sim.Load]) -> tuple[Review, float]:
+    records = list(sim.simulate(loads, HOURS))
+    look = sim.START, records
+    found = look_at(records, sim.memory(loads, HOURS))
+    return review(found, look[0] + timedelta(hours=HOURS), {}), sim.costs(records)[0]
+
+
+def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[Advice]) -> int:
+    """Pod-hours that find no slice when the very manifest is applied: pods keep their slice while they are there."""
+    document = yaml.safe_load(patch)
+    counts = {line.split("mig.config=")[1].split()[0]: int(line.split()[1]) for line in patch.splitlines()
+              if "mig.config=" in line}  # fmt: skip
+    free: list[str] = []
+    for name, nodes in counts.items():
+        for device in document["mig-configs"][name]:
+            for profile, number in device.get("mig-devices", {}).items():
+                free += [profile] * number * nodes * len(device["devices"])
+    profile_of = {one.about.workload: one.evidence.facts["profile"].split(",")[0] for one in advice}
+    held: dict[tuple[str, int], str] = {}
+    waited = 0
+    for hour in range(HOURS):
+        there = {(load.name, number) for load in loads if load.name in profile_of for number in range(load.there(hour))}
+        for gone in held.keys() - there:
+            free.append(held[gone])
+        held = {key: slice_ for key, slice_ in held.items() if key in there}
+        for key in sorted(there - held.keys()):
+            if profile_of[key[0]] in free:
+                free.remove(profile_of[key[0]])
+                held[key] = profile_of[key[0]]
+            else:
+                waited += 1
+    return waited
+
+
+@pytest.mark.parametrize("pool", [POOL, SOLO], ids=["eight", "one"])
+def test_a_pool_s_plan_is_the_smallest_nobody_waits_and_the_saving_is_there(pool: sim.Pool) -> None:
+    loads = small_loads(3, pool, 6)
+    found, nodes_cost = reviewed(loads)
+    by_kind = {kind: [one for one in found.advice if one.kind == kind] for kind in ("mig-geometry", "mig-slice")}
+    (pooled,) = by_kind["mig-geometry"]
+    names = {one.about.workload for one in by_kind["mig-slice"]}
+    assert names == {load.name for load in loads if load.name != "whole"}
+    assert {one.part_of for one in by_kind["mig-slice"]} == {pooled.id}
+    assert played(loads, pooled.patch, by_kind["mig-slice"]) == 0
+    assert "0 pod-hours waited" in pooled.evidence.facts["replayed"]
+
+    # The best plan by hand: each workload's slice from its work, the fewest GPUs by brute force, the nodes they fill.
+    profiles = ("1g.5gb", "2g.10gb", "3g.20gb") if pool is POOL else ("1g.10gb", "2g.20gb", "3g.40gb")
+    table = dict(zip((3.0, 7.0, 14.0), profiles, strict=True))
+    demand: Counter[str] = Counter()
+    for load in loads[:-1]:
+        assert load.memory_gib is not None
+        demand[table[load.memory_gib]] += max(load.there(hour) for hour in range(HOURS))
+    gpus = fewest(pool.model, demand)
+    nodes = -(-(gpus + 2) // pool.gpus)
+    then = nodes * float(pool.price) * 730
+    before = sim.costs(list(sim.simulate([replace(load, pool=replace(pool, moves=True)) for load in loads], HOURS)))[0]
+    assert float(pooled.saving.usd) == pytest.approx(before - then, rel=0.1)
+    if pool.gpus == 1:
+        assert float(pooled.saving.usd) == pytest.approx(nodes_cost - then, rel=0.1)
+
+
+def test_the_saving_of_a_slice_is_what_the_workload_costs_less() -> None:
+    loads = small_loads(3, SOLO, 6)
+    found, _ = reviewed(loads)
+    one = next(one for one in found.advice if one.kind == "mig-slice")
+    (load,) = [load for load in loads if load.name == one.about.workload]
+    share = profile_share(one.evidence.facts["profile"].split(",")[0], H100)
+    assert share is not None
+    sliced = replace(load, slice=Decimal(share.numerator) / share.denominator, resource="nvidia.com/mig")
+    before, after = (sim.costs(list(sim.simulate([each], HOURS)))[1] for each in (load, sliced))
+    assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"memory_gib": None}, {"source": "node"}, {"seen": 0.5}, {"memory_gib": 39.0}],
+    ids=["memory unseen", "use guessed", "use half seen", "memory full"],
+)
+def test_no_slices_where_memory_or_use_is_not_known_or_does_not_fit(change: dict[str, object]) -> None:
+    loads = [replace(load, **change) for load in small_loads(3, SOLO, 6)]  # type: ignore[arg-type]
+    found, _ = reviewed(loads)
+    assert not [one for one in found.advice if one.kind.startswith("mig")]
+
+
+def test_models_without_mig_and_pools_where_no_node_goes_get_no_plan() -> None:
+    without = [replace(load, pool=replace(load.pool, model="NVIDIA A10G")) for load in small_loads(3, SOLO, 6)]
+    assert not [one for one in reviewed(without)[0].advice if one.kind.startswith("mig")]
+    single = [replace(small_loads(3, POOL, 6)[0], name="alone")]
+    assert not [one for one in reviewed(single)[0].advice if one.kind.startswith("mig")], "one node before and after"
+
+
+def test_a_plan_has_what_each_profile_s_own_busiest_hour_wants() -> None:
+    """By hand: seven small slices at noon and two large ones at night never meet, but no geometry changes by hour.
+
+    Seven slices of 1g.10gb fill one H100 and two of 3g.40gb another: two nodes. The busiest hour as a whole (seven
+    pods), the last hour and the mean hour would need one.
+    """
+
+    def small(hour: int) -> int:
+        return 7 if 12 <= hour % 24 < 14 else 3 if 8 <= hour % 24 < 20 else 0
+
+    def large(hour: int) -> int:
+        return 0 if 8 <= hour % 24 < 20 else 2 if hour % 24 < 4 else 1
+
+    loads = [
+        sim.Load("day", lambda hour: 0.05 * small(hour), small, kind="Job", pool=SOLO, memory_gib=3.0),
+        sim.Load("night", lambda hour: 0.25 * large(hour), large, kind="Job", pool=SOLO, memory_gib=30.0),
+    ]
+    found, _ = reviewed(loads)
+    (pooled,) = (one for one in found.advice if one.kind == "mig-geometry")
+    assert pooled.evidence.facts["slices"] == "7 × 1g.10gb, 2 × 3g.40gb"
+    assert pooled.evidence.facts["GPUs"].startswith("2, ")
+    assert played(loads, pooled.patch, [one for one in found.advice if one.kind == "mig-slice"]) == 0
+    there = [small(hour) + large(hour) for hour in range(24)]  # nodes of one GPU, which become two
+    assert float(pooled.saving.usd) == pytest.approx((sum(there) / 24 - 2) * 7 * 730, rel=1e-3)

@@ -1,0 +1,166 @@
+"""Savings that a finance partner would strike out: of what has shrunk, ended, is of two models, or never was."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from gpucost.core.model import HourRecord
+from gpucost.features.recommendations.model import Advice, counted
+from gpucost.features.recommendations.node_prices import ReservedPrice
+from gpucost.features.recommendations.review import review
+from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations.rules.test_rightsizing import look_at, review_of
+
+WEEKS = 24 * 30
+A100 = sim.Pool("a100", "p4d.24xlarge", 8, Decimal(32), model="NVIDIA A100-SXM4-40GB")
+L4 = sim.Pool("l4", "g6.xlarge", 1, Decimal(1), model="NVIDIA-L4")
+
+
+def merged(*fleets: list[HourRecord]) -> list[HourRecord]:
+    return [
+        replace(hours[0], lines=tuple(line for one in hours for line in one.lines),
+                nodes=tuple(node for one in hours for node in one.nodes))
+        for hours in zip(*fleets, strict=True)
+    ]  # fmt: skip
+
+
+def load(pods: Callable[[int], int], work: float = 0.0) -> sim.Load:
+    return sim.Load("old", lambda _: work, pods)
+
+
+@pytest.mark.parametrize("days", [2, 22])
+def test_what_shrank_saves_what_it_holds_now(days: int) -> None:
+    """Eight GPUs until some days ago, one since: at $1.50 one GPU is $1,095 a month, eight are $8,760."""
+    records = list(sim.simulate([load(lambda hour: 1 if hour >= WEEKS - 24 * days else 8)], WEEKS))
+    (one,) = review_of(records).advice
+    assert one.gpus_now == 1
+    assert 1095 * 0.75 <= one.saving.usd <= 1095 * 1.25
+    assert one.saving.usd <= one.saving.high_usd <= 2 * 1095
+    (fewer,) = review_of(
+        list(sim.simulate([load(lambda hour: 4 if hour >= WEEKS - 24 * days else 8, 0.8)], WEEKS))
+    ).advice
+    assert fewer.kind == "fewer-gpus"
+    assert fewer.saving.usd <= 2 * 1095 * 1.25, "four GPUs become two"
+
+
+@pytest.mark.parametrize("hours", [6, 40])
+def test_what_has_just_ended_is_not_advised_to_end(hours: int) -> None:
+    records = list(sim.simulate([replace(load(lambda _: 8), life=(0, WEEKS - hours))], WEEKS))
+    found = review_of(records)
+    assert not found.advice
+    assert not found.judged
+
+
+@pytest.mark.parametrize("end", [WEEKS - 90, WEEKS - 48, WEEKS - 42])
+def test_a_night_or_a_weekend_is_no_end(end: int) -> None:
+    """Idle on working days from 8 to 20 and not there else: advised whatever the hour of the review."""
+
+    def pods(hour: int) -> int:
+        return 2 if hour // 24 % 7 < 5 and 8 <= hour % 24 < 20 else 0
+
+    (one,) = review_of(list(sim.simulate([load(pods)], end))).advice
+    assert one.kind == "idle"
+    assert float(one.saving.usd) == pytest.approx(2 * 1.5 * 60 / 168 * 730, rel=0.2)
+
+
+def test_a_job_of_several_pods_keeps_some_of_each() -> None:
+    """Four pods of eight GPUs, each 10% used: two each are enough, so eight of 32 stay."""
+    jobs = [sim.Load("train", lambda _: 3.2, lambda _: 4, kind="Job", gpus=8, pool=A100)]
+    (one,) = review_of(list(sim.simulate(jobs, 192))).advice
+    assert one.gpus_now == 32
+    assert one.gpus_then == 8
+    assert one.saving.usd == 24 * 4 * 730
+    assert one.evidence.facts["busiest hour with the advice"] == "40%"
+
+
+@pytest.mark.parametrize(("gib", "units"), [(None, 2), (4.0, 2), (12.0, 3), (20.0, 5), (35.5, None)])
+def test_gpus_are_not_taken_from_a_model_that_fills_their_memory(gib: float | None, units: int | None) -> None:
+    """An A100-40GB has 36 GiB to use; eight with 12 GiB each, and a tenth more, are 105.6 GiB: three GPUs."""
+    one = sim.Load("llm", lambda _: 0.8, lambda _: 1, gpus=8, pool=A100, memory_gib=gib)
+    records = list(sim.simulate([one], 192))
+    look = look_at(records, sim.memory([one], 192))
+    found = list(review(look, records[-1].hour + timedelta(hours=2), {}).advice)
+    assert [int(own.gpus_then) for own in found] == ([] if units is None else [units])
+    if gib is None:
+        assert found[0].risk == "high"
+        assert "Nobody saw its GPU memory" in found[0].risk_note
+
+
+def of_two_models(work: float) -> list[Advice]:
+    old = list(sim.simulate([sim.Load("chat", lambda _: 0.0, lambda _: 1)], 192))
+    new = list(sim.simulate([sim.Load("chat", lambda _: work, lambda _: 3, pool=L4)], 192))
+    return list(review_of(merged(old, new)).advice)
+
+
+def test_an_object_is_not_scaled_to_zero_for_its_pods_of_one_model() -> None:
+    assert not of_two_models(1.8)
+    assert not of_two_models(0.3), "replicas of one model and of the other are one number"
+    idle = of_two_models(0.0)
+    assert [one.kind for one in idle] == ["idle", "idle"]
+    assert sum(one.saving.usd for one in idle) == Decimal("4.5") * 730
+
+
+def test_pods_that_follow_each_other_within_an_hour_make_no_nodes_that_could_go() -> None:
+    """Twelve pods of five minutes each, one after the other, are one GPU of one node: nothing goes."""
+    small = sim.Load("tick", lambda _: 0.05, lambda _: 1, kind="CronJob", pool=A100, memory_gib=3.0)
+    records = [
+        replace(one, lines=tuple(
+            line._replace(uid=f"{line.uid}-{number}", allocated_gpu_hours=line.allocated_gpu_hours / 12,
+                    effective_gpu_hours=Decimal("0.05") / 12, allocated_usd=Decimal(4) / 12)
+            for line in one.lines for number in range(12)
+        ))
+        for one in sim.simulate([small], 192)
+    ]  # fmt: skip
+    look = look_at(records, sim.memory([small], 192))
+    assert not [one for one in review(look, records[-1].hour + timedelta(hours=2), {}).advice if "mig" in one.kind]
+
+
+def test_more_gpus_are_not_free_where_those_held_are_committed_to() -> None:
+    for kind, cash in (("on-demand", Decimal("-1095.00")), ("reserved", None), ("capacity-block", None)):
+        busy = sim.Load("chat", lambda _: 1.0, lambda _: 1, pool=sim.Pool(capacity_type=kind))
+        (one,) = [one for one in review_of(list(sim.simulate([busy], 192))).advice if one.kind == "add-gpus"]
+        assert one.saving.usd == -1095
+        assert one.saving.cash_usd == cash
+
+
+def test_gpus_of_a_node_that_others_hold_are_said_to_be_no_cash_yet() -> None:
+    busy = sim.Load("busy", lambda _: 4.2, lambda _: 7, pool=A100)
+    idle = sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet", pool=A100)
+    (one,) = review_of(list(sim.simulate([busy, idle], 192))).advice
+    assert one.evidence.facts["cash"] == "once a node goes: 1 of 8 GPUs are given back, others may hold the rest"
+    assert one.saving.cash_usd is None
+    (alone,) = review_of(list(sim.simulate([replace(idle, pool=L4)], 192))).advice
+    assert "cash" not in alone.evidence.facts
+    assert alone.saving.cash_usd == alone.saving.usd
+
+
+def test_numbers_of_gpus_are_read_without_exponents() -> None:
+    told = {
+        0.00001: "0.00001", 0.123456: "0.123", 1: "1", 2.5: "2.5", 31.96: "32", 99.96: "100", 130: "130",
+        999.6: "1,000", 1000: "1,000", 12345.6: "12,346",
+    }  # fmt: skip
+    assert {number: counted(number) for number in told} == told
+
+
+def test_a_large_fleet_is_told_in_whole_numbers() -> None:
+    """A fleet of a few nodes with every figure of its pools a thousand times as large."""
+    spread = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+    look = look_at(list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=spread)], WEEKS)))
+    look.reserved_prices["g5.48xlarge"] = ReservedPrice(10.0, "g5.*")
+    (pool,) = look.pools.values()
+    for place in range(WEEKS):
+        for amounts in (pool.capacity, pool.unallocated, pool.cost):
+            amounts[place] *= 1000
+        for counts in (pool.nodes, pool.busy):
+            counts[place] *= 1000
+    pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
+    told = {one.kind: str((one.summary, dict(one.evidence.facts))) for one in review(look, sim.START, {}).advice}
+    assert told.keys() == {"consolidate", "commitment"}
+    assert "of 6,000, 4,875 could have been empty" in told["consolidate"]
+    assert "39,000 of 48,000 GPUs" in told["consolidate"]
+    assert "48,000 GPUs" in told["commitment"]
+    assert "48,000 to 48,000" in told["commitment"]
+    assert not any("e+" in text for text in told.values())

@@ -1,0 +1,89 @@
+"""Every kind of recommendation on one screen, with names as long as Kubernetes allows."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import get_args
+
+import pytest
+
+from gpucost.features.recommendations.history import LookBack
+from gpucost.features.recommendations.model import About, Advice, Kind, Recommendation
+from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
+from gpucost.features.recommendations.review import review
+from gpucost_cli.recommendation_screen import COLUMNS, LINES, screen
+from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import advice_queue as line
+from tests.records import use_of
+
+HOURS = 672
+LONG = "a-service-whose-name-is-as-long-as-a-label-of-kubernetes-may-be"
+A100 = "NVIDIA A100-SXM4-40GB"
+
+
+def fleet() -> Iterator[sim.Load]:
+    """One workload or pool for each kind; the commitment is for what they leave."""
+    yield sim.Load(f"{LONG}-0", lambda _: 0.0, lambda _: 2, kind="StatefulSet")
+    yield sim.Load(f"{LONG}-1", sim.daily(0.2, 0.9, random.Random(1)), lambda _: 6)
+    yield sim.Load(f"{LONG}-2", lambda _: 2.0, lambda _: 2)
+    yield sim.Load(f"{LONG}-3", lambda hour: 1.0 if 7 <= hour % 24 < 19 else 0.0, lambda _: 2)
+    yield sim.Load(f"{LONG}-4", lambda _: 1.5, lambda _: 3)
+    mig = sim.Pool(f"{LONG}-mig", "p4d.24xlarge", 8, Decimal(32), model=A100)
+    for number in range(9):
+        yield sim.Load(
+            f"{LONG}-m{number}", lambda _: 0.12, lambda _: 2, pool=mig, kind="Job", memory_gib=3 + 3 * (number % 3)
+        )  # fmt: skip
+    shared = sim.Pool(f"{LONG}-shared", "g6.xlarge", 1, Decimal(1), model="NVIDIA L4")
+    for number in range(6):
+        yield sim.Load(
+            f"{LONG}-s{number}", lambda hour, number=number: 0.6 if hour % 2 == number % 2 else 0.05, lambda _: 1,  # type: ignore[misc]
+            pool=shared, kind="Job", memory_gib=5.0,
+        )  # fmt: skip
+    spread = sim.Pool(f"{LONG}-spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+    yield sim.Load(f"{LONG}-p", lambda _: 6.0, lambda _: 9, pool=spread, kind="Job")
+
+
+@pytest.fixture(scope="module")
+def advised() -> dict[str, Advice]:
+    """The longest of each kind."""
+    queue = sim.Pool(f"{LONG}-queue", "g5.12xlarge", 1, Decimal(6), keeps=1)
+    jobs = [line.Job(f"{LONG}-{day}-{n}", 24 * day + 9, 4, 1, f"{LONG}-ns") for day in range(28) for n in range(3)]
+    loads = [*fleet(), *line.loads(jobs, queue, 1, HOURS)]
+    look = LookBack("demo", sim.START, HOURS)
+    look.memory.update(sim.memory(loads, HOURS))
+    look.expect(line.waits(jobs, queue, 1, HOURS))
+    for record in sim.simulate(loads, HOURS):
+        look.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+    look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
+    look.reserved_prices.update({"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")})
+    found: dict[str, Advice] = {}
+    for one in review(look, sim.START + timedelta(hours=HOURS), {}).advice:
+        known = found.get(one.kind)
+        if known is None or len(str(known)) < len(str(one)):
+            found[one.kind] = one
+    return found
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("state", ["open", "dismissed"])
+def test_a_recommendation_is_one_screen(advised: dict[str, Advice], kind: str, state: str) -> None:
+    one = Recommendation(advised[kind], "open", sim.START, sim.START, sim.START)
+    if state == "dismissed":
+        one = replace(one, state="dismissed", reason="kept for the launch of next month " * 3, author="ann@example.com")
+    lines = screen(one)
+    assert len(lines) <= LINES, "\n".join(lines)
+    assert max(map(len, lines)) <= COLUMNS, "\n".join(lines)
+    text = " ".join(" ".join(lines).split())
+    for said in (one.id, one.advice.risk_note, f"{abs(one.advice.saving.usd):,.2f}", "evidence", "confidence"):
+        assert said in text
+    for name in one.advice.evidence.facts:
+        assert f"{name}:" in text
+    assert " ".join(one.advice.patch.split()) in text or f"gpucost advise show {one.id} --patch" in text
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal(advised: dict[str, Advice]) -> None:
+    about = About("demo", "u", "ns", "Deployment", "x\x1b[2J")
+    one = replace(advised["idle"], about=about, summary="Scale x\x1b[2J down")
+    assert "\x1b" not in "\n".join(screen(Recommendation(one, "open", sim.START, sim.START, sim.START)))

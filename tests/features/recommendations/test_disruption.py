@@ -1,0 +1,98 @@
+"""What Karpenter tells of nodes that it could have let go, from a real Prometheus; and what advice makes of it."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+import pytest
+import yaml
+
+from gpucost.features.recommendations.history import Disruption, LookBack
+from gpucost.features.recommendations.model import Advice
+from gpucost.features.recommendations.rules.consolidation import consolidate
+from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
+from gpucost.settings import parse_settings
+from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations.rules.test_packing import SPREAD, loads_on
+from tests.features.recommendations.rules.test_rightsizing import HOURS, look_at
+from tests.system.timeline import HOUR, Timeline
+
+ELIGIBLE, ALLOWED = "karpenter_voluntary_disruption_eligible_nodes", "karpenter_nodepools_allowed_disruptions"
+
+
+def test_the_most_of_a_week_by_reason_and_pool(prometheus: Callable[[str], str]) -> None:
+    seen = Timeline(cluster="demo")
+    for instance in ("a", "b"):  # the leader tells, the other replica says 0
+        for minute, value in ((0, 0), (30, 3), (60, 1)):
+            seen.add(
+                ELIGIBLE, minute, minute + 30, value * (instance == "a"), reason="underutilized", instance=instance
+            )
+    seen.add(ELIGIBLE, value=0, reason="empty")
+    seen.add(ELIGIBLE, value=9, reason="drifted")
+    seen.add(ALLOWED, value=0, nodepool="gpu", reason="Underutilized")
+    seen.add(ALLOWED, value=2, nodepool="gpu", reason="Empty")
+    seen.add(ALLOWED, value=5, nodepool="cpu", reason="underutilized")
+    for odd in ("NaN", "+Inf"):
+        seen.add(ALLOWED, value=odd, nodepool=f"odd {odd}", reason="empty")
+    other = Timeline(cluster="other", families=seen.families)
+    other.add(ELIGIBLE, value=99, reason="underutilized")
+    url = prometheus(seen.text())
+    settings = parse_settings(
+        f'clusters: [{{name: demo, prometheus: {{url: "{url}"}}, selector: {{cluster: demo}}}}]\n'
+        "pricing: {source: constant, gpu_hourly_usd: 1}\n"
+    )
+    reader = PrometheusDisruption(settings.clusters[0])
+    assert reader.week(HOUR + 2 * timedelta(hours=1)) == Disruption(
+        {"underutilized": 3, "empty": 0},
+        {("gpu", "underutilized"): 0, ("gpu", "empty"): 2, ("cpu", "underutilized"): 5},
+    )
+    assert reader.week(HOUR - timedelta(days=3)) == Disruption({}, {})
+
+
+@pytest.fixture(scope="module")
+def look() -> LookBack:
+    return look_at(list(sim.simulate(loads_on(SPREAD), HOURS)))
+
+
+@pytest.mark.parametrize(
+    ("eligible", "allowed", "said", "has_budget"),
+    [
+        ({}, {}, "no metric of Karpenter's tells why nodes stayed", False),
+        (
+            {"underutilized": 0, "empty": 2}, {},
+            "no node of the cluster was eligible as underutilized in the last week: settings, pods or PDBs kept them",
+            False,
+        ),
+        (
+            {"underutilized": 4}, {("spread", "underutilized"): 0, ("spread", "empty"): 1},
+            "up to 4 nodes of the cluster were eligible as underutilized in the last week; this pool's budgets let "
+            "none go at once",
+            True,
+        ),
+        (
+            {"underutilized": 4}, {("spread", "underutilized"): 2, ("other", "underutilized"): 0},
+            "up to 4 nodes of the cluster were eligible as underutilized in the last week; this pool's budgets let "
+            "2 go at once",
+            False,
+        ),
+    ],
+    ids=["silent", "not eligible", "budgets", "slow"],
+)  # fmt: skip
+def test_what_kept_nodes_is_said_as_far_as_metrics_tell(
+    look: LookBack, eligible: Mapping[str, int], allowed: Mapping[tuple[str, str], int], said: str, *, has_budget: bool
+) -> None:
+    look.disruption = Disruption(eligible, allowed)
+    (one,) = consolidate(look)
+    command = "kubectl get nodepool spread -o jsonpath='{.spec.disruption}'"
+    assert one.evidence.facts["Karpenter"] == said
+    assert one.evidence.facts["its settings"] == f"no metric tells them: {command}"
+    assert _disruption(one) == {
+        "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5m",
+        **({"budgets": [{"nodes": "10%"}]} if has_budget else {}),
+    }  # fmt: skip
+    assert f"#   {command}\n" in one.patch
+    assert "karpenter\\.sh/do-not-disrupt" in one.patch
+    assert "allow-list" in one.patch
+
+
+def _disruption(one: Advice) -> object:
+    return yaml.safe_load(one.patch)["spec"]["disruption"]

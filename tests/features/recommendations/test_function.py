@@ -1,0 +1,339 @@
+"""The advise function's real handler over Amazon's DynamoDB engine, and what the API then answers whom."""
+
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import jsonschema
+import pytest
+
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table
+from devstack.prometheus import running_prometheus
+from devstack.template import REPOSITORY
+from functions.advise import app as advise
+from gpucost import container as bootstrap
+from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
+from gpucost.core.hours import HOUR, format_instant
+from gpucost.features.recommendations.scenarios import Scenarios
+from gpucost.features.recommendations.what_if import Move
+from gpucost.runtime.environment import environment
+from gpucost.runtime.observability import tally
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost_cli.main import main
+from tests.conftest import DynamoTable
+from tests.enforced import EnforcedAws
+from tests.features.recommendations import advice_fleet as sim
+from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role
+from tests.sandbox import forget
+
+HOURS = 24
+"""A week is asked for in earnest; the engine takes half a minute to be given one (see rules/)."""
+END = sim.START + HOUR * HOURS
+SETTINGS = """
+clusters:
+  - {name: demo, prometheus: {url: "PROMETHEUS"}, selector: {cluster: demo}}
+  - {name: empty, prometheus: {url: "http://127.0.0.1:9"}}
+pricing: {source: constant, gpu_hourly_usd: 1.5}
+alerts: {rules: [{rule: budget, monthly_usd: 9000}]}
+access:
+  - {principal: "arn:aws:iam::123456789012:role/finops", roles: [admin]}
+  - {principal: "arn:aws:iam::123456789012:user/team/ann", roles: ["bu:research"]}
+"""
+ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
+FINOPS = by_role("finops")
+CHAT = sim.Load("chat", lambda hour: 0.9 if 8 <= hour % 24 < 20 else 0.3, lambda hour: 6 if hour < HOURS else 2)
+LOADS = [
+    CHAT,
+    sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet"),
+    sim.Load("render", lambda _: 0.0, lambda _: 2, unit="vision"),
+    sim.Load("serve", lambda _: 1.0, lambda _: 2, unit="vision"),
+    sim.Load(
+        "mini", lambda _: 0.15, lambda _: 3, kind="Job", unit="speech", memory_gib=3.0,
+        pool=sim.Pool("h100", "p5.4xlarge", 1, Decimal(7), model="NVIDIA H100 80GB HBM3"),
+    ),
+]  # fmt: skip
+DEVICE = 'cluster="demo",UUID="GPU-1",namespace="monitoring",pod="dcgm-exporter-1"'
+
+
+class Lambda(Context):
+    def get_remaining_time_in_millis(self) -> int:
+        return 900_000
+
+
+def publish(table: DynamoTable, first: int, last: int) -> None:
+    records = list(sim.simulate(LOADS, last, sums=True))
+    for record in records[first:]:
+        DynamoLedger(*table).publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
+
+
+def metrics() -> str:
+    """GPU memory as dcgm-exporter tells it under Prometheus' own labels, in MiB, whose peak lasts a moment; and a pod
+    that waited from eight to ten."""
+    lines = ["# TYPE DCGM_FI_DEV_FB_USED gauge"]
+    for number in range(3):
+        labels = f'{DEVICE},exported_namespace="speech-ns",exported_pod="mini-{number}"'
+        for minute in range(0, 60 * HOURS, 15):
+            at = int(sim.START.timestamp()) + 60 * minute
+            lines.append(f"DCGM_FI_DEV_FB_USED{{{labels}}} {3072 if minute % 1440 == 300 else 512} {at}")
+    lines.append(f"DCGM_FI_DEV_FB_USED{{{DEVICE.replace('demo', 'other')}}} 70000 {int(sim.START.timestamp())}")
+    lines.append("# TYPE kube_node_info gauge")
+    quarters = [int(sim.START.timestamp()) + 900 * quarter for quarter in range(4 * HOURS)]
+    lines += [f'kube_node_info{{cluster="demo",node="h100-00001"}} 1 {at}' for at in quarters]
+    lines.append("# TYPE kube_pod_container_resource_requests gauge")
+    waits = 'namespace="speech-ns",pod="late-0",uid="u-late",container="main",node="",resource="nvidia_com_gpu"'
+    lines += [f'kube_pod_container_resource_requests{{cluster="demo",{waits}}} 1 {at}' for at in quarters[32:40]]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def run(at_hour: int, **more: Any) -> dict[str, Any]:
+    scheduled = format_instant(sim.START + HOUR * at_hour)
+    answer: dict[str, Any] = advise.handler({"version": 1, "scheduled_time": scheduled, **more}, Lambda())  # type: ignore[arg-type]  # what Lambda passes, in short
+    return answer
+
+
+def ask(caller: Caller = FINOPS, **query: str) -> dict[str, Any]:
+    answer = ask_as(caller, "/v1/recommendations", query)
+    assert answer.status == 200, answer.body
+    found: dict[str, Any] = answer.json
+    return found
+
+
+@pytest.fixture(scope="module")
+def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoTable]:
+    path = tmp_path_factory.mktemp("metrics") / "memory.om"
+    path.write_text(metrics())
+    with running_prometheus(path) as prometheus, pytest.MonkeyPatch.context() as patch:
+        table = DynamoTable(local_client("dynamodb", dynamodb_url), f"advice-{uuid4()}")
+        create_table(*table)
+        variables = {"GPUCOST_TABLE": table.name, **enforced.environment("AdviseFunction")}
+        patch.setattr("gpucost.features.recommendations.measuring.LEAST_HOURS", 20)
+        patch.setattr("gpucost.features.recommendations.rules.waiting_pods.LEAST_DAYS", 1)
+        patch.setattr("gpucost.features.recommendations.rules.waiting_pods.LEAST_WAITED", 1)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        forget()
+        DynamoSettingsStore(*table, clock=bootstrap.utc_now).push(
+            SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=bootstrap.utc_now()
+        )
+        publish(table, 0, HOURS)
+        assert run(HOURS) == {
+            "reviewed": [{"cluster": "demo", "advice": 6, "workloads": 5}], "clusters_left": 0,
+        }  # fmt: skip
+        yield table
+    forget()
+
+
+pytestmark = pytest.mark.usefixtures("stored")
+
+
+def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> None:
+    answer = ask()
+    assert [(row["kind"], row["about"]["workload"]) for row in answer["rows"]] == [
+        ("mig-slice", "mini"), ("mig-geometry", None), ("fewer-gpus", "chat"), ("idle", "render"), ("idle", "notebook"),
+        ("pending", None),
+    ]  # fmt: skip
+    chat = answer["rows"][2]
+    assert chat["saving"] == {
+        "usd": 4 * Decimal("1.5") * 730, "low_usd": 4380, "high_usd": 4380, "list_usd": 4380, "cash_usd": 4380,
+        "gpu_hours": 2920,
+    }  # fmt: skip
+    assert (chat["gpus_now"], chat["gpus_then"], chat["state"]) == (6, 2, "open")
+    assert (chat["evidence"]["hours_observed"], chat["evidence"]["coverage"]) == (HOURS, 1)
+    assert chat["evidence"]["peak_utilization"] == Decimal("0.15")
+    assert chat["patch"] == (
+        'apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: "chat"\n  namespace: "research-ns"\n'
+        "spec:\n  replicas: 2\n"
+    )
+    slices, geometry = answer["rows"][:2]
+    assert slices["evidence"]["facts"]["GPU memory"] == "3.0 GiB at most", "a moment's peak, from Prometheus"
+    assert slices["evidence"]["facts"]["profile"] == "1g.10gb, 0.143 of a GPU"
+    assert slices["part_of"] == geometry["id"]
+    assert geometry["saving"]["usd"] == 2 * 7 * 730, "three GPUs' work fits one"
+    waiting = answer["rows"][5]
+    assert waiting["summary"] == (
+        "Add 1 p5.4xlarge node to node pool h100: 1 pod waited 2.0 GPU-hours for nvidia.com/gpu"
+    )
+    assert waiting["evidence"]["facts"]["longest wait"] == "2.0 hours (speech-ns/late-0)", "from Prometheus"
+    assert (waiting["saving"]["usd"], waiting["about"]["node_pool"]) == (-7 * 730, "h100")
+    saved, net = 4380 + 2190 + 1095 + 10220, 4380 + 2190 + 1095 + 10220 - 5110
+    assert answer["totals"] == {
+        "usd": net, "list_usd": net, "cash_usd": net,
+        "savings": {"usd": saved, "list_usd": saved, "cash_usd": saved},
+        "costs": {"usd": 5110, "list_usd": 5110, "cash_usd": 5110},
+    }, "the slices are in the pool's plan; the node that pods waited for is no saving"  # fmt: skip
+    (reviewed,) = answer["reviews"]
+    assert reviewed["workloads"] == {"healthy": 1, "idle": 2, "low": 2}
+    assert {row["about"]["workload"]: row["standing"] for row in answer["standings"]}["serve"] == "healthy"
+
+
+def test_the_answer_fits_its_schema() -> None:
+    document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
+    answer = ask_as(FINOPS, "/v1/recommendations", {"state": "all"})
+    schema = {"$ref": "#/components/schemas/RecommendationsAnswer", "components": document["components"]}
+    jsonschema.validate(json.loads(answer.body), schema)
+
+
+def test_filters_narrow_and_refuse_what_is_unknown() -> None:
+    assert [row["about"]["workload"] for row in ask(kind="idle")["rows"]] == ["render", "notebook"]
+    slices = ask(kind="mig-slice")
+    assert len(slices["rows"]) == 1
+    assert slices["totals"]["usd"] == 0, "its plan is filtered out, and without it a slice saves nothing"
+    only = ask(business_unit="vision")
+    assert [row["about"]["workload"] for row in only["rows"]] == ["render"]
+    assert {row["about"]["business_unit"] for row in only["standings"]} == {"vision"}
+    assert ask(state="applied")["rows"] == []
+    assert [row["about"]["workload"] for row in ask(business_unit="vis*,none")["rows"]] == ["render"]
+    assert ask(cluster="em*")["rows"] == []
+    assert ask(cluster="empty")["rows"] == []
+    for query in ({"cluster": "nowhere"}, {"kind": "magic"}, {"state": "done"}):
+        assert ask_as(FINOPS, "/v1/recommendations", query).status == 400
+
+
+def test_a_business_unit_sees_its_own_workloads_alone() -> None:
+    answer = ask(ANN)
+    assert {row["about"]["workload"] for row in answer["rows"]} == {"chat", "notebook"}
+    assert "vision" not in json.dumps(answer, default=str)
+    assert answer["reviews"][0]["workloads"] == {"idle": 1, "low": 1}
+    assert ask_as(ANN, "/v1/recommendations", {"business_unit": "vision"}).status == 403
+
+
+def test_running_again_changes_nothing() -> None:
+    before = ask()
+    asked = tally.taken()
+    run(HOURS)
+    assert tally.taken()["Queries"] == 2, f"of the day before, of which nothing was told, and Karpenter; {asked}"
+    after = ask()
+    for row in (*before["rows"], *after["rows"]):
+        row["last_advised"] = None
+    assert after["rows"] == before["rows"]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(MessageError, match="scheduled_time"):
+        advise.handler({"version": 1}, Lambda())  # type: ignore[arg-type]  # what Lambda passes, in short
+    with pytest.raises(InvalidInputError, match="nowhere"):
+        run(HOURS, cluster="nowhere")
+
+
+def test_dismissing_and_a_run_at_once_do_not_overwrite_each_other() -> None:
+    (row,) = ask(business_unit="vision")["rows"]
+    before = bootstrap.advice_desk().find(row["id"])
+    bootstrap.advice_desk().dismiss(row["id"], author="ann", reason="kept for a demo")
+    with pytest.raises(ConflictError):
+        bootstrap.advice_store().put(before)
+    run(HOURS)
+    (dismissed,) = ask(state="dismissed")["rows"]
+    assert (dismissed["id"], dismissed["reason"], dismissed["author"]) == (row["id"], "kept for a demo", "ann")
+    bootstrap.advice_desk().reopen(row["id"])
+    assert [one["id"] for one in ask(business_unit="vision")["rows"]] == [row["id"]]
+    with pytest.raises(NotFoundError):
+        bootstrap.advice_desk().find("idle-000000000000")
+
+
+def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bootstrap, "utc_now", lambda: END + 2 * HOUR)
+    bootstrap.forecasts.cache_clear()
+    answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
+    unknown = ask_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
+    bootstrap.forecasts.cache_clear()
+    assert (unknown.status, unknown.json["title"]) == (404, "Not Found")
+    assert "no such business unit" in unknown.json["detail"]
+    assert answer.status == 200, answer.body
+    found = answer.json
+    assert found["spent_usd"] == HOURS * 7 * Decimal("1.5"), "six replicas and a notebook"
+    assert (found["hours_known"], found["hours_unknown"]) == (HOURS, 24), "the first of November is not in the ledger"
+    assert (found["projected_usd"], found["backtest"]) == (None, None)
+    assert found["budget_usd"] == 9000
+    document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
+    schema = {"$ref": "#/components/schemas/ForecastAnswer", "components": document["components"]}
+    jsonschema.validate(json.loads(answer.body), schema)
+    assert ask_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403
+    for query in ({}, {"business_unit": "research", "period": "year"}):
+        assert ask_as(ANN, "/v1/forecasts", query).status == 400
+
+
+@pytest.fixture
+def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The command line, with this table as the stack's."""
+    found = SimpleNamespace(table=environment().table)
+    monkeypatch.setattr("gpucost_cli.deployment.find", lambda _stack: found)
+
+    def run_command(*arguments: str, fails: int = 0) -> str:
+        if fails:
+            with pytest.raises(SystemExit) as end:
+                main([*arguments, "--stack", "test"])
+            assert end.value.code == fails
+        else:
+            main([*arguments, "--stack", "test"])
+        out, err = capsys.readouterr()
+        return err if fails else out
+
+    return run_command
+
+
+def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str]) -> None:
+    listed = json.loads(gpucost("advise", "list", "--format", "json"))
+    assert [row["id"] for row in listed["rows"]] == [row["id"] for row in ask()["rows"]]
+    table = gpucost("advise", "list", "--kind", "idle")
+    assert "$2,190.00" in table
+    assert "open ones save $3,285.00 a month (cash $3,285.00); not counted" in table
+    everything = gpucost("advise", "list")
+    assert "save $17,885.00 a month (cash $17,885.00); more GPUs cost $5,110.00 a month (cash $5,110.00)" in everything
+    assert "open ones save" not in gpucost("advise", "list", "--kind", "mig-slice")
+    assert "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% used), 24 hours to 2026-11-03T00:00:00Z" in table
+    chat = next(row["id"] for row in listed["rows"] if row["about"]["workload"] == "chat")
+    screen = gpucost("advise", "show", chat)
+    assert "$4,380.00 ($4,380.00 to $4,380.00), 2,920.00 GPU-hours" in screen
+    assert "replicas: 2" in screen
+    assert len(screen.splitlines()) <= 24, "one screen"
+    patch = next(row["patch"] for row in listed["rows"] if row["id"] == chat)
+    assert gpucost("advise", "show", chat, "--patch").rstrip() == patch.rstrip()
+    waits = next(row["id"] for row in listed["rows"] if row["kind"] == "pending")
+    assert "has no manifest" in gpucost("advise", "show", waits, "--patch", fails=2)
+    assert "a reason is needed" in gpucost("advise", "dismiss", chat, "--reason", " ", fails=2)
+    assert gpucost("advise", "dismiss", chat, "--reason", "a launch").strip() == f"{chat} is dismissed"
+    assert "a launch" in gpucost("advise", "show", chat)
+    assert gpucost("advise", "reopen", chat).strip() == f"{chat} is open"
+    assert "there is no recommendation" in gpucost("advise", "show", "idle-0", fails=1)
+
+
+def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome, currency = Scenarios(bootstrap.settings_store(), bootstrap.rollups(), clock=lambda: END + HOUR).what_if(
+        Move("speech", 2, "h100", "1g.10gb"), days=1
+    )
+    assert currency == "USD"
+    assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
+    assert outcome.moved_gpu_hours == 2 * HOURS
+    assert outcome.is_conserved
+    more, _ = Scenarios(bootstrap.settings_store(), bootstrap.rollups(), clock=lambda: END + HOUR).what_if(
+        Move("speech", 2, "h100", "1g.10gb"), days=30
+    )
+    assert more.days == outcome.days, "days without any figures are none in which nothing was held"
+    assert more.moved_gpus == 2
+    monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
+    asked = ("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
+    told = gpucost(*asked)
+    assert "freed: 1.71 GPUs, $8,760.00 a month once their nodes go" in told
+    assert "35% busy" in told
+    assert "moved:" not in told
+    more_than_held = gpucost(*asked[:4], "50 H100 to 1g.10gb", "--days", "1")
+    assert "moved: 3.00 GPUs on average, not 50" in more_than_held
+    assert "everything still adds up" in told
+    assert json.loads(gpucost(*asked, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
+    assert "is not written like" in gpucost("what-if", "--business-unit", "a", "--move", "some", fails=2)
+    assert "held no whole GPU" in gpucost("what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2)
+
+
+def test_what_was_done_is_seen_in_the_figures(stored: DynamoTable) -> None:
+    publish(stored, HOURS, HOURS + 8)
+    run(HOURS + 8)
+    (row,) = ask(state="applied")["rows"]
+    assert (row["about"]["workload"], row["applied_at"]) == ("chat", format_instant(END))
+    assert "chat" not in {one["about"]["workload"] for one in ask()["rows"]}

@@ -1,0 +1,124 @@
+"""Who waited for GPUs, from a real Prometheus against waits that were written down first, and as it is kept."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from devstack.prometheus import running_prometheus
+from gpucost.core.errors import MetricsAnswerError
+from gpucost.features.recommendations.history import Wait
+from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
+from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
+from gpucost.settings import parse_settings
+from tests.conftest import DynamoTable
+
+DAY = datetime(2026, 11, 3, tzinfo=UTC)
+STEP = 2
+"""Minutes between two scrapes."""
+MINUTES = 24 * 60
+Span = tuple[int, int]
+"""Minutes of the day, [from, to)."""
+
+
+def samples(metric: str, labels: str, span: Span, value: int | str = 1, offset: int = 7) -> Iterator[str]:
+    for minute in range(*span, STEP):
+        yield f"{metric}{{{labels}}} {value} {int(DAY.timestamp()) + 60 * minute + offset}"
+
+
+def request(name: str, resource: str, *, node: str = "", container: str = "main") -> str:
+    return f'namespace="ns",pod="{name}",uid="u-{name}",container="{container}",node="{node}",resource="{resource}"'
+
+
+def ksm(instance: str) -> str:
+    return f'cluster="demo",job="ksm",instance="{instance}",'
+
+
+def exposition() -> str:
+    """One instance until 12:00, its successor from then on, and a second one beside that from 18:00."""
+    lives = (("a", (-60, 720), 7), ("b", (720, MINUTES), 7), ("c", (1080, MINUTES), 31))
+    nodes: list[str] = []
+    asked: list[str] = []
+    init: list[str] = []
+    for who, (first, last), offset in lives:
+        own = ksm(who)
+
+        def seen(span: Span, first: int = first, last: int = last) -> Span:
+            return max(span[0], first), min(span[1], last)
+
+        nodes += samples("kube_node_info", own + 'node="n1"', (first, last), 1, offset)
+        for name, resource, units, span in (
+            ("half", "nvidia_com_gpu", 2, (60, 90)),  # 01:00 to 01:30, two GPUs
+            ("long", "nvidia_com_gpu", 1, (690, 1170)),  # 11:30 to 19:30, over the restart, into the pair
+            ("slice", "nvidia_com_mig_1g_10gb", 1, (1200, 1260)),
+            ("night", "nvidia_com_gpu", 1, (-30, 30)),  # since the day before
+            ("late", "nvidia_com_gpu", 1, (1410, MINUTES)),  # and goes on
+            ("other", "cpu", 8, (60, 120)),
+            ("odd", "nvidia_com_gpu", "NaN", (60, 200)),
+            ("odder", "nvidia_com_gpu", "+Inf", (60, 200)),
+        ):
+            asked += samples("requests", own + request(name, resource), seen(span), units, offset)
+        asked += samples("requests", own + request("long", "nvidia_com_gpu", node="n1"), seen((1170, 1300)), 1, offset)
+        asked += samples(
+            "requests", own + request("half", "nvidia_com_gpu", container="second"), seen((60, 90)), 1, offset
+        )
+        init += samples("init", own + request("half", "nvidia_com_gpu", container="init"), seen((60, 90)), 2, offset)
+    foreign = samples("requests", ksm("z").replace("demo", "other") + request("foreign", "nvidia_com_gpu"), (0, 600))
+    names = {"requests": "kube_pod_container_resource_requests", "init": "kube_pod_init_container_resource_requests"}
+    text = []
+    for family, lines in (("kube_node_info", nodes), ("requests", [*asked, *foreign]), ("init", init)):
+        name = names.get(family, family)
+        text.append(f"# TYPE {name} gauge")
+        series: dict[str, list[str]] = {}
+        for one in lines:
+            series.setdefault(one.partition("}")[0], []).append(one)
+        text += [f"{name}{one[len(family) :]}" for own in series.values() for one in own]
+    return "\n".join([*text, "# EOF", ""])
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path: Path = tmp_path_factory.mktemp("waiting") / "metrics.om"
+    path.write_text(exposition())
+    with running_prometheus(path) as address:
+        yield address
+
+
+@pytest.fixture
+def waits(url: str) -> Callable[[datetime], list[Wait]]:
+    settings = parse_settings(
+        f'clusters: [{{name: demo, prometheus: {{url: "{url}"}}, selector: {{cluster: demo}}}}]\n'
+        "pricing: {source: constant, gpu_hourly_usd: 1}\n"
+    )
+    return PrometheusWaiting(settings.clusters[0]).waits
+
+
+def test_a_day_s_waits_are_those_that_were_written_down(waits: Callable[[datetime], list[Wait]]) -> None:
+    found = {one.pod: one for one in waits(DAY)}
+    assert found.keys() == {"half", "long", "slice", "night", "late"}, "not whose request is of no GPU, or is no number"
+    assert found["half"] == Wait("ns", "half", "u-half", "nvidia.com/gpu", 3, ((1, 0.5),)), "2 + 1 > 2"
+    assert found["slice"] == Wait("ns", "slice", "u-slice", "nvidia.com/mig-1g.10gb", 1, ((20, 1.0),))
+    assert found["night"].hours == ((0, 0.5),)
+    assert found["late"].hours == ((23, 0.5),)
+    long = dict(found["long"].hours)
+    assert long == {11: 0.5, **dict.fromkeys(range(12, 19), 1.0), 19: 0.5}, "restarted, and counted once of a pair"
+
+
+def test_a_day_without_scrapes_is_not_one_on_which_nobody_waited(waits: Callable[[datetime], list[Wait]]) -> None:
+    with pytest.raises(MetricsAnswerError, match="kube_node_info"):
+        waits(DAY + timedelta(days=5))
+    (late,) = waits(DAY - timedelta(days=1))
+    assert (late.pod, late.hours) == ("night", ((23, 0.5),))
+
+
+def test_days_are_kept_as_they_were_told(table: DynamoTable) -> None:
+    store = DynamoWaitingPods(table.client, table.name)
+    told = [Wait("ns", f"p{n}", f"u{n}", "nvidia.com/gpu", n + 1, ((3, 0.25), (4, 1.0))) for n in range(3)]
+    until = datetime.now(UTC) + timedelta(days=1)
+    store.put_waits("demo", DAY, told, until)
+    store.put_waits("demo", DAY + timedelta(days=1), [], until)
+    store.put_waits("other", DAY, told[:1], until)
+    days = {DAY: told, DAY + timedelta(days=1): []}
+    assert store.waits("demo", DAY, DAY + timedelta(days=2)) == days, "a day without any is known"
+    assert store.waits("demo", DAY + timedelta(days=1), DAY + timedelta(days=9)) == {DAY + timedelta(days=1): []}

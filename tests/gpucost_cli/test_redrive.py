@@ -1,0 +1,140 @@
+"""Dead letters go back to where they came from, on moto's queues and topic; what cannot be read stays."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from devstack.aws import credentials, local_client, running_aws
+from gpucost.core.errors import MessageError
+from gpucost.runtime import aws
+from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, ScheduledTick, Tick
+from gpucost.runtime.messaging import AwsBus
+from gpucost_cli.redrive_command import Driven, drive, read_letter
+
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+DUE = HoursDue(cluster="c", first_hour=HOUR, hours=3, settings_version=1, origin="schedule", correlation_id="w")
+LATE = DUE.model_copy(update={"origin": "backfill"})
+RESTATE = HoursToRestate(cluster="c", first_hour=HOUR, hours=2, why="deal", correlation_id="w")
+CLOSED = HourClosed(cluster="c", hour=HOUR, status="complete", record_version=2, settings_version=1, origin="schedule",
+                    correlation_id="w")  # fmt: skip
+TICK = Tick(scheduled_time=HOUR, clusters=(), correlation_id="w")
+SCHEDULED = '{"version": 1, "scheduled_time": "2026-11-19T10:05:00Z"}'
+ODD = (
+    "", "[]", "7", "{}", "[" * 100_000, '{"requestPayload":' * 20_000, '"\\ud800"', '{"requestPayload": null}',
+    '{"kind": []}', '{"kind": "tick"}', '{"kind": "tick", "x": "\\ud800"}', '{"Type": "Notification"}',
+    '{"Type": "Notification", "Message": 5}', '{"Type": "Notification", "Message": "{\\"\\ud800\\": 1}"}',
+    '{"Records": []}', '{"Records": 5}', '{"Records": [{"s3": {}}]}', '{"Records": [{"Sns": {"Message": [1]}}]}',
+    '{"Records": [{"Sns": {"Message": "{}"}}, {"Sns": {"Message": "{}"}}]}',
+    '{"version": 1, "scheduled_time": "9999-12-31T23:00:00-05:00"}',
+)  # fmt: skip
+
+
+class Queues:
+    def __init__(self, endpoint: str) -> None:
+        self.sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
+        own = uuid4()  # moto's servers in one process share what they hold
+        names = ("hours", "backfill", "dead", "heard")
+        self.urls = {name: self.sqs.create_queue(QueueName=f"{name}-{own}")["QueueUrl"] for name in names}
+        topic = sns.create_topic(Name=f"events-{own}")["TopicArn"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=self.urls["heard"], AttributeNames=["QueueArn"])["Attributes"]
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["QueueArn"])
+        self.bus = AwsBus(
+            hours_queue_url=self.urls["hours"], backfill_queue_url=self.urls["backfill"],
+            dead_letter_queue_url=self.urls["dead"], events_topic_arn=topic,
+        )  # fmt: skip
+
+    def letters(self, name: str) -> list[Any]:
+        found: list[Any] = []
+        while answer := self.sqs.receive_message(QueueUrl=self.urls[name], MaxNumberOfMessages=10).get("Messages"):
+            found += [json.loads(message["Body"]) for message in answer]
+        return found
+
+    def left(self) -> int:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        counts = self.sqs.get_queue_attributes(QueueUrl=self.urls["dead"], AttributeNames=names)["Attributes"]
+        return sum(map(int, counts.values()))
+
+
+@pytest.fixture
+def queues(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
+    with running_aws() as endpoint:
+        for name, value in credentials(endpoint).items():
+            monkeypatch.setenv(name, value)
+        aws.client.cache_clear()
+        yield Queues(endpoint)
+        aws.client.cache_clear()
+
+
+def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
+    for message in (DUE, LATE, RESTATE, CLOSED, TICK):
+        queues.bus.dead_letter(message.model_dump_json(), "a mistake of ours")
+    queues.bus.dead_letter("{}", "not a valid HoursDue")
+    queues.bus.dead_letter(SCHEDULED, "")
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == Driven(5, 1, 1)
+    (fresh,) = queues.letters("hours")
+    assert HoursDue.model_validate(fresh) == DUE.model_copy(update={"force": True, "settings_version": 4})
+    kinds = sorted(letter["kind"] for letter in queues.letters("backfill"))
+    assert kinds == ["hours-due", "hours-to-restate"]
+    assert sorted(json.loads(one["Message"])["kind"] for one in queues.letters("heard")) == ["hour-closed", "tick"]
+    assert queues.left() == 1
+    told = capsys.readouterr().err
+    assert "the schedule's call of 2026-11-19T10:05Z, dropped as the next one does its work" in told
+    assert "hours-due c 2026-11-19T10Z, 3 h: a mistake of ours" in told
+    assert "stays:" in told
+    assert "not a valid HoursDue" in told
+
+
+def test_a_dry_run_sends_nothing(queues: Queues) -> None:
+    queues.bus.dead_letter(DUE.model_dump_json(), "why")
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True) == Driven(1, 0, 0)
+    assert queues.letters("hours") == []
+    assert queues.left() == 1
+
+
+def test_what_was_only_looked_at_is_there_at_once(queues: Queues) -> None:
+    """The runbook's two commands in a row, of more letters than come at once."""
+    for body in (*[DUE.model_dump_json()] * 12, SCHEDULED, "{}"):
+        queues.bus.dead_letter(body, "why")
+    for dry_run in (True, True, False):
+        done = drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=dry_run)
+        assert done == Driven(12, 1, 1)
+    assert len(queues.letters("hours")) == 12
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == Driven(0, 0, 1)
+
+
+def test_odd_letters_stay_and_hold_up_no_other(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = [body for body in ODD if body]
+    for body in odd:
+        for one in (body, DUE.model_dump_json()):
+            queues.sqs.send_message(QueueUrl=queues.urls["dead"], MessageBody=one)
+    done = drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
+    assert done == Driven(len(odd), 0, len(odd))
+    assert len(queues.letters("hours")) == len(odd)
+    assert capsys.readouterr().err.count("stays: not a ") == len(odd)
+
+
+def test_a_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
+    class Away(AwsBus):
+        def send_due(self, messages: Any) -> None:
+            raise ConnectionError
+
+    queues.bus.dead_letter(DUE.model_dump_json(), "why")
+    away = Away(hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="")
+    with pytest.raises(ConnectionError):
+        drive(queues.sqs, queues.urls["dead"], away, settings_version=4, dry_run=False)
+    assert len(queues.letters("dead")) == 1, "not hidden from the next command"
+
+
+def test_what_sns_and_lambda_make_of_a_message_is_read() -> None:
+    notification = {"Type": "Notification", "Message": CLOSED.model_dump_json()}
+    assert read_letter(json.dumps(notification)) == CLOSED
+    failed = {"requestContext": {}, "requestPayload": {"Records": [{"Sns": {"Message": TICK.model_dump_json()}}]}}
+    assert read_letter(json.dumps(failed)) == TICK
+    assert isinstance(read_letter(json.dumps({"requestPayload": json.loads(SCHEDULED)})), ScheduledTick)
+    for rubbish in ODD:
+        with pytest.raises(MessageError):
+            read_letter(rubbish)

@@ -1,0 +1,66 @@
+"""The kit as `gpucost kit render` writes it, for the tests."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import yaml
+
+from devstack.template import REPOSITORY
+from gpucost.settings import Settings, parse_settings
+from gpucost_cli.manifests.parameters import Parameters, parse_parameters
+from gpucost_cli.manifests.rendering import rendered
+from gpucost_cli.manifests.values import values
+
+CLUSTER = REPOSITORY / "cluster"
+COLLECTORS = {
+    "collection/otel-collector.yaml": "collector.yaml",
+    "collection/prometheus-agent.yaml": "prometheus.yml",
+}
+"""Files that carry a configuration in a ConfigMap, under which key."""
+
+
+ACCOUNT, WORKSPACE = "210987654321", "ws-1a2b3c4d-5e6f-7081-92a3-b4c5d6e7f809"
+
+
+def settings_text() -> str:
+    """The example settings with a workspace filled in, as docs/quickstart-eks.md says."""
+    return (CLUSTER / "settings.yaml").read_text().replace("ws-00000000-0000-0000-0000-000000000000", WORKSPACE)
+
+
+def parameters_text() -> str:
+    """The example parameters with an account filled in."""
+    return (CLUSTER / "parameters.yaml").read_text().replace("111122223333", ACCOUNT)
+
+
+def example_settings() -> Settings:
+    return parse_settings(settings_text())
+
+
+def example_parameters() -> Parameters:
+    return parse_parameters(parameters_text())
+
+
+@cache
+def example() -> Mapping[str, str]:
+    """The files of the example settings and parameters."""
+    return dict(rendered(values(example_settings(), example_parameters())))
+
+
+def documents(text: str) -> list[Any]:
+    return [
+        document for document in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if document
+    ]
+
+
+def configuration(files: Mapping[str, str], name: str) -> Any:
+    """The configuration in a collector's ConfigMap."""
+    config_map = next(one for one in documents(files[name]) if one["kind"] == "ConfigMap")
+    return yaml.safe_load(config_map["data"][COLLECTORS[name]])
+
+
+def objects(files: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Every object that is given to Kubernetes or eksctl, with its file."""
+    for name, text in files.items():
+        if name.startswith(("eksctl/", "workloads/", "collection/")) or name.startswith("karpenter/node"):
+            yield from ((name, one) for one in documents(text) if "kind" in one)

@@ -1,0 +1,73 @@
+"""The kit's CloudFormation templates: linted, and no wider than they must be."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint.api import lint_file
+from cfnlint.decode import decode
+from samtranslator.yaml_helper import yaml_parse
+
+from devstack.template import REPOSITORY
+from tests.manifests.rendered import CLUSTER, example
+from tests.manifests.test_render import other
+
+TEMPLATES = sorted((CLUSTER / "aws").glob("*.yaml"))
+
+
+def template(name: str) -> Any:
+    document, problems = decode(str(CLUSTER / "aws" / name))
+    assert not problems
+    return document
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_cfn_lint_finds_nothing(path: Path) -> None:
+    assert [str(match) for match in lint_file(path)] == []
+
+
+def test_the_kit_has_the_templates_as_they_are() -> None:
+    assert {path.name for path in TEMPLATES} == {"query-role.yaml", "observability.yaml"}
+    for path in TEMPLATES:
+        assert example()[f"aws/{path.name}"] == path.read_text()
+
+
+def test_the_query_role_lets_the_service_query_and_nobody_else() -> None:
+    role = template("query-role.yaml")["Resources"]["QueryRole"]["Properties"]
+    (policy,) = role["Policies"]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert (statement["Action"], statement["Resource"]) == ("aps:QueryMetrics", {"Ref": "WorkspaceArn"})
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Action"] == "sts:AssumeRole"
+    names = trust["Condition"]["ArnLike"]["aws:PrincipalArn"]["Fn::Sub"]
+    assert names.endswith(":iam::${DeploymentAccountId}:role/${DeploymentStackName}-*")
+
+
+def test_parameter_files_name_the_templates_parameters() -> None:
+    """The service assumes a role where the settings name one; the example's runs in the workspace's account."""
+    assert "aws/query-role.parameters.json" not in example()
+    given = {one["ParameterKey"] for one in json.loads(other()["aws/query-role.parameters.json"])}
+    assert given == set(template("query-role.yaml")["Parameters"])
+
+
+def test_the_deployments_template_nests_it() -> None:
+    """Off unless it is asked for, with parameters that the nested template has and all that it needs."""
+    deployment = yaml_parse((REPOSITORY / "template.yaml").read_text())
+    nested = deployment["Resources"]["Observability"]
+    assert deployment["Conditions"][nested["Condition"]] == {"Fn::Equals": [{"Ref": "CreateWorkspace"}, "true"]}
+    assert deployment["Parameters"]["CreateWorkspace"]["Default"] == "false"
+    parameters = template("observability.yaml")["Parameters"]
+    needed = {name for name, one in parameters.items() if "Default" not in one}
+    assert needed <= nested["Properties"]["Parameters"].keys() <= parameters.keys()
+    assert (REPOSITORY / nested["Properties"]["TemplateURL"]) == CLUSTER / "aws/observability.yaml"
+
+
+def test_what_is_created_is_kept_and_what_exists_is_taken() -> None:
+    resources = template("observability.yaml")["Resources"]
+    assert resources["Workspace"]["DeletionPolicy"] == resources["Workspace"]["UpdateReplacePolicy"] == "Retain"
+    assert {name: one["Condition"] for name, one in resources.items()} == {
+        "Workspace": "CreateWorkspace", "GrafanaRole": "CreateGrafana", "GrafanaWorkspace": "CreateGrafana",
+    }  # fmt: skip
+    read = resources["GrafanaRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"][0]["Resource"]
+    assert read["Fn::If"][0] == "CreateWorkspace"

@@ -1,0 +1,110 @@
+"""The kit's pages name files, commands and checks that are there."""
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devstack.template import REPOSITORY
+from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
+from tests.manifests.rendered import CLUSTER, example
+
+DOCS = REPOSITORY / "docs"
+PAGES = ("quickstart-eks.md", "existing-cluster.md", "seeds.md", "decisions/0036-the-cluster-kit.md")
+FOLDERS = "eksctl|karpenter|helm|collection|workloads|aws"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_files_that_pages_name_are_there(name: str) -> None:
+    for found in re.findall(rf"(?<![\w/-])(?:kit/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)):
+        assert any(fnmatchcase(path, found) for path in (*example(), "aws/query-role.parameters.json")), found
+    for found in re.findall(r"`((?:tests|local|docs|gpucost)/[a-z_/.]+\.py)`", page(name)):
+        assert (REPOSITORY / "layers/common" / found).exists() or (REPOSITORY / found).exists(), found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    for target, anchor in re.findall(r"\]\(((?!https:)[^)#]*)#?([^)]*)\)", page(name)):
+        path = ((DOCS / name).parent / target).resolve() if target else DOCS / name
+        assert path.exists(), target
+        if anchor:
+            assert anchor in set(_anchors(path)), f"{target}#{anchor}"
+
+
+def _anchors(path: Path) -> Iterator[str]:
+    for heading in re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE):
+        yield re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_quick_start_says_what_is_seen() -> None:
+    text = page("quickstart-eks.md")
+    assert f"`{len(example())} files for cluster gpu-cost-poc are in kit`" in text
+    exported = dict(re.findall(r'^export (\w+)="(.*)"$', example()["env.sh"], re.MULTILINE))
+    for command in re.findall(r"^```\n(.*?)^```", text + page("existing-cluster.md"), re.MULTILINE | re.DOTALL):
+        for variable in re.findall(r"\$\{?([A-Z_]{4,})", command):
+            assert variable in exported, f"${variable} is set by env.sh"
+    versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())["charts"]
+    for name in ("gpu_operator", "kube_state_metrics"):
+        assert f"helm repo add {versions[name]['chart'].split('/')[0]} {versions[name]['repository']}" in text
+        assert f"{versions[name]['chart']} " in text
+    for file in re.findall(r"-f ([a-z/-]+\.yaml)", text):
+        assert file.removeprefix("kit/") in example(), file
+
+
+def test_clusters_are_created_without_a_second_device_plugin() -> None:
+    """eksctl installs its own for AL2023's GPU groups unless a flag says no: its configuration file cannot."""
+    places = [page("quickstart-eks.md"), *(text for name, text in example().items() if name.startswith("eksctl/"))]
+    for text in places:
+        commands = re.findall(r"eksctl create cluster -f .*", text)
+        assert commands
+        assert all(command.endswith(" --install-nvidia-plugin=false") for command in commands), commands
+
+
+def test_every_check_of_the_doctor_has_its_row() -> None:
+    rows = page("quickstart-eks.md").partition("## What the doctor says")[2].splitlines()
+    told = [
+        name.strip().replace("…", "*") for row in rows[6:] for name in row.split("|")[1:2] for name in name.split(",")
+    ]
+    sources = "\n".join(path.read_text() for path in (REPOSITORY / "gpucost_cli/doctor").rglob("*.py"))
+    names = set(re.findall(r'(?:case\.check|\bCheck)\(\s*f?"([^"]+)"', sources)) | set(KUBE_METRICS)
+    names |= {"node label x", "namespace label x", "pod label x", "kube-state-metrics", "kube-state-metrics now"}
+    assert len(names) > 40
+    for name in names:
+        filled = name.replace("{_KSM}", "kube-state-metrics").replace("pods of {name}", "pods of nvidia.com/gpu.shared")
+        example_of = re.sub(r"\{.*?\}", "x", filled)
+        assert any(fnmatchcase(example_of, pattern) for pattern in told), f"{name} has no row"
+
+
+def test_rendered_names_of_the_quick_start_are_the_parameters() -> None:
+    """The page shows the example's cluster; with others the commands stay the same, for they go by variables."""
+    text = page("quickstart-eks.md")
+    given = yaml.safe_load((CLUSTER / "parameters.yaml").read_text())
+    assert f"`{given['cluster']}: attribution is possible`" in text
+    assert given["gpu_group"]["mig_geometry"] in text
+    assert f"**{given['gpu_group']['instance_type']}" in text or f"a {given['gpu_group']['instance_type']}" in text
+
+
+def test_each_article_has_its_rows() -> None:
+    """Nothing of the articles' numbered parts is left out of docs/seeds.md."""
+    text = page("seeds.md")
+    parts = re.split(r"^## \d\. .*$", text, flags=re.MULTILINE)[1:]
+    wanted = (
+        [f"Step {i}" for i in range(1, 11)] + [f"Query {i}" for i in range(1, 6)],
+        ["2.1", "2.2", "3.1", "3.2"],
+        [f"{i} " for i in range(1, 14)],
+        ["1.1", "1.2", "2.1", "2.2", "2.3", "3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "5.1", "5.2", "5.3", "6.1", "6.2",
+         "8.1", "8.2"],
+    )  # fmt: skip
+    assert len(parts) == len(wanted)
+    for part, names in zip(parts, wanted, strict=True):
+        firsts = [row.split("|")[1].strip() for row in part.splitlines() if row.startswith("| ")]
+        for name in names:
+            assert any(first.startswith(name) for first in firsts), name
+        assert all(row.count("|") - row.count("\\|") == 4 for row in part.splitlines() if row.startswith("|"))

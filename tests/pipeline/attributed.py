@@ -1,0 +1,92 @@
+"""The attribute service with everything real behind it but the queues."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from gpucost.pipeline.attribute import AttributeService
+from gpucost.pipeline.limits import LimitsKeeper
+from gpucost.pipeline.pricing import Pricer
+from gpucost.runtime.messages import HourClosed, HoursDue, Origin, Tick
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.limits import PrometheusLimits
+from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.limits import DynamoLimits
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
+from tests.conftest import DynamoTable
+from tests.system.timeline import HOUR, Timeline
+
+NOW = datetime.now(UTC)
+
+
+class Heard:
+    """A bus that remembers what was published; the queues have tests of their own."""
+
+    def __init__(self) -> None:
+        self.closed: list[HourClosed] = []
+        self.letters: list[tuple[str, str]] = []
+
+    def publish(self, message: HourClosed | Tick) -> None:
+        assert isinstance(message, HourClosed)
+        self.closed.append(message)
+
+    def send_due(self, messages: object) -> None:
+        raise AssertionError("attribute sends no work")
+
+    def dead_letter(self, body: str, reason: str) -> None:
+        self.letters.append((body, reason))
+
+
+class System:
+    def __init__(self, table: DynamoTable, url: str) -> None:
+        self.url = url
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        self.push(url)
+        self.heard = Heard()
+        self.now = NOW
+        self.book = DynamoPriceBook(table.client, table.name)
+        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        self.pricer = Pricer(self.book, self.bills)
+        self.rollups = DynamoRollups(table.client, table.name)
+        self.limits = DynamoLimits(table.client, table.name)
+        self.service = AttributeService(
+            self.store,
+            self.ledger,
+            self.rollups,
+            metrics_reader,
+            self.heard,
+            pricer=self.pricer,
+            clock=lambda: self.now,
+            limits=LimitsKeeper(PrometheusLimits, self.limits),
+        )
+
+    def push(self, url: str, price: int = 12) -> None:
+        document = {
+            "clusters": [{"name": "demo", "prometheus": {"url": url}}],
+            "pricing": {"source": "constant", "gpu_hourly_usd": price},
+        }
+        self.store.push(json.dumps(document), author="me", now=NOW)
+
+    def attribute(self, hours: int = 1, start: datetime = HOUR, origin: Origin = "schedule", version: int = 1) -> None:
+        message = HoursDue(
+            cluster="demo", first_hour=start, hours=hours, settings_version=version, origin=origin, correlation_id="why"
+        )
+        self.service.attribute(message)
+
+    def figures(self) -> list[tuple[str, str, int]]:
+        found = self.ledger.summaries("demo", HOUR - timedelta(days=2), HOUR + timedelta(days=1))
+        totals = [summary.totals.costs.allocated_usd.normalize() if summary.totals else "" for summary in found]
+        return [(one.status, str(usd), one.version) for one, usd in zip(found, totals, strict=True)]
+
+
+def busy_hour(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
+    """One pod on a node of two GPUs, all hour."""
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    return System(table, prometheus(timeline.text()))

@@ -1,0 +1,126 @@
+"""Hours whose metrics could not be had: why, when they are tried again, and until when."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gpucost.core.attribution import attribute
+from gpucost.core.model import HourRecord
+from gpucost.runtime.messages import HoursDue
+from tests.conftest import DynamoTable
+from tests.pipeline.attributed import NOW, System, busy_hour
+from tests.sources.test_prometheus_client import THRESHOLD, answering
+from tests.system.timeline import HOUR
+
+
+@pytest.fixture
+def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
+    return busy_hour(table, prometheus)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries without waiting."""
+    monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
+
+
+def test_prometheus_away_is_incomplete_with_reason_and_next_attempt(
+    system: System, impatient: None, refused_url: str
+) -> None:
+    system.push(refused_url)
+    system.attribute(version=2)
+    assert system.figures() == [("incomplete", "", 1)]
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert "could not be reached" in manifest.notes[0]
+    assert "cluster demo" in manifest.notes[0]
+    assert manifest.next_attempt_at == NOW.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    assert system.heard.closed[0].status == "incomplete"
+
+
+def test_an_incomplete_hour_is_tried_again_only_when_its_time_has_come(
+    system: System, impatient: None, refused_url: str
+) -> None:
+    url = system.store.current().settings.clusters[0].prometheus.url
+    system.push(refused_url)
+    system.attribute(version=2)
+    system.push(url)
+    system.attribute(version=3)
+    assert system.figures() == [("incomplete", "", 1)], "a second delivery is not a second attempt"
+    system.now = NOW + timedelta(hours=2)
+    system.attribute(version=3)
+    assert system.figures() == [("complete", "12", 2)]
+
+
+def test_at_the_end_of_its_look_back_an_incomplete_hour_is_given_up(
+    system: System, impatient: None, refused_url: str
+) -> None:
+    system.push(refused_url)
+    end = HOUR + timedelta(days=7)
+    for now, again in ((end - timedelta(hours=2), end - timedelta(hours=1)), (end, None)):
+        system.now = now
+        system.attribute(version=2)
+        manifest = system.ledger.manifest("demo", HOUR)
+        assert manifest is not None
+        assert (manifest.status, manifest.next_attempt_at) == ("incomplete", again)
+        assert manifest.is_given_up() == (again is None)
+
+
+def test_no_heartbeat_is_incomplete_at_once_and_nothing_is_zero(system: System) -> None:
+    system.attribute(start=HOUR - timedelta(hours=30))
+    ((status, usd, _),) = system.figures()
+    assert (status, usd) == ("incomplete", "")
+    manifest = system.ledger.manifest("demo", HOUR - timedelta(hours=30))
+    assert manifest is not None
+    assert "no scrape" in manifest.notes[0]
+
+
+def test_a_poison_hour_is_put_aside_with_its_reason_and_holds_up_no_other(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(metered: Any, rules: Any) -> HourRecord:
+        if metered.hour == HOUR:
+            raise ZeroDivisionError("a mistake of ours")
+        return attribute(metered, rules)
+
+    monkeypatch.setattr("gpucost.pipeline.attribute.attribute", poisoned)
+    system.attribute(hours=3, start=HOUR - timedelta(hours=2))
+    assert [status for status, _, _ in system.figures()][-2:] == ["complete", "incomplete"]
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert "ZeroDivisionError: a mistake of ours" in manifest.notes[0]
+    ((body, reason),) = system.heard.letters
+    assert reason == "ZeroDivisionError: a mistake of ours"
+    letter = HoursDue.model_validate_json(body)
+    assert (letter.first_hour, letter.hours, letter.force, letter.origin) == (HOUR, 1, True, "schedule")
+
+    monkeypatch.undo()
+    system.attribute()
+    assert system.figures()[-1][0] == "incomplete", "its next attempt has not come"
+    system.service.attribute(letter)
+    assert system.figures()[-1] == ("complete", "12", 2)
+
+
+def test_what_amps_limit_refuses_is_an_incomplete_hour_with_its_reason(
+    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    with answering((422, THRESHOLD, {})) as server:
+        system = System(table, "http://127.0.0.1:9")
+        amp = {"url": f"http://127.0.0.1:{server.server_port}", "auth": "sigv4", "region": "eu-central-1"}
+        document = {
+            "clusters": [{"name": "demo", "prometheus": amp}],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+        }
+        system.store.push(json.dumps(document), author="me", now=NOW)
+        system.attribute(hours=2, version=2)
+    assert [status for status, *_ in system.figures()] == ["incomplete"] * 2
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert manifest.next_attempt_at is not None
+    assert "the error threshold is reached" in manifest.notes[0]
+    assert system.heard.letters == [], "it is nobody's mistake"

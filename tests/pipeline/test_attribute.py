@@ -1,0 +1,287 @@
+"""The attribute service on a real Prometheus and the real database engine: idempotent, patient, honest."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import requests
+
+from gpucost.core.errors import InvalidInputError, SourceError
+from gpucost.core.pricing.prices import Price
+from gpucost.pipeline.attribute import check_hour, check_retention
+from gpucost.pipeline.limits import LimitsKeeper
+from gpucost.runtime.messages import HoursDue, Origin
+from gpucost.runtime.observability import tally
+from gpucost.settings import parse_settings
+from gpucost.sources.aws_prices.on_demand import AwsPriceList
+from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.client import PrometheusClient, parse_duration
+from tests.conftest import DynamoTable
+from tests.pipeline.attributed import NOW, System, busy_hour
+from tests.sources.aws_prices import Aws, Offer, Point
+from tests.system.timeline import HOUR, Timeline
+
+
+@pytest.fixture
+def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
+    return busy_hour(table, prometheus)
+
+
+def test_limits_are_kept_of_hours_that_were_published(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+    timeline = Timeline(gaps=[(60, 125)])
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
+                 resource="requests.nvidia.com/gpu")  # fmt: skip
+    system = System(table, prometheus(timeline.text()))
+    system.attribute(hours=2)
+    assert [status for status, _, _ in system.figures()] == ["complete", "incomplete"]
+    found = system.limits.limits("demo", HOUR - timedelta(days=1), HOUR + timedelta(days=1))
+    assert [(one.hour, one.quotas[0].hard) for one in found] == [(HOUR, Decimal(4))]
+
+
+def test_limits_are_kept_though_the_first_delivery_was_killed_before(
+    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
+                 resource="requests.nvidia.com/gpu")  # fmt: skip
+    system = System(table, prometheus(timeline.text()))
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr(LimitsKeeper, "keep", kill)
+        system.attribute()
+    assert [status for status, _, _ in system.figures()] == ["complete"]
+    system.attribute()
+    assert [one.hour for one in system.limits.limits("demo", HOUR, HOUR + timedelta(hours=1))] == [HOUR]
+    monkeypatch.setattr("gpucost.sources.prometheus.limits.PrometheusLimits.at_ends", kill)
+    system.attribute()  # nothing is asked for twice
+
+
+def test_hours_of_a_day_that_has_partly_expired_are_published_all_the_same(table: DynamoTable, system: System) -> None:
+    """Kept for a shorter time than days: the day cannot be summed anew, whatever is tried."""
+    system.attribute(start=HOUR - timedelta(hours=1))
+    for item in table.client.scan(TableName=table.name)["Items"]:
+        if "#summaries" in item["pk"]["S"]:
+            expired = {**item, "expires_at": {"N": "1"}}
+            table.client.put_item(TableName=table.name, Item=expired)
+        elif item["pk"]["S"].endswith("#hours"):  # a manifest says when its summary ends
+            table.client.put_item(TableName=table.name, Item={**item, "e": {"N": "1"}})
+    system.attribute()
+    assert system.heard.closed[-1].hour == HOUR
+    assert system.figures()[-1] == ("complete", "12", 1)
+
+
+def test_an_hour_is_published_and_announced(system: System) -> None:
+    system.attribute()
+    assert system.figures() == [("complete", "12", 1)]
+    (closed,) = system.heard.closed
+    assert (closed.hour, closed.status, closed.record_version, closed.origin) == (HOUR, "complete", 1, "schedule")
+    assert closed.correlation_id == "why"
+
+
+def test_delivered_again_it_announces_again_and_changes_nothing(system: System) -> None:
+    system.attribute()
+    system.attribute()
+    assert system.figures() == [("complete", "12", 1)]
+    assert len(system.heard.closed) == 2
+    assert system.heard.closed[0] == system.heard.closed[1]
+
+
+def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:
+    half = HOUR + timedelta(minutes=30)
+    for amount, start, end in (("30", HOUR - timedelta(days=1), half), ("48", half, None)):
+        price = Price("override", "gpu-hour", Decimal(amount), {}, "USD", start, end, NOW, "me", "negotiated")
+        system.book.set_override(price, now=NOW)
+    system.attribute()
+    assert system.figures() == [("complete", "39", 1)]
+    assert {line.price_source for line in system.ledger.lines("demo", HOUR)} == {"override"}
+
+
+def test_spot_and_on_demand_nodes_pay_their_own_prices(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+    timeline = Timeline()
+    timeline.up()
+    shared = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "us-east-1a"}
+    spot_labels = {**shared, "eks_amazonaws_com_capacity_type": "SPOT", "topology_k8s_aws_zone_id": "use1-az6"}
+    timeline.node("n1", capacity={"nvidia_com_gpu": 1}, labels=spot_labels)
+    timeline.node("n2", capacity={"nvidia_com_gpu": 1}, labels={**shared, "karpenter_sh_capacity_type": "on-demand"})
+    timeline.node("n3", capacity={"nvidia_com_gpu": 1}, labels={**shared, "karpenter_sh_capacity_type": "spot"})
+    for node in ("n1", "n2", "n3"):
+        timeline.pod(f"on-{node}", node=node)
+    system = System(table, prometheus(timeline.text()))
+    url = system.store.current().settings.clusters[0].prometheus.url
+    document = {
+        "clusters": [{"name": "demo", "prometheus": {"url": url}}],
+        "pricing": {"sources": ["spot", "on-demand"], "discounts": [{"percent": 10}]},
+    }
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    aws, minute = Aws(), timedelta(minutes=1)
+    aws.points = [
+        Point("g5.xlarge", "us-east-1a", HOUR - timedelta(days=3), "0.30"),
+        Point("g5.xlarge", "us-east-1a", HOUR + 15 * minute, "0.40"),
+        Point("g5.xlarge", "us-east-1a", HOUR + 45 * minute, "0.50"),
+    ]
+    spot = Ec2SpotHistory(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], since=HOUR, now=NOW)
+    system.book.replace("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
+    aws.offers = [Offer("g5.xlarge", "us-east-1", "1.0060000000", since="2020-01-01T00:00:00Z")]
+    listed = AwsPriceList(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], tenancy="Shared", now=NOW)
+    system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
+
+    system.attribute(version=2)
+    lines = {line.pod: (line.price_source, line.allocated_usd) for line in system.ledger.lines("demo", HOUR)}
+    assert lines == {
+        # A quarter of an hour at 0.30, half at 0.40, a quarter at 0.50.
+        "on-n1": ("spot", Decimal("0.4")),
+        # 1.006 less 10%.
+        "on-n2": ("on-demand", Decimal("0.9054")),
+        # Spot, but nothing tells its zone's id.
+        "on-n3": ("on-demand", Decimal("0.9054")),
+    }
+
+
+def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> None:
+    url = system.store.current().settings.clusters[0].prometheus.url
+    document = {
+        "clusters": [{"name": "demo", "prometheus": {"url": url}}],
+        "pricing": {"sources": ["spot", "on-demand"]},
+    }
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    system.attribute(version=2)
+    assert [status for status, _, _ in system.figures()] == ["provisional"]
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest
+    assert any("from override, spot, on-demand" in note for note in manifest.notes)
+
+    tally.taken()
+    origins: tuple[Origin, ...] = ("schedule", "backfill")
+    for origin in origins:
+        system.attribute(version=2, origin=origin)
+    assert "MeterSeconds" not in tally.taken(), "it only waits for prices, and is rated again from what is stored"
+    assert [(status, version) for status, _, version in system.figures()] == [("provisional", 1)]
+
+
+def test_what_is_published_is_kept_as_long_as_the_settings_say(table: DynamoTable, system: System) -> None:
+    kept = {"lines_days": 40, "hours_days": 50, "days_days": 60}
+    document = json.loads(system.store.current().text) | {"retention": kept}
+    system.store.push(json.dumps(document), author="me", now=NOW)
+    system.attribute(version=2)
+    ends: dict[str, set[int]] = defaultdict(set)
+    for item in table.client.scan(TableName=table.name)["Items"]:
+        if item["pk"]["S"].startswith("C#demo#"):
+            days = (int(item["expires_at"]["N"]) - NOW.timestamp()) / 86_400
+            ends[item["pk"]["S"].split("#")[2]].add(round(days))
+    assert ends == {
+        "lines": {40}, "nodes": {40}, "usage": {40},
+        "summaries": {50}, "unit": {50},
+        "hours": {60}, "days": {60}, "rollups": {60},
+    }  # fmt: skip
+
+
+def test_a_book_that_cannot_be_read_leaves_the_message_to_be_delivered_again(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise SourceError("the ledger's table failed")
+
+    monkeypatch.setattr(system.book, "in_force", refuse)
+    with pytest.raises(SourceError):
+        system.attribute()
+    assert system.figures() == []
+
+
+def test_a_retry_after_a_push_keeps_the_prices_of_its_message(system: System) -> None:
+    url = system.store.current().settings.clusters[0].prometheus.url
+    system.push(url, price=99)
+    system.attribute(version=1)
+    assert system.figures() == [("complete", "12", 1)]
+
+
+def test_several_hours_are_one_set_of_queries_and_equal_single_ones(system: System, table: DynamoTable) -> None:
+    system.attribute(hours=2, start=HOUR - timedelta(hours=1), origin="backfill")
+    together = system.ledger.lines("demo", HOUR)
+    assert [status for status, _, _ in system.figures()] == ["complete", "complete"]
+    alone = System(table._replace(name=_copy(table)), system.store.current().settings.clusters[0].prometheus.url)
+    alone.attribute()
+    assert alone.ledger.lines("demo", HOUR) == together
+
+
+def _copy(table: DynamoTable) -> str:
+    from devstack.dynamodb_local import create_table
+
+    name = f"{table.name}-alone"
+    create_table(table.client, name)
+    return name
+
+
+def test_a_cluster_that_the_settings_do_not_know_is_refused(system: System) -> None:
+    message = HoursDue(
+        cluster="gone", first_hour=HOUR, hours=1, settings_version=1, origin="schedule", correlation_id="why"
+    )
+    with pytest.raises(InvalidInputError, match="'gone' is not in version 1 of the settings"):
+        system.service.attribute(message)
+
+
+def test_hours_that_cannot_be_metered_are_refused() -> None:
+    now = datetime(2026, 11, 19, 10, 30, tzinfo=UTC)
+    check_hour(datetime(2026, 11, 19, 9, tzinfo=UTC), now)
+    with pytest.raises(InvalidInputError, match="not over yet; the newest that is, is 2026-11-19T09:00:00Z"):
+        check_hour(datetime(2026, 11, 19, 10, tzinfo=UTC), now)
+    with pytest.raises(InvalidInputError, match="not on the full hour"):
+        check_hour(datetime(2026, 11, 19, 8, 15, tzinfo=UTC), now)
+
+
+def test_hours_past_the_retention_are_refused_with_the_reason(system: System) -> None:
+    settings = system.store.current().settings
+    cluster = settings.clusters[0]
+    reader = metrics_reader(cluster, settings)
+    check_retention(NOW - timedelta(days=399), cluster, reader, NOW)
+    with pytest.raises(InvalidInputError, match="kept for 400 days"):
+        check_retention(NOW - timedelta(days=401), cluster, reader, NOW)
+    amp = parse_settings(
+        "clusters: [{name: a, prometheus: {url: 'https://aps', auth: sigv4, region: eu-central-1}}]\n"
+        "pricing: {source: constant, gpu_hourly_usd: 1}"
+    ).clusters[0]
+    with pytest.raises(InvalidInputError, match="kept for 150 days"):
+        check_retention(NOW - timedelta(days=151), amp, reader, NOW)
+
+
+def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 days for instant queries, 95 for range queries: a message's 24 hours reach hardly beyond themselves."""
+    asked: list[tuple[str, dict[str, str]]] = []
+    ask = PrometheusClient._ask
+
+    def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
+        asked.append((path, dict(form)))
+        return ask(self, path, form)
+
+    monkeypatch.setattr(PrometheusClient, "_ask", watched)
+    tally.taken()
+    system.attribute(hours=24, start=HOUR - timedelta(hours=23))
+    counted = tally.taken()
+    assert {path for path, _ in asked} >= {"query_range"}
+    samples = 0
+    for path, form in asked:
+        first, last = (form["start"], form["end"]) if path == "query_range" else (form["time"], form["time"])
+        told = re.findall(r"[\[:\s](\d+[a-z\d]*)[\]:\s]", form["query"])
+        reach = [parse_duration(found) or timedelta(0) for found in told]
+        back = timedelta(seconds=float(last) - float(first)) + sum(reach, timedelta(0))
+        assert back < timedelta(days=2), form
+        answer = requests.post(f"{system.url}/api/v1/{path}", data={**form, "stats": "all"}, timeout=60).json()
+        samples += answer["data"]["stats"]["samples"]["totalQueryableSamples"]
+    assert samples > 0
+    assert counted["SamplesProcessed"] == samples, "the metric is what Prometheus says of the same queries"
+    assert counted["Queries"] == len(asked)

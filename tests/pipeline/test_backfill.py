@@ -1,0 +1,216 @@
+"""Backfill on the real engine: each hour once, a day per message, going on where it was interrupted."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from samtranslator.yaml_helper import yaml_parse
+
+from devstack.template import TEMPLATE
+from gpucost.core.errors import GpuCostError, SourceError
+from gpucost.core.hours import HOUR
+from gpucost.core.ledger import FrozenMonth
+from gpucost.core.model import Status
+from gpucost.pipeline.backfill import STALLED, Backfill, Progress
+from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
+from gpucost.storage.ledger import DynamoLedger
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+START = datetime(2026, 11, 2, 5, tzinfo=UTC)
+END = START + 70 * HOUR
+NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
+
+
+class Queue:
+    """Keeps what is sent until it is worked on; may take only so many."""
+
+    def __init__(self, ledger: DynamoLedger) -> None:
+        self.ledger = ledger
+        self.sent: list[HoursDue] = []
+        self.most = 1000
+        self.now = NOW
+        self.skew = timedelta(0)
+        """How far the functions' clock is ahead of the command's."""
+        self.out_of_reach: set[datetime] = set()
+        self.most_hours = 24
+        """A query over more of them is too slow."""
+
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        for message in messages:
+            if len(self.sent) >= self.most:
+                raise SourceError("the queue is away")
+            assert isinstance(message, HoursDue)
+            self.sent.append(message)
+
+    def publish(self, message: object) -> None:
+        raise AssertionError("a backfill tells nobody")
+
+    def dead_letter(self, body: str, reason: str) -> None:
+        raise AssertionError("nothing is put aside")
+
+    def backlog(self, origin: Origin) -> int:
+        assert origin == "backfill"
+        return len(self.sent)
+
+    def idle(self) -> None:
+        """A minute passes."""
+        self.now += timedelta(minutes=1)
+
+    def work(self) -> None:
+        """Attribute the hours of one message."""
+        self.idle()
+        if self.sent:
+            message = self.sent.pop(0)
+            for hour in message.starts():
+                is_away = hour in self.out_of_reach or message.hours > self.most_hours
+                status: Status = "incomplete" if is_away else "complete"
+                what = record(
+                    [] if status == "incomplete" else [line()], cluster=message.cluster, hour=hour, status=status
+                )
+                old = self.ledger.newest(message.cluster, hour)
+                self.ledger.publish(what, replacing=old, settings_version=1, now=self.now + self.skew)
+
+
+@pytest.fixture
+def queue(table: DynamoTable) -> Queue:
+    return Queue(DynamoLedger(table.client, table.name))
+
+
+def backfill(queue: Queue, *clusters: str) -> Backfill:
+    return Backfill(queue.ledger, queue, clusters or ("blue",), START, END, lambda: queue.now)
+
+
+def named(queue: Queue) -> list[tuple[str, datetime]]:
+    return [(message.cluster, hour) for message in queue.sent for hour in message.starts()]
+
+
+def test_every_hour_is_sent_once_by_day_and_newest_days_first(queue: Queue) -> None:
+    assert backfill(queue, "blue", "green").send(3, "why") == 140
+    assert sorted(named(queue)) == [(name, START + i * HOUR) for name in ("blue", "green") for i in range(70)]
+    for message in queue.sent:
+        assert len({hour.date() for hour in message.starts()}) == 1
+        assert (message.origin, message.settings_version, message.correlation_id) == ("backfill", 3, "why")
+    days = [message.first_hour for message in queue.sent if message.cluster == "blue"]
+    assert days == sorted(days, reverse=True)
+    assert len(days) == 4
+
+
+def test_interrupted_it_goes_on_where_it_stood(queue: Queue) -> None:
+    queue.most = 2
+    with pytest.raises(SourceError):
+        backfill(queue).send(1, "why")
+    queue.work()
+    queue.sent.clear()
+    queue.most = 1000
+    done = {manifest.hour for manifest in queue.ledger.manifests("blue", START, END)}
+    assert len(done) == 3, "the newest day has three hours in the period"
+    assert backfill(queue).send(1, "why") == 67
+    assert {hour for _, hour in named(queue)} == {START + i * HOUR for i in range(70)} - done
+
+
+def test_it_is_followed_to_its_end(queue: Queue) -> None:
+    queue.out_of_reach = {START + HOUR}
+    run = backfill(queue)
+    run.send(1, "why")
+    seen: list[Progress] = []
+    last = run.follow(seen.append, queue.work)
+    assert last == Progress(70, 70, 1)
+    assert [progress.done for progress in seen] == [0, 3, 27, 51, 70]
+    assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried anew"
+
+
+def test_hours_that_failed_together_are_tried_in_smaller_parts(queue: Queue) -> None:
+    """Queries over a day can be too slow for Prometheus where those over an hour are not, whenever they are asked."""
+    queue.most_hours = 3
+    together = []
+    for _ in range(3):
+        run = backfill(queue)
+        run.send(1, "why")
+        together.append(max(message.hours for message in queue.sent))
+        last = run.follow(lambda _: None, queue.work)
+    assert together == [24, 6, 1]
+    assert last == Progress(70, 70, 0)
+
+
+def test_hours_of_a_month_that_is_frozen_meanwhile_are_done_beside(queue: Queue) -> None:
+    """Tried in vain before it was frozen, in vain again, and with success: each counts for the run that sent it."""
+    start = datetime(2026, 10, 31, 20, tzinfo=UTC)
+    out_of_reach = {start + HOUR, start + 2 * HOUR}
+    for freezes, missing, sent in ((False, out_of_reach, 10), (True, {start + HOUR}, 2), (False, set(), 1)):
+        if freezes:
+            queue.ledger.versions.freeze(FrozenMonth("2026-10", NOW, "me", "chargeback"))
+        queue.out_of_reach = missing
+        run = Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now)
+        assert run.send(1, "why") == sent
+        assert run.follow(lambda _: None, queue.work) == Progress(10, 10, len(missing))
+    in_force = queue.ledger.manifests("blue", start, start + 10 * HOUR)
+    assert {one.hour for one in in_force if one.status == "incomplete"} == out_of_reach, "what is frozen stays"
+    assert Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now).send(1, "why") == 0
+
+
+@pytest.mark.parametrize("minutes", [-5, 5])
+def test_functions_whose_clock_differs_are_followed_to_the_end(queue: Queue, minutes: int) -> None:
+    queue.skew = timedelta(minutes=minutes)
+    queue.out_of_reach = {START + HOUR, START + 2 * HOUR, END - HOUR}
+    for _ in range(2):  # the second time, all three are there from before, as attempts
+        run = backfill(queue)
+        sent = run.send(1, "why")
+        before = run.progress()
+        assert before == Progress(70, 70 - sent, 0), "an attempt from before is none of this run"
+        assert run.follow(lambda _: None, queue.work) == Progress(70, 70, 3)
+        assert not queue.sent
+    assert sent == 3
+
+
+def test_when_nothing_moves_it_says_so(queue: Queue) -> None:
+    run = backfill(queue)
+    run.send(1, "why")
+    queue.sent = queue.sent[:2]
+    with pytest.raises(GpuCostError, match="is in the backfill queue and no hour was closed for 65 minutes, 43 are"):
+        run.follow(lambda _: None, queue.work)
+    assert queue.now - NOW == timedelta(minutes=68)
+
+
+def test_it_waits_behind_others_however_long(queue: Queue) -> None:
+    """Another backfill's messages are worked off first, each slower than the patience with an empty queue."""
+    others = Backfill(queue.ledger, queue, ["other"], START, END, lambda: queue.now)
+    others.send(1, "others")
+    run = backfill(queue)
+    run.send(1, "why")
+    told: list[Progress] = []
+
+    def slowly() -> None:
+        for _ in range(70):
+            queue.idle()
+        queue.work()
+
+    assert run.follow(told.append, slowly) == Progress(70, 70, 0)
+    seen = [(one.done, one.ahead) for one in told]
+    assert seen == [(0, 0), (0, 3), (0, 2), (0, 1), (0, 0), (3, 0), (27, 0), (51, 0), (70, 0)]
+
+
+def test_a_message_that_fails_again_and_again_is_waited_for(queue: Queue) -> None:
+    """Out of sight of the ledger until it is split after two visibility time-outs, or among the dead after four."""
+    run = backfill(queue)
+    run.send(1, "why")
+    failing = queue.sent.pop()
+    told: list[Progress] = []
+
+    def work() -> None:
+        queue.work()
+        if queue.now - NOW == timedelta(minutes=3):
+            queue.sent.append(failing)
+            queue.work = queue.idle  # type: ignore[method-assign]
+        if queue.now - NOW == timedelta(minutes=120):
+            del queue.work
+
+    assert run.follow(told.append, work) == Progress(70, 70, 0)
+    assert {one.ahead for one in told} == {0}, "its own messages are nobody else's"
+    assert queue.now - NOW > timedelta(minutes=120)
+
+
+def test_patience_is_what_a_message_needs_that_fails_twice() -> None:
+    found = yaml_parse(TEMPLATE.read_text())["Resources"]
+    visible = found["BackfillQueue"]["Properties"]["VisibilityTimeout"]
+    assert timedelta(seconds=2 * visible + found["AttributeFunction"]["Properties"]["Timeout"]) == STALLED

@@ -1,0 +1,137 @@
+"""How long a backfill will take, as it says: messages are metered silently and published in a burst at their end."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import cast
+
+import pytest
+
+from gpucost.core.hours import HOUR
+from gpucost.core.ledger import Manifest
+from gpucost.pipeline.backfill import Backfill, Progress
+from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
+from gpucost.storage.ports import AdjustableHours
+
+START = datetime(2026, 10, 2, 5, tzinfo=UTC)
+NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
+POLL = timedelta(seconds=3)
+
+
+@cache
+def manifest_of(cluster: str, hour: datetime) -> Manifest:
+    return Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, NOW)
+
+
+class Workers:
+    """Queue, workers and ledger: each message is metered for so long, and then published hour by hour.
+
+    Args:
+        metering: seconds for a message of 24 hours.
+        publishing: likewise.
+        workers: how many there are.
+        busy: how long they work for others first.
+        apart: seconds between one's start and the next one's.
+    """
+
+    def __init__(
+        self, metering: float, publishing: float, *, workers: int = 2, busy: timedelta = timedelta(0), apart: float = 0
+    ) -> None:
+        self.now = NOW
+        self.metering, self.publishing = metering, publishing
+        self.busy_until = NOW + busy
+        self.free = [self.busy_until + timedelta(seconds=apart * number) for number in range(workers)]
+        self.closed: dict[datetime, datetime] = {}
+        """When each hour is, or will be."""
+
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        for message in messages:
+            at = max(min(self.free), self.now)
+            self.free.remove(min(self.free))
+            starts = message.starts()
+            for number, hour in enumerate(starts, start=1):
+                spent = self.metering * len(starts) / 24 + self.publishing * number / 24
+                self.closed[hour] = at + timedelta(seconds=spent)
+            self.free.append(self.closed[starts[-1]])
+
+    def backlog(self, _origin: Origin) -> int:
+        return 1000 if self.now < self.busy_until else 1
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        return [
+            manifest_of(cluster, hour) for hour, at in self.closed.items() if start <= hour < end and at <= self.now
+        ]
+
+    def beside(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        return []
+
+
+def sayings(work: Workers, days: int) -> list[tuple[timedelta | None, timedelta]]:
+    """What was said at each poll, and what it took."""
+    run = Backfill(cast("AdjustableHours", work), work, ["blue"], START, START + timedelta(days=days), lambda: work.now)
+    run.send(1, "why")
+    said: list[tuple[datetime, Progress]] = []
+
+    def pause() -> None:
+        work.now += POLL
+
+    run.follow(lambda now: said.append((work.now, now)), pause)
+    return [(progress.remaining, work.now - at) for at, progress in said]
+
+
+def wrong(work: Workers, said: Sequence[tuple[timedelta | None, timedelta]]) -> list[tuple[timedelta, timedelta]]:
+    """What is off by more than a half, and by more than a message: the last ones keep fewer workers busy."""
+    message = timedelta(seconds=work.metering + work.publishing)
+    return [
+        (told, took)
+        for told, took in said
+        if told is not None and not took / 1.5 <= told <= took * 1.5 and abs(told - took) > message
+    ]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Workers(18, 6),
+        Workers(50, 10),
+        Workers(90, 30, apart=40),
+        Workers(360, 120, apart=100),
+        Workers(7, 3),
+        Workers(110, 10, workers=5),
+        Workers(50, 10, busy=timedelta(hours=2)),
+        Workers(0, 20, workers=1),
+    ],
+    ids=["24 s", "a minute", "apart", "8 minutes", "10 s", "five at once", "behind others", "hour by hour"],
+)
+def test_what_it_says_is_right_within_half(work: Workers) -> None:
+    found = sayings(work, 40)
+    waited = (work.busy_until - NOW) // POLL
+    assert {told for told, _ in found[:waited]} <= {None}, "while others are worked on, nothing is known"
+    own = found[waited:]
+    assert sum(told is not None for told, _ in own) > len(own) * 0.7
+    assert wrong(work, own) == []
+    assert own[-1] == (timedelta(0), timedelta(0))
+
+
+def test_hours_that_were_done_before_count_for_nothing() -> None:
+    work = Workers(50, 10)
+    work.closed = {START + HOUR * number: NOW - timedelta(days=1) for number in range(24 * 20)}
+    found = sayings(work, 40)
+    assert sum(told is not None for told, _ in found) > len(found) * 0.7
+    assert wrong(work, found) == []
+
+
+def test_work_that_hangs_keeps_an_estimate() -> None:
+    """A message times out: what is left does not count down to nothing while it is waited for."""
+    work = Workers(50, 10)
+    run = Backfill(cast("AdjustableHours", work), work, ["blue"], START, START + timedelta(days=20), lambda: work.now)
+    run.send(1, "why")
+    hangs = max(at for at in work.closed.values() if at < NOW + timedelta(minutes=4))
+    work.closed = {hour: at + timedelta(minutes=30) * (at > hangs) for hour, at in work.closed.items()}
+    said: list[timedelta] = []
+
+    def pause() -> None:
+        work.now += POLL
+
+    run.follow(lambda now: said.append(now.remaining) if now.remaining is not None else None, pause)
+    assert min(one for one in said[: len(said) // 2]) > timedelta(minutes=4)

@@ -1,0 +1,366 @@
+"""Refreshing the bill: the real statements on DuckDB, the real store on DynamoDB Local, month after month."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devstack.bill.export import write_export
+from devstack.bill.items import Item, covered, on_demand, plan_fee, ri_fee, spot, unused_capacity
+from devstack.dynamodb_local import create_table
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.pricing.bill import Bill
+from gpucost.core.pricing.bill_lines import BillExtract, BillLine
+from gpucost.pipeline.refresh_bill import BillRefresh, BillService
+from gpucost.settings import Settings, parse_settings
+from gpucost.storage.bill_store import DynamoBillStore
+from tests.bill_export import DuckDbBill, cur_settings
+from tests.conftest import DynamoTable
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OCTOBER, NOVEMBER, DECEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (10, 11, 12))
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+PLAN, RI, ODCR = "arn:plan", "arn:ri", "arn:aws:ec2:eu-central-1:1:capacity-reservation/cr-0a"
+
+
+def settings_of(**cur: Any) -> Settings:
+    """A document whose first source is the bill."""
+    lines = "".join(f", {name}: {value}" for name, value in cur.items())
+    return parse_settings(
+        f"""
+        clusters:
+          - {{name: demo, prometheus: {{url: "http://127.0.0.1:9090"}}}}
+        pricing:
+          sources: [cur, constant]
+          gpu_hourly_usd: 12
+          cur: {{database: billing, table: bill{lines}}}
+        """
+    )
+
+
+class World:
+    """An export, a ledger's table, and the time."""
+
+    def __init__(self, folder: Path, table: DynamoTable) -> None:
+        self.folder = folder
+        self.table = table
+        self.now = NOW
+        self.pools: dict[str, str] = {}
+        self.pools_asked: list[datetime] = []
+        self.reader = DuckDbBill(folder, cur_settings())
+
+    @property
+    def store(self) -> DynamoBillStore:
+        return DynamoBillStore(self.table.client, self.table.name, clock=lambda: self.now)
+
+    def node_pools(self, start: datetime, end: datetime) -> Mapping[str, str]:
+        self.pools_asked.append(start)
+        return self.pools
+
+    def service(self, client: Any = None) -> BillService:
+        store = DynamoBillStore(client or self.table.client, self.table.name, clock=lambda: self.now)
+        return BillService(lambda _: self.reader, store, clock=lambda: self.now, node_pools=self.node_pools)
+
+    def refresh(self, months: tuple[datetime, ...] = (), **cur: Any) -> BillRefresh:
+        self.reader.reads.clear()
+        self.reader.now = self.now
+        return self.service().refresh(settings_of(**cur), months)
+
+    def pays(self, hour: datetime = HOUR) -> dict[str, str]:
+        found = self.store.bill(hour)
+        return {} if found is None else {name: f"{one.amount:.2f}" for name, one in found.instances.items()}
+
+
+@pytest.fixture
+def world(tmp_path: Path, table: DynamoTable) -> World:
+    return World(tmp_path, table)
+
+
+def test_a_bill_is_read_stored_and_its_hours_told(world: World) -> None:
+    items = [
+        on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
+        *covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
+        spot("i-0c", "g5.xlarge", HOUR + ONE_HOUR, "0.3", hours="0.5"),
+        plan_fee(PLAN, HOUR, "40", "31"),
+        *unused_capacity(ODCR, "p5.48xlarge", HOUR, "55"),
+        on_demand("i-0a", "p5.48xlarge", OCTOBER, "55"),
+    ]
+    write_export(world.folder, items)
+    found = world.refresh()
+    assert found == BillRefresh(
+        months=(OCTOBER, NOVEMBER), changed=(OCTOBER, HOUR, HOUR + ONE_HOUR), bytes_scanned=2_000
+    )
+    assert world.pays() == {"i-0a": "43.00", "i-0b": "43.00"}
+    bill = world.store.bill(HOUR)
+    assert bill is not None
+    assert {one.kind: one.amount for one in bill.charges_of("demo")} == {
+        "unused-savings-plan": 9,
+        "unused-capacity-reservation": 55,
+    }
+    assert bill.instances["i-0a"].unblended == 55
+    later = world.store.bill(HOUR + ONE_HOUR)
+    assert later is not None
+    assert later.instances["i-0c"].billed_ms == HOUR_MS // 2
+    told = {hour for change in world.store.changes() for hour in change.hours}
+    assert told == {OCTOBER, HOUR, HOUR + ONE_HOUR}
+    assert world.pools_asked == [], "the ledger is asked with blend: node_pool alone"
+
+
+def test_the_same_bill_again_changes_nothing(world: World) -> None:
+    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
+    world.refresh()
+    again = world.refresh()
+    assert again.changed == ()
+    assert world.reader.reads == [OCTOBER, NOVEMBER], "open months are read again"
+
+
+def test_what_moves_is_restated_and_nothing_else(world: World) -> None:
+    first = [on_demand(f"i-0{number}", "p5.48xlarge", HOUR + number * ONE_HOUR, "55") for number in range(4)]
+    write_export(world.folder, first)
+    world.refresh()
+    late = on_demand("i-0f", "p5.48xlarge", HOUR + ONE_HOUR, "11", hours="0.2")
+    write_export(world.folder, [*first[:3], late])
+    assert world.refresh().changed == (HOUR + ONE_HOUR, HOUR + 3 * ONE_HOUR), "a line came, and one went"
+    assert world.pays(HOUR + ONE_HOUR) == {"i-01": "55.00", "i-0f": "11.00"}
+    assert world.pays(HOUR + 3 * ONE_HOUR) == {}
+
+
+def test_a_closed_month_is_restated_once_and_read_no_more(world: World) -> None:
+    items = [
+        on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
+        ri_fee(RI, "p5.48xlarge", NOVEMBER, unused="720", unused_hours="36"),
+    ]
+    write_export(world.folder, items)
+    assert world.refresh().changed == (HOUR,), "what of the reservation is unused is not known yet"
+    world.now = DECEMBER + timedelta(days=4)
+    write_export(world.folder, items, invoice="EUINDE26-1")
+    found = world.refresh()
+    assert found.closed == (NOVEMBER,)
+    assert len(found.changed) == 720
+    bill = world.store.bill(HOUR)
+    assert bill is not None
+    assert bill.is_final
+    assert [(one.kind, one.amount) for one in bill.charges_of("demo")] == [("unused-reservation", Decimal(1))]
+    month = world.store.bills(NOVEMBER, DECEMBER)
+    assert sum(charge.amount for one in month.values() for charge in one.charges_of("demo")) == 720
+    world.refresh()
+    assert NOVEMBER not in world.reader.reads
+    assert world.refresh(months=(NOVEMBER,)).changed == ()
+    assert world.reader.reads == [NOVEMBER], "unless it is asked for"
+
+
+def test_a_month_still_running_is_not_closed_whatever_its_invoices_say(world: World) -> None:
+    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")], invoice="EARLY")
+    assert world.refresh().closed == ()
+    assert NOVEMBER in _reads_after(world)
+
+
+def test_a_month_is_open_as_long_as_one_of_its_lines_is(world: World) -> None:
+    class Late(DuckDbBill):
+        def lines(self, start: datetime, end: datetime) -> list[BillLine]:
+            first, *others = super().lines(start, end)
+            return [replace(first, is_final=False), *others]
+
+    items = [on_demand("i-0a", "p5.48xlarge", HOUR + number * ONE_HOUR, "55") for number in range(2)]
+    write_export(world.folder, items, invoice="EUINDE26-1")
+    world.reader = Late(world.folder, cur_settings())
+    world.now = DECEMBER + timedelta(days=4)
+    assert world.refresh(months=(NOVEMBER,)).closed == ()
+    assert world.store.months() == {NOVEMBER: False}
+
+
+def _reads_after(world: World) -> list[datetime]:
+    world.refresh()
+    return world.reader.reads
+
+
+@pytest.mark.parametrize(
+    ("now", "days", "months"),
+    [
+        (datetime(2026, 11, 1, 0, 30, tzinfo=UTC), 1, [OCTOBER, NOVEMBER]),
+        (datetime(2026, 11, 2, tzinfo=UTC), 1, [NOVEMBER]),
+        (NOW, 20, [NOVEMBER]),
+        (NOW, 21, [OCTOBER, NOVEMBER]),
+        (datetime(2027, 1, 3, tzinfo=UTC), 45, [NOVEMBER, DECEMBER, datetime(2027, 1, 1, tzinfo=UTC)]),
+    ],
+)
+def test_which_months_are_read(world: World, now: datetime, days: int, months: list[datetime]) -> None:
+    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR - timedelta(days=400), "55")])
+    world.now = now
+    world.refresh(refresh_days=days)
+    assert world.reader.reads == months
+
+
+def test_an_open_month_is_read_until_it_is_closed_however_long_that_takes(world: World) -> None:
+    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", OCTOBER, "55")])
+    world.refresh()
+    world.now = datetime(2027, 3, 1, tzinfo=UTC)
+    world.refresh(refresh_days=1)
+    assert world.reader.reads[0] == OCTOBER
+
+
+def test_a_bill_that_says_nothing_of_a_month_takes_nothing_away(world: World) -> None:
+    """An export that was set up anew, a table that points elsewhere."""
+    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
+    world.refresh()
+    write_export(world.folder, [on_demand("i-0a", "m5.large", HOUR, "55")])
+    found = world.refresh()
+    assert (found.changed, found.empty) == ((), (OCTOBER, NOVEMBER))
+    assert world.pays() == {"i-0a": "55.00"}
+
+
+def test_node_pools_come_from_the_ledger(world: World) -> None:
+    items = [
+        on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
+        *covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
+        *covered("i-0c", "p5.48xlarge", HOUR, "29", listed="55", plan=PLAN),
+    ]
+    write_export(world.folder, items)
+    world.pools = {"i-0a": "train", "i-0b": "train", "i-0c": "serve"}
+    world.refresh(blend="node_pool")
+    assert world.pays() == {"i-0a": "43.00", "i-0b": "43.00", "i-0c": "29.00"}
+    assert world.pools_asked == [OCTOBER, NOVEMBER]
+    world.refresh(blend="none")
+    assert world.pays() == {"i-0a": "55.00", "i-0b": "31.00", "i-0c": "29.00"}
+
+
+def test_an_instance_in_two_currencies_is_left_to_the_next_source_and_named(world: World) -> None:
+    class Mixed(DuckDbBill):
+        def lines(self, start: datetime, end: datetime) -> list[BillLine]:
+            return [line for one in super().lines(start, end) for line in (one, replace(one, currency="EUR"))]
+
+    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
+    world.reader = Mixed(world.folder, cur_settings())
+    found = world.refresh()
+    assert world.pays() == {}
+    (note,) = found.notes
+    assert "instance i-0a in two currencies" in note
+
+
+def test_lines_out_of_order_are_refused(world: World) -> None:
+    class Shuffled(DuckDbBill):
+        def lines(self, start: datetime, end: datetime) -> list[BillLine]:
+            return super().lines(start, end)[::-1]
+
+    items = [on_demand("i-0a", "p5.48xlarge", HOUR + number * timedelta(days=1), "55") for number in range(-3, 1)]
+    write_export(world.folder, items)
+    world.reader = Shuffled(world.folder, cur_settings())
+    with pytest.raises(SourceError, match="not in order"):
+        world.refresh()
+
+
+def test_without_a_bill_among_the_sources_there_is_nothing_to_do(world: World) -> None:
+    document = "clusters: [{name: demo, prometheus: {url: http://p}}]\npricing: {source: constant, gpu_hourly_usd: 1}"
+    assert world.service().refresh(parse_settings(document)) == BillRefresh()
+    assert world.reader.reads == []
+
+
+class KilledError(Exception):
+    """In place of the machine."""
+
+
+class Dying:
+    """The real client, killed at a call."""
+
+    def __init__(self, client: Any, at: int) -> None:
+        self._client, self._at, self.calls = client, at, 0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(**arguments: Any) -> Any:
+            self.calls += 1
+            if self.calls == self._at:
+                raise KilledError
+            return getattr(self._client, name)(**arguments)
+
+        return call
+
+
+def first_days() -> list[Item]:
+    """Two hours of each of the month's first three days."""
+    return [
+        item
+        for day in range(3)
+        for hour in range(2)
+        for item in (
+            on_demand("i-0a", "p5.48xlarge", NOVEMBER + timedelta(days=day, hours=hour), "55"),
+            plan_fee(PLAN, NOVEMBER + timedelta(days=day, hours=hour), "40", "31"),
+        )
+    ]
+
+
+def test_killed_at_any_call_and_run_again_ends_the_same(world: World) -> None:
+    world.now = NOVEMBER + timedelta(days=3)
+
+    def start_over() -> None:
+        world.table.client.delete_table(TableName=world.table.name)
+        create_table(world.table.client, world.table.name)
+        write_export(world.folder, first_days())
+        world.refresh(months=(NOVEMBER,))
+        for change in world.store.changes():
+            world.store.settle(change)
+        write_export(world.folder, first_days()[2:], invoice="EUINDE26-1")
+
+    def seen() -> tuple[dict[datetime, Bill], set[datetime], dict[datetime, bool]]:
+        told = {hour for change in world.store.changes() for hour in change.hours}
+        return world.store.bills(OCTOBER, DECEMBER), told, world.store.months()
+
+    start_over()
+    whole = Dying(world.table.client, 0)
+    world.service(whole).refresh(settings_of(), (NOVEMBER,))
+    expected = seen()
+    assert len(expected[1]) == 6, "an hour went, and the invoice makes the others final"
+    assert expected[2] == {NOVEMBER: False}
+    writes = 0
+    for number in range(1, whole.calls + 1):
+        start_over()
+        before = seen()
+        with pytest.raises(KilledError):
+            world.service(Dying(world.table.client, number)).refresh(settings_of(), (NOVEMBER,))
+        writes += seen() != before
+        world.service().refresh(settings_of(), (NOVEMBER,))
+        assert seen() == expected, f"call {number}"
+    assert writes, "some were killed half-way"
+
+
+def test_athena_dying_half_way_through_the_rows_loses_nothing(world: World) -> None:
+    class Torn(DuckDbBill):
+        def read(self, start: datetime, end: datetime) -> BillExtract:
+            def some(lines: Iterator[BillLine]) -> Iterator[BillLine]:
+                for _ in range(4):
+                    yield next(lines)
+                raise SourceError("Athena could not fetch the rows")
+
+            return BillExtract(some(super().read(start, end).lines), 1)
+
+    write_export(world.folder, first_days())
+    world.reader = Torn(world.folder, cur_settings())
+    with pytest.raises(SourceError, match="fetch the rows"):
+        world.refresh(months=(NOVEMBER,))
+    assert world.store.months() == {}, "not marked as read"
+    world.reader = DuckDbBill(world.folder, cur_settings())
+    world.refresh(months=(NOVEMBER,))
+    told = {hour for change in world.store.changes() for hour in change.hours}
+    assert told == set(world.store.bills(OCTOBER, DECEMBER))
+    assert len(told) == 6
+
+
+def test_the_amounts_of_a_month_are_those_of_its_bill(world: World) -> None:
+    """Against a sum over the items themselves: nothing is lost between export, statement, blend and store."""
+    chance = [Decimal(number * 7919 % 5501) / 100 for number in range(300)]
+    items = [
+        on_demand(f"i-0{number % 7}", "p5.48xlarge", NOVEMBER + number * timedelta(hours=2), str(amount))
+        for number, amount in enumerate(chance)
+        if NOVEMBER + number * timedelta(hours=2) < NOW
+    ]
+    write_export(world.folder, items)
+    world.refresh()
+    stored = world.store.bills(NOVEMBER, DECEMBER)
+    total = sum(one.amount for bill in stored.values() for one in bill.instances.values())
+    assert total == sum(item.effective for item in items if item.effective)
+    assert len(stored) == len([item for item in items if item.effective])

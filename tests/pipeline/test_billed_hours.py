@@ -1,0 +1,168 @@
+"""From the bill to the hour: what was rated at a list price is rated again at what AWS charged."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.pricing.bill_lines import BillExtract, BillLine
+from gpucost.pipeline.node_pools import LedgerNodePools
+from gpucost.pipeline.refresh_bill import BillService
+from gpucost.pipeline.refresh_prices import PricesService, RefreshResult
+from gpucost.pipeline.reprice import SETTLES_AFTER, RepricingService
+from gpucost.pipeline.restate import RestateService
+from gpucost.runtime.messages import HoursDue, HoursToRestate, PricesDue
+from gpucost.settings.bill import CurSettings
+from gpucost.storage.bill_ports import BillReader
+from tests.conftest import DynamoTable
+from tests.pipeline.test_restate import NOW, System
+from tests.records import HOUR
+
+BILLED = BillLine(
+    kind="instance",
+    start=HOUR,
+    end=HOUR + ONE_HOUR,
+    account="1",
+    region="us-east-1",
+    resource="i-0",
+    instance_type="g5.12xlarge",
+    capacity_type="on-demand",
+    operation="RunInstances",
+    hours=Fraction(1),
+    amount=Decimal("6.40"),
+    currency="USD",
+    is_final=True,
+)
+
+
+class Billed(System):
+    """Nodes at $10 by the settings until the bill arrives."""
+
+    def __init__(self, table: DynamoTable) -> None:
+        super().__init__(table)
+        self.push(
+            1,
+            pricing={
+                "sources": ["cur", "rates"],
+                "rates": [{"node_hourly_usd": 10}],
+                "cur": {"database": "billing", "table": "bill"},
+            },
+        )
+        self.lines: list[BillLine] = []
+        self.fails = False
+        self.sent: list[HoursToRestate] = []
+        self.bill = BillService(
+            self.export, self.bills, clock=lambda: NOW, node_pools=LedgerNodePools(self.store, self.ledger)
+        )
+
+    def export(self, cur: CurSettings) -> BillReader:
+        return self
+
+    def read(self, start: datetime, end: datetime) -> BillExtract:
+        if self.fails:
+            raise SourceError("Athena did not answer")
+        return BillExtract(iter([line for line in self.lines if start <= line.start < end]), 1)
+
+    def refresh(self, due: PricesDue) -> RefreshResult:
+        nobody = None  # no price is asked of EC2 or the list here
+        service = PricesService(
+            self.store, self.ledger, self.book, spot=nobody, price_list=nobody, catalogue=nobody,  # type: ignore[arg-type]
+            bill=self.bill, fetched={"cur"}, clock=lambda: NOW,
+        )  # fmt: skip
+        result = service.refresh(due)
+        assert result is not None
+        return result
+
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        self.sent += [message for message in messages if isinstance(message, HoursToRestate)]
+
+    def reprice(self) -> int:
+        service = RepricingService(self.store, self.ledger, self.book, self.bills, self)  # type: ignore[arg-type]
+        sent = service.reprice(NOW + SETTLES_AFTER, "c")
+        restating = RestateService(
+            self.store, self.ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW
+        )
+        for message in self.sent:
+            restating.restate(message)
+        self.sent = []
+        return sent
+
+    def status(self, hour: datetime = HOUR) -> tuple[str, int]:
+        manifest = self.ledger.manifest("demo", hour)
+        assert manifest is not None
+        return manifest.status, manifest.version
+
+
+@pytest.fixture
+def billed(table: DynamoTable) -> Billed:
+    return Billed(table)
+
+
+def test_an_hour_is_provisional_until_its_bill_is_there(billed: Billed) -> None:
+    billed.attribute(hours=2, version=2)
+    assert (billed.line().price_source, billed.line().allocated_usd) == ("rates", Decimal(5))
+    assert billed.status() == ("provisional", 1)
+    billed.lines = [BILLED]
+    result = billed.refresh(PricesDue())
+    assert [(one.source, one.changes) for one in result.refreshed] == [("cur", 1)]
+    assert billed.reprice() == 1
+    assert (billed.line().price_source, billed.line().allocated_usd) == ("cur", Decimal("3.2"))
+    assert billed.status() == ("complete", 2)
+    assert billed.status(HOUR + ONE_HOUR) == ("provisional", 1)
+    (restatement,) = billed.ledger.restatements("demo", HOUR, HOUR + 2 * ONE_HOUR)
+    assert restatement.why == f"the bill of {HOUR:%Y-%m-%d} is new or changed"
+
+
+def test_refreshed_and_repriced_again_nothing_changes(billed: Billed) -> None:
+    billed.attribute(version=2)
+    billed.lines = [BILLED]
+    billed.refresh(PricesDue(source="cur"))
+    billed.reprice()
+    assert billed.refresh(PricesDue(source="cur")).refreshed[0].changes == 0
+    assert billed.reprice() == 0
+    assert billed.status() == ("complete", 2)
+
+
+def test_a_correction_of_the_bill_is_one_restatement_more(billed: Billed) -> None:
+    billed.attribute(version=2)
+    billed.lines = [replace(BILLED, is_final=False)]
+    billed.refresh(PricesDue())
+    billed.reprice()
+    assert billed.status() == ("provisional", 2)
+    billed.lines = [replace(BILLED, amount=Decimal("6.00"))]
+    billed.refresh(PricesDue())
+    billed.reprice()
+    assert (billed.status(), billed.line().allocated_usd) == (("complete", 3), Decimal(3))
+
+
+def test_the_hourly_refresh_leaves_the_bill_alone_and_a_failure_is_told(billed: Billed) -> None:
+    billed.fails = True
+    assert billed.refresh(PricesDue(new_only=True)) == RefreshResult()
+    assert billed.refresh(PricesDue()).failures == ["the bill: Athena did not answer"]
+
+
+def test_node_pools_are_those_of_the_ledger(billed: Billed) -> None:
+    billed.metrics.labels = {"label_karpenter_sh_nodepool": "gold"}
+    billed.attribute(hours=3, version=2)
+    pools = LedgerNodePools(billed.store, billed.ledger)
+    assert pools(HOUR, HOUR + timedelta(days=2)) == {"i-0": "gold"}
+    assert pools(HOUR + timedelta(days=1), HOUR + timedelta(days=2)) == {}
+
+
+def test_a_closed_bill_that_does_not_know_an_hour_makes_it_final(billed: Billed) -> None:
+    billed.attribute(hours=2, version=2)
+    billed.lines = [BILLED]
+    month_after = (HOUR.replace(day=1) + timedelta(days=32)).replace(day=3)
+    billed.bill = BillService(billed.export, billed.bills, clock=lambda: month_after)
+    billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))
+    assert billed.bills.months() == {HOUR.replace(day=1, hour=0): True}
+    assert billed.reprice() == 2 + 1  # the hour that is billed, and both with the month
+    assert billed.status(HOUR) == ("complete", 2)
+    assert billed.status(HOUR + ONE_HOUR) == ("complete", 2)
+    billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))
+    assert billed.reprice() == 0

@@ -1,0 +1,89 @@
+"""What split policies would charge: the same price, split otherwise, from stored usage."""
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.money import quantize
+from gpucost.core.pricing.price_split import InstanceShape
+from gpucost.pipeline.split_comparison import SplitComparison
+from gpucost_cli import restate_command as restating
+from tests.conftest import DynamoTable
+from tests.pipeline.test_restate import System
+from tests.records import HOUR
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+DOCUMENT = {
+    "clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}}],
+    "pricing": {
+        "source": "rates",
+        "rates": [{"node_hourly_usd": 10}],
+        "split": {"gpu": 3, "vcpu": 0.5, "gib": 0.25},
+    },
+}
+
+
+@pytest.fixture
+def system(table: DynamoTable) -> System:
+    system = System(table)
+    system.metrics.instance_type = "g5.2gpus"
+    system.store.push(json.dumps(DOCUMENT), author="me", now=NOW)
+    system.book.replace_shapes([InstanceShape("g5.2gpus", 2, 8, 32 * 1024)], rated_until=HOUR, now=NOW)
+    return system
+
+
+def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
+    system.attribute(hours=3, version=2)
+    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 3 * ONE_HOUR)
+    # One of two GPUs is held: half of the GPUs' part of $10, three times. By hand: scad 18 / (18 + 7.2 + 3.2), opencost
+    # 1.9 / (1.9 + 0.252888 + 0.135584), own 6 / (6 + 4 + 8).
+    parts = {
+        "gpu-bears-all": Fraction(1),
+        "scad": Fraction(180, 284),
+        "opencost": Fraction(1900000, 2288472),
+        "datadog": Fraction(95, 100),
+        "own": Fraction(1, 3),
+    }
+    assert {one.policy for one in found} == parts.keys()
+    for one in found:
+        assert abs(Fraction(one.units["a"].allocated_usd) - 15 * parts[one.policy]) <= Fraction(3, 10**12)
+        assert one.capacity is not None
+        assert (one.hours, one.capacity.node_cost_usd, one.notes) == (3, Decimal(30), {})
+        assert one.capacity.host_usd == 30 - 3 * quantize(10 * parts[one.policy])
+
+
+def test_nothing_is_changed_and_hours_without_usage_are_left_out(system: System) -> None:
+    system.attribute(hours=1, version=2)
+    before = system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR)
+    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 5 * ONE_HOUR)
+    assert {one.hours for one in found} == {1}
+    assert system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR) == before
+
+
+def test_what_has_no_price_under_a_policy_is_unknown_and_named(system: System) -> None:
+    system.metrics.instance_type = "x9.unheard-of"
+    system.attribute(hours=1, version=2)
+    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + ONE_HOUR)
+    shown = {one.policy: one.units["a"].figures()["allocated_usd"] for one in found}
+    assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
+    assert restating.amounts(found, "a") == [*shown.values()]
+    for one in found:
+        assert bool(one.notes) == (shown[one.policy] is None)
+        assert one.capacity is not None
+        assert (one.capacity.figures()["node_cost_usd"] is None) == (shown[one.policy] is None)
+
+
+def test_hours_in_two_currencies_are_never_added(system: System) -> None:
+    system.attribute(hours=2, version=2)
+    pricing = {**DOCUMENT["pricing"], "currency": "EUR"}  # type: ignore[dict-item]
+    system.store.push(json.dumps({**DOCUMENT, "pricing": pricing}), author="me", now=NOW)
+    system.restate(version=3)
+    comparison = SplitComparison(system.store, system.ledger, system.pricer)
+    assert {one.currency for one in comparison.compare(["demo"], HOUR, HOUR + ONE_HOUR)} == {"EUR"}
+    with pytest.raises(InvalidInputError, match="the hours are in EUR and USD, which are never added up"):
+        comparison.compare(["demo"], HOUR, HOUR + 2 * ONE_HOUR)

@@ -1,0 +1,198 @@
+"""A cluster that leaves the settings takes nothing with it that was recorded before, on the real database engine."""
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpucost.core.access import EVERYTHING, Scope
+from gpucost.core.errors import AccessDeniedError, ParameterError
+from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.rollups import DAY
+from gpucost.features.exports.exported_days import ExportedDay
+from gpucost.features.exports.listing import ExportListing
+from gpucost.pipeline.months import Freezing
+from gpucost.pipeline.node_pools import LedgerNodePools
+from gpucost.reports import ReportService
+from gpucost.reports.parameters import Asked
+from gpucost.storage import settings_store
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import Departure, StoredSettings
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+SEPTEMBER, OCTOBER, NOVEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (9, 10, 11))
+LEFT = datetime(2026, 10, 5, 7, 20, tzinfo=UTC)
+NOW = datetime(2026, 11, 1, 0, 30, tzinfo=UTC)
+
+
+class Fleet:
+    """`east` and `west` in September; `west` leaves in October, after it cost a dollar in each of three hours."""
+
+    def __init__(self, table: DynamoTable) -> None:
+        self.table = table
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.push(SEPTEMBER, "east", "west")
+        for hour in (OCTOBER - HOUR, OCTOBER, OCTOBER + HOUR):
+            for cluster, usd in (("east", "10"), ("west", "1")):
+                what = record([line(usd=usd)], cluster=cluster, hour=hour)
+                self.ledger.publish(what, replacing=None, settings_version=1, now=LEFT)
+        self.push(LEFT, "east")
+
+    def push(self, at: datetime, *clusters: str) -> StoredSettings:
+        """Settings that name these clusters."""
+        document = {
+            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in clusters],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+        }
+        return self.store().push(json.dumps(document), author="me", now=at)
+
+    def store(self) -> DynamoSettingsStore:
+        return DynamoSettingsStore(self.table.client, self.table.name, clock=lambda: NOW)
+
+    def change(self, version: int, how: str, values: dict[str, Any] | None = None) -> None:
+        """Damage a version."""
+        where = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}}
+        named = {"ExpressionAttributeValues": values} if values else {}
+        self.table.client.update_item(TableName=self.table.name, Key=where, UpdateExpression=how, **named)
+
+    def reports(self) -> ReportService:
+        rollups = DynamoRollups(self.table.client, self.table.name)
+        return ReportService(self.store(), self.ledger, rollups, lambda: NOW)
+
+    def costs(self, start: datetime, end: datetime) -> dict[str, Decimal]:
+        report = self.reports().costs(asked(start, end, group_by="cluster"), scope=EVERYTHING)
+        assert report.totals is not None
+        found = {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
+        assert sum(found.values()) == report.totals.costs.allocated_usd
+        return found
+
+
+def asked(start: datetime, end: datetime, group_by: str = "", cluster: str | None = None) -> Asked:
+    return Asked(format_instant(start), format_instant(end), granularity="total", group_by=group_by, cluster=cluster)
+
+
+@pytest.fixture
+def fleet(table: DynamoTable) -> Fleet:
+    return Fleet(table)
+
+
+def test_its_past_stays_in_answers_and_months_add_up_to_their_quarter(fleet: Fleet) -> None:
+    assert fleet.costs(SEPTEMBER, OCTOBER) == {"east": 10, "west": 1}
+    assert fleet.costs(OCTOBER, NOVEMBER) == {"east": 20, "west": 2}
+    assert fleet.costs(SEPTEMBER, NOVEMBER) == {"east": 30, "west": 3}
+    only = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY, cluster="west"), scope=EVERYTHING)
+    assert only.totals is not None
+    assert only.totals.costs.allocated_usd == 2
+
+
+def test_no_hours_are_expected_of_it_but_those_that_it_has(fleet: Fleet) -> None:
+    report = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY), scope=EVERYTHING)
+    assert (report.coverage.hours_complete, report.coverage.hours_expected) == (4, 24 + 2)
+    _, rows, coverage = fleet.reports().hours(asked(OCTOBER, OCTOBER + DAY), scope=EVERYTHING)
+    assert [row.cluster for row in rows].count("west") == 2
+    assert (coverage.hours_complete, coverage.hours_expected) == (4, len(rows))
+
+
+def test_after_it_left_it_is_no_cluster_of_the_answer(fleet: Fleet) -> None:
+    with pytest.raises(ParameterError, match="'west' is not in the settings; allowed: east"):
+        fleet.reports().costs(asked(LEFT.replace(hour=8, minute=0), NOVEMBER, cluster="west"), scope=EVERYTHING)
+    one = fleet.reports().costs(asked(OCTOBER + 10 * DAY, OCTOBER + 11 * DAY), scope=EVERYTHING)
+    assert one.coverage.hours_expected == 24
+
+
+def test_who_sees_some_units_sees_theirs_of_it_and_no_other_units(fleet: Fleet) -> None:
+    unit = line().business_unit
+    report = fleet.reports().business_unit(unit, asked(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({unit})))
+    assert report.totals is not None
+    assert report.totals.costs.allocated_usd == 33
+    with pytest.raises(AccessDeniedError):
+        fleet.reports().business_unit(unit, asked(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({"others"})))
+
+
+def test_the_settings_remember_who_left_when(fleet: Fleet) -> None:
+    assert fleet.store().current().departed == {"west": Departure(LEFT, 1)}
+    assert fleet.push(LEFT + DAY, "east", "north").departed == {"west": Departure(LEFT, 1)}
+    gone = Departure(LEFT + 2 * DAY, 3)
+    assert fleet.push(LEFT + 2 * DAY, "west").departed == {"east": gone, "north": gone}
+    last = fleet.push(LEFT + 3 * DAY, "east")
+    assert last.departed == {"north": gone, "west": Departure(LEFT + 3 * DAY, 4)}
+    assert fleet.store().current() == last
+    assert (last.clusters(OCTOBER), last.clusters(NOVEMBER)) == (["east", "north", "west"], ["east"])
+
+
+def test_who_left_with_a_version_that_is_damaged_is_not_forgotten(fleet: Fleet) -> None:
+    fleet.change(2, "SET b = :cut", {":cut": {"B": b"cut"}})
+    assert fleet.store().current().settings.cluster("west") is not None, "the last valid version is in force"
+    assert fleet.push(LEFT + DAY, "north").departed == {
+        "west": Departure(LEFT, 1),
+        "east": Departure(LEFT + DAY, 1),
+    }
+
+
+@pytest.mark.parametrize("damage", [{"S": "x"}, {"M": {"west": {"N": "7"}}}])
+def test_who_left_is_found_in_the_history_where_the_newest_version_does_not_tell(
+    fleet: Fleet, damage: dict[str, Any]
+) -> None:
+    fleet.change(2, "SET l = :cut", {":cut": damage})
+    assert fleet.store().current().version == 1
+    assert "west" in fleet.push(LEFT + DAY, "east").departed
+
+
+def test_only_so_many_are_remembered(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_store, "LARGEST_DEPARTED", 2 * (settings_store.SIZE_OF_DEPARTURE + 1))
+    for day, name in enumerate(("a", "b", "c"), 1):
+        newest = fleet.push(LEFT + day * DAY, name)
+    assert newest.departed.keys() == {"a", "b"}
+
+
+def test_a_push_reads_no_more_than_the_newest_version(fleet: Fleet) -> None:
+    store = fleet.store()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(DynamoSettingsStore, "history")
+        assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed
+
+
+class Exported:
+    """A catalogue in which each cluster has one day, and a bucket that names addresses."""
+
+    def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:
+        found = ExportedDay(cluster, OCTOBER, 1, "complete", 1, 1, 1, "USD", NOW, "f", 1)
+        return [found] if start <= OCTOBER < end else []
+
+    def url(self, key: str, **_: object) -> str:
+        return key
+
+
+def test_what_was_exported_of_it_is_listed(fleet: Fleet) -> None:
+    exported = Exported()
+    listing = ExportListing(fleet.store(), fleet.ledger, exported, exported, clock=lambda: NOW)  # type: ignore[arg-type]
+    found = listing.exports(SEPTEMBER, NOVEMBER)
+    assert [one.exported.cluster for one in found] == ["east", "west"]
+    with pytest.raises(ParameterError, match="allowed: east"):
+        listing.exports(OCTOBER + 10 * DAY, NOVEMBER, "west")
+
+
+def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
+    class Nodes:
+        def all_nodes(self, cluster: str, start: datetime, end: datetime) -> list[Any]:
+            return [SimpleNamespace(provider_id=f"aws:///z/i-{cluster}", node_pool=f"pool of {cluster}")]
+
+    pools = LedgerNodePools(fleet.store(), Nodes())  # type: ignore[arg-type]
+    assert pools(SEPTEMBER, NOVEMBER) == {"i-east": "pool of east", "i-west": "pool of west"}
+    assert pools(NOVEMBER, NOW) == {"i-east": "pool of east"}
+
+
+def test_a_month_is_not_frozen_while_its_last_hours_are_tried_again(fleet: Fleet) -> None:
+    rollups = DynamoRollups(fleet.table.client, fleet.table.name)
+    freezing = Freezing(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
+    before = freezing.open_hours(OCTOBER, OCTOBER + 2 * HOUR)
+    assert (before.missing, before.waiting) == (0, 0)
+    what = record(cluster="west", hour=OCTOBER + 2 * HOUR, status="incomplete")
+    fleet.ledger.publish(what, replacing=None, settings_version=1, now=LEFT)
+    assert freezing.open_hours(OCTOBER + HOUR, OCTOBER + 3 * HOUR).waiting == 1

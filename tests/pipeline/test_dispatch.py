@@ -1,0 +1,442 @@
+"""Dispatch on the real engine and real queues: what is due is sent, once per message of at most 24 hours."""
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devstack.aws import credentials, local_client, running_aws
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR
+from gpucost.core.ledger import FrozenMonth, due_hours
+from gpucost.core.model import HourRecord, Status
+from gpucost.core.rollups import DAY
+from gpucost.pipeline.dispatch import LONGEST_SILENCE, DispatchService, messages
+from gpucost.runtime import aws
+from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
+from gpucost.runtime.messaging import AwsBus
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.settings_store import DynamoSettingsStore
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+TICK = ScheduledTick(scheduled_time=datetime(2026, 11, 19, 11, 5, tzinfo=UTC))
+NEWEST = datetime(2026, 11, 19, 10, tzinfo=UTC)
+SETTINGS = json.dumps(
+    {
+        "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in ("blue", "green")],
+        "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+    }
+)
+
+
+class Fleet:
+    """A dispatch service with everything real behind it."""
+
+    def __init__(self, endpoint: str, table: DynamoTable) -> None:
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: datetime.now(UTC))
+        self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
+        self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{table.name}"[:80])["QueueUrl"]
+                        for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
+        topic = sns.create_topic(Name=f"events-{table.name}")["TopicArn"]
+        arn = self._sqs.get_queue_attributes(QueueUrl=self._queues["events"], AttributeNames=["QueueArn"])
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
+        bus = AwsBus(
+            hours_queue_url=self._queues["hours"],
+            backfill_queue_url=self._queues["backfill"],
+            dead_letter_queue_url=self._queues["dead"],
+            events_topic_arn=topic,
+        )
+        self.service = DispatchService(self.store, self.ledger, self.ledger.versions, bus)
+        self.bus = bus
+
+    def taken(self, queue: str) -> list[str]:
+        found: list[str] = []
+        while answer := self._sqs.receive_message(QueueUrl=self._queues[queue], MaxNumberOfMessages=10).get("Messages"):
+            for message in answer:
+                found.append(message["Body"])
+                self._sqs.delete_message(QueueUrl=self._queues[queue], ReceiptHandle=message["ReceiptHandle"])
+        return found
+
+    def work(self, queue: str = "hours") -> list[tuple[str, datetime, int]]:
+        sent = [read_message(HoursDue, body) for body in self.taken(queue)]
+        return sorted((message.cluster, message.first_hour, message.hours) for message in sent)
+
+    def ticks(self) -> list[Tick]:
+        return [read_message(Tick, json.loads(body)["Message"]) for body in self.taken("events")]
+
+    def publish(self, what: HourRecord, now: datetime = TICK.scheduled_time) -> None:
+        old = self.ledger.manifest(what.cluster, what.hour)
+        self.ledger.publish(what, replacing=old, settings_version=1, now=now)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with running_aws() as address:
+        yield address
+
+
+@pytest.fixture
+def fleet(endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    for name, value in credentials(endpoint).items():
+        monkeypatch.setenv(name, value)
+    aws.client.cache_clear()
+    yield Fleet(endpoint, table)
+    aws.client.cache_clear()
+
+
+def test_before_the_first_push_nothing_is_sent(fleet: Fleet) -> None:
+    assert fleet.service.dispatch(TICK, "why") is None
+    assert fleet.work() == []
+    assert fleet.ticks() == []
+
+
+def test_a_new_cluster_starts_with_the_hour_just_closed(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    result = fleet.service.dispatch(TICK, "why")
+    assert result is not None
+    assert (result.hours_sent, result.hours_overdue, result.failures) == (2, 0, ())
+    assert fleet.work() == [("blue", NEWEST, 1), ("green", NEWEST, 1)]
+    (tick,) = fleet.ticks()
+    assert {state.cluster for state in tick.clusters} == {"blue", "green"}
+
+
+def test_a_new_clusters_first_hour_is_not_lost_with_its_first_tick(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 3 * HOUR)
+    fleet.service.dispatch(TICK, "why")
+    assert fleet.work() == [(name, NEWEST - 2 * HOUR, 3) for name in ("blue", "green")]
+
+
+def test_missing_and_waiting_hours_are_sent_when_they_are_due(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 40 * HOUR))
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 2 * HOUR))
+    early = TICK.scheduled_time - 3 * HOUR
+    fleet.publish(record(cluster="blue", hour=NEWEST - 4 * HOUR, status="incomplete"), early)  # due: 1 h after
+    fleet.publish(record(cluster="blue", hour=NEWEST - HOUR, status="incomplete"))  # not due before the next tick
+    provisional = record([line()], cluster="blue", hour=NEWEST - 3 * HOUR, status="provisional")
+    fleet.publish(provisional, early)  # metered already: only its prices wait
+    result = fleet.service.dispatch(TICK, "why")
+    assert result is not None
+    assert [work for work in fleet.work() if work[0] == "blue"] == [
+        ("blue", NEWEST - 39 * HOUR, 24),
+        ("blue", NEWEST - 15 * HOUR, 11),
+        ("blue", NEWEST - 4 * HOUR, 1),  # tried before: apart from those that were not
+        ("blue", NEWEST, 1),
+    ]
+    assert result.hours_overdue == 37
+    (tick,) = fleet.ticks()
+    (blue,) = [state for state in tick.clusters if state.cluster == "blue"]
+    assert blue.last_complete_hour == NEWEST - 2 * HOUR
+
+
+def test_fired_twice_the_same_is_sent_again_and_harmless(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    fleet.service.dispatch(TICK, "why")
+    first = fleet.taken("hours")
+    fleet.service.dispatch(TICK, "why")
+    assert sorted(fleet.taken("hours")) == sorted(first)
+
+
+def test_one_clusters_trouble_delays_only_itself(fleet: Fleet) -> None:
+    class Troubled(DynamoLedger):
+        def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
+            if cluster == "blue":
+                raise SourceError("the table is away")
+            return super().manifests(cluster, start, end)
+
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    troubled = Troubled(fleet.ledger._table._client, fleet.ledger._table._name)
+    result = DispatchService(fleet.store, troubled, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
+    assert result is not None
+    assert result.failures == ("blue: the table is away",)
+    assert fleet.work() == [("green", NEWEST, 1)]
+
+
+def test_one_clusters_damaged_item_delays_only_itself(fleet: Fleet, table: DynamoTable) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
+    (item,) = table.client.query(
+        TableName=table.name,
+        KeyConditionExpression="pk = :pk",
+        ExpressionAttributeValues={":pk": {"S": "C#blue#hours"}},
+    )["Items"]
+    table.client.put_item(TableName=table.name, Item={name: item[name] for name in item if name != "s"})
+    result = fleet.service.dispatch(TICK, "why")
+    assert result is not None
+    (failure,) = result.failures
+    assert re.match(r"blue: the ledger's item C#blue#hours \S+ is damaged: ", failure)
+    assert fleet.work() == [("green", NEWEST, 1)]
+
+
+BACKFILLED: tuple[tuple[int, Status], ...] = ((20, "complete"), (9, "complete"), (5, "incomplete"), (2, "complete"))
+"""Days ago."""
+
+
+def test_backfilled_hours_leave_the_schedule_to_begin_where_it_did(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    for days, status in BACKFILLED:
+        what = record([line()], cluster="blue", hour=NEWEST - days * DAY, status=status)
+        fleet.ledger.publish(what, replacing=None, settings_version=1, now=TICK.scheduled_time - DAY, backfilled=True)
+    fleet.service.dispatch(TICK, "why")
+    assert fleet.work() == [("blue", NEWEST, 1), ("green", NEWEST, 1)]
+    assert fleet.work("backfill") == [("blue", NEWEST - 5 * DAY, 1)], "tried again, and nobody is told"
+    assert [(one.cluster, one.hours_overdue) for one in fleet.ticks()[0].clusters] == [("blue", 0), ("green", 0)]
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
+    fleet.service.dispatch(TICK, "why")
+    assert fleet.work()[0] == ("blue", NEWEST - 2 * HOUR, 3), "since the first hour of its own"
+
+
+def test_a_backfill_in_a_long_silence_takes_nothing_from_what_is_owed(fleet: Fleet) -> None:
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 16 * DAY))
+    for hours in range(1, 25):
+        what = record([line()], cluster="blue", hour=NEWEST - hours * HOUR)
+        fleet.ledger.publish(what, replacing=None, settings_version=1, now=TICK.scheduled_time, backfilled=True)
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - HOUR)
+    fleet.service.dispatch(TICK, "why")
+    blue = [(first, hours) for cluster, first, hours in fleet.work() if cluster == "blue"]
+    assert sum(hours for _, hours in blue) == 16 * 24 - 24
+    assert (blue[0][0], blue[-1]) == (NEWEST - 16 * DAY + HOUR, (NEWEST, 1))
+
+
+def test_once_a_day_hours_that_left_the_reach_otherwise_are_looked_for(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    left = NEWEST - 20 * DAY
+    fleet.publish(record(cluster="blue", hour=left, status="incomplete"), now=left + 2 * HOUR)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
+    assert left not in sent_of_blue(fleet, TICK.scheduled_time)
+    assert left in sent_of_blue(fleet, TICK.scheduled_time + 14 * HOUR)
+
+
+@pytest.mark.parametrize("first", [29, 31], ids=["a young cluster", "an old one"])
+def test_once_a_day_hours_that_nobody_closed_are_looked_for_beyond_the_reach(fleet: Fleet, first: int) -> None:
+    """A queue did not take them, or a month was frozen without them and is opened."""
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
+    there = [NEWEST - days * DAY for days in (first, 20, 12, 1)]
+    for hour in there:
+        fleet.publish(record([line()], cluster="blue", hour=hour))
+    assert min(sent_of_blue(fleet, TICK.scheduled_time)) == NEWEST - 12 * DAY + HOUR
+    midnight = TICK.scheduled_time + 14 * HOUR
+    oldest = max(there[0], NEWEST + 15 * HOUR - LONGEST_SILENCE)
+    hours = [oldest + n * HOUR for n in range((NEWEST + 15 * HOUR - oldest) // HOUR)]
+    assert sent_of_blue(fleet, midnight) == {*hours} - {*there}
+
+
+def test_what_waited_when_a_silence_of_months_began_is_tried_once_more(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 200 * DAY)
+    last = NEWEST - 100 * DAY
+    fleet.publish(record([line()], cluster="blue", hour=last), last + HOUR)
+    fleet.publish(record(cluster="blue", hour=last - 3 * DAY, status="incomplete"), last)
+    sent = sent_of_blue(fleet, TICK.scheduled_time)
+    assert {hour for hour in sent if hour <= last} == {last - 3 * DAY}
+    assert len(sent) == 1 + 720
+
+
+def test_what_a_cluster_was_owed_when_it_left_the_settings_is_sent_until_it_is_closed(fleet: Fleet) -> None:
+    """Under the last settings that name it, and up to the hour in which it left; nobody asks where it stands."""
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
+    fleet.publish(record(cluster="blue", hour=NEWEST - HOUR, status="incomplete"), TICK.scheduled_time - HOUR)
+    fleet.publish(record(cluster="green", hour=NEWEST - HOUR, status="incomplete"), TICK.scheduled_time - HOUR)
+    left = TICK.scheduled_time - timedelta(minutes=20)
+    fleet.store.push(SETTINGS.replace("blue", "red").replace("green", "white"), author="me", now=left)
+    later = ScheduledTick(scheduled_time=TICK.scheduled_time + 2 * HOUR)
+    fleet.service.dispatch(later, "why")
+    sent = [read_message(HoursDue, body) for body in fleet.taken("hours")]
+    (blue,) = [one for one in sent if one.cluster == "blue"]
+    assert (blue.first_hour, blue.hours, blue.settings_version, blue.origin) == (NEWEST - 2 * HOUR, 3, 1, "schedule")
+    assert not [one for one in sent if one.cluster == "green"], "of which nothing was ever known"
+    assert {one.cluster for one in fleet.ticks()[0].clusters} == {"red", "white"}
+    for hours in range(3):
+        fleet.publish(record([line()], cluster="blue", hour=NEWEST - hours * HOUR))
+    assert sent_of_blue(fleet, later.scheduled_time) == set()
+
+
+def test_a_tick_that_comes_late_sends_nothing_from_before_a_clusters_first_hour(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST + 2 * HOUR))
+    assert sent_of_blue(fleet, TICK.scheduled_time) == {NEWEST}
+
+
+def sent_of_blue(fleet: Fleet, at: datetime) -> set[datetime]:
+    fleet.service.dispatch(ScheduledTick(scheduled_time=at), "why")
+    return {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
+
+
+def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
+    hours = [NEWEST - i * HOUR for i in range(50)][::-1]
+    fleet.bus.send_due(messages("blue", hours, settings_version=1, origin="backfill", why="me"))
+    assert fleet.work() == []
+    assert [hours for _, _, hours in fleet.work("backfill")] == [24, 24, 2]
+
+
+@pytest.mark.heavy
+def test_an_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_given_up(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    hour, end = NEWEST, NEWEST + 168 * HOUR
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
+    at = NEWEST + HOUR
+    tried = []
+    while at <= end + 30 * HOUR:
+        fleet.service.dispatch(ScheduledTick(scheduled_time=at + timedelta(minutes=5)), "why")
+        if any(work[0] == "blue" and work[1] <= hour < work[1] + work[2] * HOUR for work in fleet.work()):
+            tried.append((at - NEWEST) // HOUR)
+            old = fleet.ledger.manifest("blue", hour)
+            fleet.ledger.publish(
+                record(cluster="blue", hour=hour, status="incomplete"),
+                replacing=old, settings_version=1, now=at + timedelta(minutes=6), last_attempt=end,
+            )  # fmt: skip
+        # The hours that follow are there, so that this one alone is due.
+        fleet.ledger.publish(
+            record([line()], cluster="blue", hour=at), replacing=None, settings_version=1, now=at + HOUR
+        )
+        at += HOUR
+    assert tried == [1, 2, 4, 8, 16, 32, 64, 128, 168]
+    manifest = fleet.ledger.manifest("blue", hour)
+    assert manifest is not None
+    assert manifest.is_given_up()
+    assert manifest.attempts == 9
+
+
+def test_an_hour_still_open_beyond_the_look_back_is_tried_once_more(fleet: Fleet) -> None:
+    """No schedule fired for days: what fell out of the look-back meanwhile is closed, too."""
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    long_ago = NEWEST - 171 * HOUR
+    fleet.publish(record(cluster="blue", hour=long_ago, status="incomplete"), long_ago + HOUR)
+    fleet.publish(record([line()], cluster="blue", hour=long_ago + 2 * HOUR), long_ago + 3 * HOUR)
+    fleet.service.dispatch(TICK, "why")
+    sent = {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
+    assert sent == {NEWEST - i * HOUR for i in range(172)} - {long_ago + 2 * HOUR}
+
+
+def test_after_a_long_silence_everything_since_is_sent(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    fleet.publish(record([line()], cluster="blue", hour=NEWEST - 500 * HOUR))
+    fleet.publish(record([line()], cluster="green", hour=NEWEST - 5000 * HOUR))
+    fleet.service.dispatch(TICK, "why")
+    work = fleet.work()
+    blue = [hour for cluster, first, hours in work if cluster == "blue" for hour in hours_from(first, hours)]
+    assert sorted(blue) == [NEWEST - i * HOUR for i in range(500)][::-1]
+    assert sum(hours for cluster, _, hours in work if cluster == "green") == 720, "no more than a month"
+
+
+@pytest.mark.parametrize("backfilled", [0, 3], ids=["nothing since", "a backfill since"])
+def test_an_hour_that_waited_before_a_long_silence_is_tried_once_more(fleet: Fleet, backfilled: int) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
+    last = NEWEST - LONGEST_SILENCE
+    waiting = {last - 13 * DAY, last}
+    for hour in waiting:
+        fleet.publish(record(cluster="blue", hour=hour, status="incomplete"), last + HOUR)
+    for hour, last_attempt in ((last - DAY, None), (last - 2 * DAY, last)):  # the second is given up
+        asked = record(cluster="blue", hour=hour, status="incomplete")
+        fleet.ledger.publish(
+            asked, replacing=None, settings_version=1, now=last + HOUR, last_attempt=last_attempt, backfilled=True
+        )
+    for days in range(1, backfilled + 1):
+        asked = record([line()], cluster="blue", hour=NEWEST - days * DAY)
+        fleet.ledger.publish(asked, replacing=None, settings_version=1, now=TICK.scheduled_time, backfilled=True)
+    fleet.service.dispatch(TICK, "why")
+    sent = {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
+    assert {hour for hour in sent if hour <= last} == waiting
+    assert fleet.work("backfill") == [("blue", last - DAY, 1)], "tried again, and nobody is told"
+    assert fleet.ticks()[0].clusters[0].hours_overdue == len(sent) - 1
+
+
+def test_a_tick_after_others_reads_no_further_than_its_reach(fleet: Fleet) -> None:
+    class Heard(DynamoLedger):
+        starts: ClassVar[list[datetime]] = []
+
+        def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
+            self.starts.append(start)
+            return super().manifests(cluster, start, end)
+
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    reach = 14 * DAY - HOUR
+    for name, silent in (("blue", 7 * DAY), ("green", 7 * DAY + HOUR)):
+        fleet.publish(record([line()], cluster=name, hour=NEWEST - silent))
+    heard = Heard(fleet.ledger._table._client, fleet.ledger._table._name)
+    DispatchService(fleet.store, heard, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
+    assert heard.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - LONGEST_SILENCE]
+
+
+def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
+    table = fleet.ledger._table
+    key = {"pk": {"S": "SETTINGS"}, "sk": {"S": "00000001"}}
+    (item,) = [table._client.get_item(TableName=table._name, Key=key)["Item"]]
+    damages: list[dict[str, Any]] = [
+        {"v": {"N": "99"}},
+        {"b": {"B": b"rubbish"}},
+        {"b": {"B": zlib.compress(b"clusters: 7")}},
+    ]
+    for number, damage in enumerate(damages, start=2):
+        newer = {**item, "sk": {"S": f"{number:08d}"}, "n": {"N": str(number)}, **damage}
+        table._client.put_item(TableName=table._name, Item=newer)
+    fresh = DynamoSettingsStore(table._client, table._name, clock=lambda: datetime.now(UTC))
+    result = DispatchService(fresh, fleet.ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
+    assert result is not None
+    assert [reason.split(":")[0] for reason in result.settings_refused] == [
+        f"version {n} of the settings" for n in (4, 3, 2)
+    ]
+    assert "must be a list" in result.settings_refused[0]
+    assert "damaged" in result.settings_refused[1]
+    assert "format 99" in result.settings_refused[2]
+    assert result.hours_sent == 2
+    assert [one.version for one in fresh.history()] == [1]
+    assert fresh.push(SETTINGS, author="me", now=TICK.scheduled_time).version == 5
+    assert fresh.current().refused == ()
+
+
+def hours_from(first: datetime, hours: int) -> list[datetime]:
+    return [first + HOUR * i for i in range(hours)]
+
+
+@given(st.sets(st.integers(0, 400)), st.integers(1, 200))
+def test_messages_name_every_hour_once(offsets: set[int], version: int) -> None:
+    hours = sorted(NEWEST - offset * HOUR for offset in offsets)
+    sent = messages("c", hours, settings_version=version, origin="schedule", why="x")
+    assert [hour for message in sent for hour in message.starts()] == hours
+    assert all(1 <= message.hours <= 24 for message in sent)
+
+
+@given(st.sets(st.integers(0, 300)), st.integers(1, 300))
+def test_no_hour_within_the_look_back_is_forgotten(known: set[int], lookback: int) -> None:
+    from tests.records import record as make
+
+    manifests = []
+    for offset in known:
+        hour = NEWEST - offset * HOUR
+        manifests.append(_manifest(make([line()], hour=hour)))
+    due = due_hours(manifests, NEWEST - lookback * HOUR, NEWEST, TICK.scheduled_time)
+    assert set(due) == {NEWEST - i * HOUR for i in range(lookback + 1) if i not in known}
+    assert due == sorted(due)
+
+
+def _manifest(what: HourRecord) -> Any:
+    from gpucost.core.ledger import Manifest
+
+    return Manifest("demo", what.hour, "complete", 1, "1-x", 1, what.coverage, 0, None, TICK.scheduled_time)
+
+
+def test_hours_of_a_frozen_month_are_not_sent(fleet: Fleet) -> None:
+    fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 3 * HOUR)
+    tick = ScheduledTick(scheduled_time=datetime(2026, 11, 1, 1, 5, tzinfo=UTC))
+    first = datetime(2026, 10, 31, 20, tzinfo=UTC)
+    for name in ("blue", "green"):
+        fleet.publish(record([line()], cluster=name, hour=first), tick.scheduled_time)
+        fleet.publish(record(cluster=name, hour=first + HOUR, status="incomplete"), tick.scheduled_time - 2 * HOUR)
+    fleet.ledger.versions.freeze(FrozenMonth("2026-10", tick.scheduled_time, "me", "why"))
+    result = fleet.service.dispatch(tick, "why")
+    assert result is not None
+    assert fleet.work() == [(name, datetime(2026, 11, 1, tzinfo=UTC), 1) for name in ("blue", "green")]
+    assert result.hours_overdue == 0
+    fleet.ledger.versions.unfreeze("2026-10")
+    fleet.service.dispatch(tick, "why")
+    assert fleet.work() == [(name, first + HOUR, 4) for name in ("blue", "green")]

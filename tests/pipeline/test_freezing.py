@@ -1,0 +1,398 @@
+"""Frozen months on the real engine: what they say stays, and what comes later stands beside it, whatever crosses."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpucost.core.access import EVERYTHING
+from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
+from gpucost.core.hours import HOUR, format_instant, month_of
+from gpucost.core.ledger import Manifest, Restatement
+from gpucost.core.model import HourRecord
+from gpucost.core.query.periods import Granularity
+from gpucost.core.rollups import DAY
+from gpucost.features.opencost.filters import Filter
+from gpucost.features.opencost.service import AllocationQuery, AllocationService
+from gpucost.pipeline.backfill import Backfill
+from gpucost.pipeline.months import Adjustments, Freezing
+from gpucost.reports import ReportService
+from gpucost.reports.parameters import Asked
+from gpucost.reports.records import HourRow
+from gpucost.storage.ledger import LATE, DynamoLedger
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost_cli.month_commands import adjustments_csv, adjustments_json
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+MONTH = "2026-10"
+START, END = datetime(2026, 10, 30, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)
+FIRST = END - 4 * HOUR
+"""Of the few hours that the cluster has: four, and two of the next month."""
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+
+
+class Before:
+    """The real client; something else happens right before its n-th call of a name."""
+
+    def __init__(self, client: Any, name: str, what: Callable[[], object], at: int = 1) -> None:
+        self._client, self._name, self._what, self._left = client, name, what, at
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**arguments: Any) -> Any:
+            if name == self._name or not self._name:
+                self._left -= 1
+                if self._left == 0:
+                    self._what()
+            return getattr(self._client, name)(**arguments)
+
+        return call
+
+
+class System:
+    """A cluster whose ledger begins four hours before the end of October and ends with November's second hour."""
+
+    def __init__(self, table: DynamoTable) -> None:
+        self.table = table
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.rollups = DynamoRollups(table.client, table.name)
+        self.store = store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        self.push("demo")
+        self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
+        self.freezing = Freezing(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
+        hour = FIRST
+        while hour < END + 2 * HOUR:
+            what = record([line(usd="10")], hour=hour)
+            self.ledger.publish(what, replacing=None, settings_version=1, now=NOW)
+            hour += HOUR
+        self.rollups.roll_up("demo", END - DAY, NOW)
+        self.rollups.roll_up("demo", END, NOW)
+
+    def push(self, *clusters: str) -> None:
+        """Settings that name these clusters."""
+        document = {
+            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in clusters],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+        }
+        self.store.push(json.dumps(document), author="me", now=NOW)
+
+    def publish(self, hour: datetime, usd: str, why: str = "", client: Any = None) -> Manifest:
+        """One hour in which one pod costs so much."""
+        ledger = DynamoLedger(client or self.table.client, self.table.name)
+        return self.put(ledger, record([line(usd=usd)], hour=hour), why)
+
+    def put(self, ledger: DynamoLedger, what: HourRecord, why: str = "") -> Manifest:
+        old = ledger.newest(what.cluster, what.hour)
+        done = ledger.publish(what, replacing=old, settings_version=1, now=NOW, why=why)
+        self.rollups.roll_up("demo", what.hour.replace(hour=0), NOW)
+        return done
+
+    def freeze(self) -> None:
+        self.freezing.freeze(MONTH, author="me", reason="chargeback")
+
+    def answers(self) -> list[Any]:
+        """Everything that reports say of October, by hour and by day, and what is below them."""
+        return [
+            self.reports.costs(asked("hour", "business_unit,namespace"), scope=EVERYTHING),
+            self.reports.costs(asked("day", "business_unit"), scope=EVERYTHING),
+            self.reports.business_units(asked(), scope=EVERYTHING),
+            [(row.hour, row.manifest and row.manifest.run_id) for row in self.rows()],
+            self.rollups.unit_hours("demo", "research", START, END),
+            self.rollups.facts("demo", START, END),
+            [self.ledger.lines("demo", FIRST + n * HOUR) for n in range(-2, 4)],
+        ]
+
+    def month(self, end: datetime = END) -> Decimal:
+        """What the days up to then cost."""
+        totals = self.reports.costs(asked("day", end=end), scope=EVERYTHING).totals
+        return totals.costs.allocated_usd if totals else Decimal(0)
+
+    def clusters(self, end: datetime = END) -> dict[str, Decimal]:
+        """What each cluster cost until then."""
+        report = self.reports.costs(asked("total", "cluster", end), scope=EVERYTHING)
+        return {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
+
+    def opencost(self) -> dict[str, Decimal | None]:
+        """The same of the month's last day, through OpenCost's API."""
+        service = AllocationService(self.store, self.ledger, self.rollups, lambda: NOW)
+        (found,) = service.compute(AllocationQuery(END - DAY, END, DAY, ("cluster",), Filter()), scope=EVERYTHING)
+        return {one.name: one.costs.allocated_usd for one in found}
+
+    def rows(self) -> list[HourRow]:
+        """Where every hour stands."""
+        return self.reports.hours(asked(), scope=EVERYTHING)[1]
+
+    def restatements(self) -> list[Restatement]:
+        """What replaced figures, or stands beside them."""
+        return self.reports.restatements(asked(), scope=EVERYTHING)[1]
+
+
+def asked(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> Asked:
+    """What a report is asked of the two days."""
+    return Asked(format_instant(START), format_instant(end), granularity=granularity, group_by=group_by)
+
+
+@pytest.fixture
+def system(table: DynamoTable) -> System:
+    return System(table)
+
+
+def test_a_frozen_months_answers_stay_and_later_versions_stand_beside(system: System) -> None:
+    system.freeze()
+    before = system.answers()
+    assert system.month() == 40
+    assert system.publish(FIRST, "13", "spot price corrected").beside
+    assert system.publish(FIRST, "14", "again").version == 3
+    assert system.publish(FIRST + HOUR, "7", "bill").beside
+    assert system.answers() == before
+    told = [(one.hour, one.version, one.why, one.beside) for one in system.restatements()]
+    assert told == [
+        (FIRST, 2, "spot price corrected", True),
+        (FIRST, 3, "again", True),
+        (FIRST + HOUR, 2, "bill", True),
+    ]
+    found = system.freezing.adjustments(MONTH)
+    assert found.hours == 2
+    assert moved(found) == [20, 21]
+    assert json.loads(adjustments_json(found))["rows"][0]["now"]["allocated_usd"] == 21
+    assert adjustments_csv(found).splitlines()[1].startswith("2026-10,demo,research,USD,0.285714285714,")
+    assert not system.publish(END, "11", "November is open").beside
+    assert system.month(END + DAY) == 40 + 11 + 10
+
+
+def test_opened_again_the_month_takes_what_stood_beside(system: System) -> None:
+    system.freeze()
+    system.publish(FIRST, "13", "one")
+    system.publish(FIRST, "14", "two")
+    system.publish(FIRST + HOUR, "9", "three")
+    assert system.freezing.unfreeze(MONTH) == 2
+    assert system.month() == 2 * 10 + 14 + 9
+    assert [one.beside for one in system.restatements()] == [False] * 3
+    assert system.publish(FIRST, "15", "open again").version == 4
+    with pytest.raises(NotFoundError, match="2026-10 is not frozen"):
+        system.freezing.adjustments(MONTH)
+    system.freeze()
+    assert system.freezing.adjustments(MONTH).hours == 0, "what stood beside is no longer beside anything"
+    assert system.publish(FIRST, "16", "frozen again").beside
+    assert system.month() == 2 * 10 + 15 + 9
+
+
+def test_a_month_frozen_before_any_call_of_a_publication_keeps_it_out(system: System) -> None:
+    before, crossed = system.answers(), 0
+    for at in range(1, 30):
+        done = system.publish(FIRST, f"{10 + at}", "why", Before(system.table.client, "", system.freeze, at))
+        if not done.beside:
+            break
+        assert system.answers() == before, f"frozen before call {at}"
+        crossed += 1
+        system.ledger.versions.unfreeze(MONTH)
+        system.publish(FIRST, "10", "back")
+        before = system.answers()
+    assert crossed > 6
+    assert system.ledger.versions.frozen(MONTH) is not None, "frozen after the version was put, it is in the month"
+    assert system.month() == 30 + 10 + at
+
+
+def test_the_very_last_moment_is_closed_by_the_transaction(system: System) -> None:
+    before = system.answers()
+    done = system.publish(FIRST, "13", "why", Before(system.table.client, "transact_write_items", system.freeze))
+    assert done.beside
+    assert system.answers() == before
+    opened = Before(system.table.client, "transact_write_items", lambda: system.ledger.versions.unfreeze(MONTH))
+    assert not system.publish(FIRST, "17", "opened meanwhile", opened).beside
+    system.freeze()
+    system.publish(FIRST, "18", "beside")
+    opened = Before(system.table.client, "transact_write_items", lambda: system.freezing.unfreeze(MONTH))
+    with pytest.raises(ConflictError):
+        system.publish(FIRST, "19", "the version beside was put in force meanwhile", opened)
+    assert system.month() == 30 + 18
+    assert not system.publish(FIRST, "17", "tried again").beside
+    assert system.month() == 3 * 10 + 17
+
+
+def test_frozen_for_a_moment_what_was_recorded_beside_is_not_passed_over(system: System) -> None:
+    """A publication reads that nothing stands beside; a version comes there, and the month is opened again."""
+
+    def frozen_for_a_moment() -> None:
+        system.freeze()
+        system.publish(FIRST, "13", "newer")
+        system.ledger.versions.unfreeze(MONTH)
+
+    opened = Before(system.table.client, "transact_write_items", frozen_for_a_moment)
+    with pytest.raises(ConflictError):
+        system.publish(FIRST, "11", "older", opened)
+    assert system.freezing.unfreeze(MONTH) == 1
+    assert system.month() == 30 + 13
+    assert [one.why for one in system.restatements()] == ["newer"]
+
+
+def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
+    gap, never = record(hour=FIRST - HOUR, status="incomplete"), FIRST - 2 * HOUR
+    system.put(system.ledger, gap)
+    system.freezing.freeze(MONTH, author="me", reason="late", as_it_is=True)
+    before = system.answers()
+
+    class Queue:
+        sent = 0
+
+        def send_due(self, messages: Sequence[Any]) -> None:
+            self.sent += sum(message.hours for message in messages)
+
+    queue = Queue()
+    work = Backfill(system.ledger, queue, ["demo"], never, FIRST + HOUR, lambda: NOW)  # type: ignore[arg-type]
+    assert work.send(1, "why") == 2
+    assert system.publish(gap.hour, "5").beside
+    assert system.publish(never, "6").beside
+    assert system.answers() == before
+    assert [(one.hour, one.before, one.why) for one in system.restatements()] == [
+        (never, None, LATE),
+        (gap.hour, None, LATE),
+    ]
+    assert work.send(1, "why") == 0, "a backfill asks for no hour that has figures beside"
+    assert work.progress().done == 3
+    assert moved(system.freezing.adjustments(MONTH)) == [0, 11]
+    assert system.freezing.unfreeze(MONTH) == 2
+    assert system.month() == 51
+
+
+def test_of_two_versions_beside_one_wins_and_nobody_sees_the_other(system: System) -> None:
+    system.freeze()
+    old = system.ledger.newest("demo", FIRST)
+    for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):
+        if why == "first":
+            system.ledger.publish(
+                record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, why=why
+            )
+            continue
+        with pytest.raises(ConflictError):
+            system.ledger.publish(
+                record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, why=why
+            )
+    assert moved(system.freezing.adjustments(MONTH)) == [10, 13]
+    newest = system.ledger.newest("demo", FIRST)
+    assert newest is not None
+    assert [one.allocated_usd for one in system.ledger.lines_of(newest)] == [13]
+
+
+def test_a_cluster_that_leaves_the_settings_stays_in_frozen_months_and_comes_out_of_them(system: System) -> None:
+    system.push("demo", "west")
+    system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
+    system.freezing.freeze(MONTH, author="me", reason="chargeback", as_it_is=True)
+    system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
+    system.push("demo")
+    assert system.clusters() == system.opencost() == {"demo": 40, "west": 7}
+    assert system.clusters(END + 2 * HOUR) == {"demo": 60, "west": 7}, "the sum of its months"
+    assert moved(system.freezing.adjustments(MONTH)) == [7, 8]
+    with pytest.MonkeyPatch.context() as patch:  # killed once the month is open
+        patch.setattr(system.ledger, "beside", killed)
+        with pytest.raises(KeyboardInterrupt):
+            system.freezing.unfreeze(MONTH)
+    assert [system.freezing.unfreeze(MONTH) for _ in range(2)] == [1, 0]
+    in_force = system.ledger.manifest("west", FIRST)
+    assert in_force is not None
+    assert in_force.version == 2
+    assert system.clusters() == system.opencost() == {"demo": 40, "west": 8}
+
+
+def test_what_an_interrupted_unfreeze_left_is_finished(system: System) -> None:
+    system.push("demo", "west")
+    system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
+    system.freezing.freeze(MONTH, author="me", reason="chargeback", as_it_is=True)
+    system.publish(FIRST, "13")
+    system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
+    system.push("demo")
+    with pytest.MonkeyPatch.context() as patch:  # killed between a cluster's hours and its days
+        patch.setattr(system.rollups, "roll_up", killed)
+        with pytest.raises(KeyboardInterrupt):
+            system.freezing.unfreeze(MONTH)
+    system.freezing.freeze(MONTH, author="me", reason="again", as_it_is=True)
+    assert system.freezing.unfreeze(MONTH) == 1, "west's, though it is in no settings"
+    assert not system.rollups.roll_up("demo", END - DAY, NOW), "its day is summed"
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def kill() -> None:
+        raise KilledError
+
+    system, kills = System(table), 0
+    system.freeze()
+    before = system.answers()
+    for at in range(1, 40):
+        hour = FIRST + (at % 4) * HOUR
+        try:
+            system.publish(hour, f"{10 + at}", "why", Before(table.client, "", kill, at))
+        except KilledError:
+            kills += 1
+            assert system.answers()[:5] == before[:5]
+            system.publish(hour, f"{10 + at}", "why")
+        else:
+            break
+    assert kills > 5
+    late = system.freezing.adjustments(MONTH).hours
+    for at in range(1, 60):
+        killed = Freezing(
+            system.freezing._settings_store,
+            DynamoLedger(Before(table.client, "", kill, at), table.name),
+            system.ledger.versions,
+            system.rollups,
+            lambda: NOW,
+        )
+        try:
+            killed.unfreeze(MONTH)
+        except KilledError:
+            continue
+        break
+    assert system.ledger.beside("demo", START, END) == []
+    changed = sum(row.manifest is not None and row.manifest.version > 1 for row in system.rows())
+    assert changed == late
+
+
+def test_a_month_that_may_still_move_is_refused(system: System) -> None:
+    for month, why in (("2026-11", "not over yet"), ("2026-13", "not a month like 2026-10")):
+        with pytest.raises(InvalidInputError, match=why):
+            system.freezing.freeze(month, author="me", reason="x")
+    system.put(system.ledger, record(hour=FIRST - 3 * HOUR, status="incomplete"))
+    system.put(system.ledger, record([line()], hour=FIRST - HOUR, status="provisional"))
+    with pytest.raises(InvalidInputError, match="1 are missing, 1 are to be tried again, 1 are provisional"):
+        system.freeze()
+    system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
+    with pytest.raises(ConflictError, match="frozen already"):
+        system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
+    assert [one.month for one in system.ledger.versions.frozen_months()] == [MONTH]
+
+
+def test_hours_missing_at_a_months_beginning_are_missing_if_the_cluster_was_there(system: System) -> None:
+    ended = END + 40 * DAY
+    freezing = Freezing(
+        system.freezing._settings_store, system.ledger, system.ledger.versions, system.rollups, lambda: ended
+    )
+    for hour in (END, END + HOUR):
+        manifest = {"pk": {"S": "C#demo#hours"}, "sk": {"S": f"{hour:%Y-%m-%dT%H}"}}
+        system.table.client.delete_item(TableName=system.table.name, Key=manifest)
+    with pytest.raises(InvalidInputError, match="720 are missing"):
+        freezing.freeze("2026-11", author="me", reason="x")
+    system.publish(END + 5 * HOUR, "10")
+    assert freezing.open_hours(END, END + 6 * HOUR).missing == 5
+    assert freezing.open_hours(START, END).missing == 0, "it was not there before October's last hours"
+
+
+def moved(found: Adjustments) -> list[Decimal]:
+    """The one unit's cost as frozen, and as it would be now."""
+    (row,) = found.rows
+    return [row.frozen.allocated_usd, row.now.allocated_usd]
+
+
+def test_months_are_utc() -> None:
+    eastern = datetime(2026, 10, 31, 22, tzinfo=UTC).astimezone(UTC) + timedelta(hours=3)
+    assert month_of(eastern) == "2026-11"

@@ -1,0 +1,199 @@
+"""Two deliveries of one piece of work, of which one comes late: it takes nothing from what others did meanwhile."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from gpucost.core.errors import ConflictError, MetricsUnavailableError
+from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.metering.observations import Observation
+from gpucost.core.pricing.prices import Price
+from gpucost.pipeline.attribute import AttributeService
+from gpucost.runtime.messages import HoursDue
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.settings_store import DynamoSettingsStore
+from tests.conftest import DynamoTable
+from tests.pipeline.test_restate import NOW, OnePod, System, document
+from tests.records import HOUR
+
+
+class Meanwhile:
+    """The real client; something else happens right before its first transaction, or first call of another name."""
+
+    def __init__(self, client: Any, what: Callable[[], object], call: str = "transact_write_items") -> None:
+        self._client, self._what, self._call = client, [what], call
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._call and self._what:
+            self._what.pop()()
+        return getattr(self._client, name)
+
+
+def test_a_late_delivery_leaves_the_usage_that_later_versions_stand_on(table: DynamoTable) -> None:
+    system = System(table)
+    system.push(20)
+
+    def meanwhile() -> None:
+        system.attribute()
+        assert system.restate(version=2) == [2]
+
+    system.attribute(ledger=DynamoLedger(Meanwhile(table.client, meanwhile), table.name))
+    system.push(30)
+    assert system.restate(version=3) == [3]
+    assert system.line().allocated_usd == 30
+
+
+def test_a_late_restatement_leaves_the_chain_and_newer_settings_as_they_are(table: DynamoTable) -> None:
+    system = System(table)
+    system.attribute()
+    system.push(20)
+
+    def meanwhile() -> None:
+        assert system.restate(version=2) == [2]
+        system.push(30)
+        assert system.restate(version=3) == [3]
+
+    assert system.restate(version=2, ledger=DynamoLedger(Meanwhile(table.client, meanwhile), table.name)) == [3]
+    assert system.restate(version=2) == [3], "delivered again"
+    assert system.line().allocated_usd == 30
+    assert [one.after.costs.allocated_usd for one in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [
+        20,
+        30,
+    ]
+
+
+def test_newer_settings_under_which_nothing_changes_are_not_undone_by_older_ones(table: DynamoTable) -> None:
+    system = System(table)
+    system.attribute()
+    system.push(20)
+    system.push(12)
+    assert system.restate(version=3) == [2], "it says what it said, now under version 3"
+    assert system.restate(version=2) == [2], "which had come first, and is delivered last"
+    assert system.line().allocated_usd == 12
+    assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == [], "nothing changed"
+    system.push(20)
+    assert system.restate(version=4) == [3]
+    assert [one.version for one in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [3]
+
+
+def test_settings_that_a_warm_function_has_kept_are_not_put_back(table: DynamoTable) -> None:
+    system = System(table)
+    system.attribute()
+    system.push(20)
+    assert system.store.current().version == 2
+    others = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    others.push(document(12), author="me", now=NOW)
+    assert system.store.current().version == 2, "less than a minute old"
+    assert system.restate(version=2) == [2]
+    assert system.line().allocated_usd == 12
+
+
+def test_a_price_that_comes_later_is_rated_under_the_settings_that_were_asked_for(table: DynamoTable) -> None:
+    system = System(table)
+    system.metrics.instance_type = "p4d.24xlarge"
+    system.metrics.labels = {"label_topology_kubernetes_io_region": "eu-west-1"}
+    system.push(0, pricing={"source": "on-demand"})
+    system.attribute(version=2)
+    system.push(0, pricing={"source": "on-demand", "discounts": [{"percent": 30}]})
+    assert system.restate(version=3) == [2], "there is no price yet"
+    where = {"instance_type": "p4d.24xlarge", "region": "eu-west-1"}
+    price = Price("on-demand", "node-hour", Decimal(32), where, "USD", HOUR - timedelta(days=1), None)
+    system.book.replace("on-demand", [price], rated_until=NOW, now=NOW)
+    assert system.restate(version=None) == [3]
+    assert system.line().allocated_usd == Decimal("2.8"), "an eighth of the node, with the discount"
+
+
+def test_of_two_restatements_with_the_same_figures_the_one_that_won_is_told(table: DynamoTable) -> None:
+    system = System(table)
+    system.attribute()
+    system.push(20)
+
+    def meanwhile() -> None:
+        assert system.restate(why="approved by finance") == [2]
+
+    late = DynamoLedger(Meanwhile(table.client, meanwhile, "batch_write_item"), table.name)
+    assert system.restate(why="just trying", ledger=late) == [2]
+    (told,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert told.why == "approved by finance"
+
+
+class Away(OnePod):
+    """A metrics source that does not answer."""
+
+    def observe(self, hours: Sequence[datetime]) -> list[Observation]:
+        raise MetricsUnavailableError("answered 503, 4 times")
+
+
+def test_an_hour_is_tried_twice_however_short_the_look_back(table: DynamoTable) -> None:
+    """At the first attempt an outage may be open that the hour after tells of."""
+    system = System(table)
+    system.push(12, lookback_hours=1)
+    system.metrics = Away()
+    work = HoursDue(cluster="demo", first_hour=HOUR, hours=1, settings_version=2, origin="schedule", correlation_id="c")
+    for minutes, next_attempt in ((65, HOUR + 2 * ONE_HOUR), (125, None)):
+        at = HOUR + timedelta(minutes=minutes)
+        service = AttributeService(
+            system.store, system.ledger, system.rollups, system.reader, system.heard, pricer=system.pricer,
+            clock=lambda at=at: at,
+        )  # fmt: skip
+        service.attribute(work)
+        manifest = system.ledger.manifest("demo", HOUR)
+        assert manifest is not None
+        assert manifest.next_attempt_at == next_attempt
+
+
+def test_figures_come_in_force_though_another_delivery_found_none_first(table: DynamoTable) -> None:
+    system = System(table)
+    there = system.metrics
+
+    def meanwhile() -> None:
+        system.metrics = Away()
+        system.attribute()
+
+    class Slow(OnePod):
+        def observe(self, hours: Sequence[datetime]) -> list[Observation]:
+            meanwhile()
+            return there.observe(hours)
+
+    system.metrics = Slow()
+    system.attribute()
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert (manifest.status, manifest.version, manifest.next_attempt_at) == ("complete", 2, None)
+    assert system.line().allocated_usd == 12
+
+
+def test_figures_that_others_transactions_keep_from_trying_are_delivered_again(table: DynamoTable) -> None:
+    system = System(table)
+    there, system.metrics = system.metrics, Away()
+    system.attribute()
+    system.metrics = there
+
+    class Busy:
+        def __getattr__(self, name: str) -> Any:
+            return busy if name == "transact_write_items" else getattr(table.client, name)
+
+    def busy(**_: Any) -> None:
+        reasons = [{"Code": "TransactionConflict"}, {"Code": "None"}]
+        response: Any = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
+        raise ClientError(response, "TransactWriteItems")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ConflictError):
+        patch.setattr("gpucost.storage.table.ROUNDS", 2)
+        system.attribute(ledger=DynamoLedger(Busy(), table.name), origin="backfill")
+    system.attribute(origin="backfill")
+    assert system.line().allocated_usd == 12
+
+
+def test_an_hour_remembers_that_a_backfill_asked_for_it_first(table: DynamoTable) -> None:
+    system = System(table)
+    system.attribute(origin="backfill")
+    system.push(20)
+    system.restate(version=2)
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert (manifest.version, manifest.backfilled) == (2, True)

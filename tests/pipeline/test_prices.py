@@ -1,0 +1,372 @@
+"""The price refresh on the real database engine, asking AWS as it is documented: few calls, idempotent, patient."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from devstack.dynamodb_local import create_table
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.model import Capacity, NodeHour
+from gpucost.core.money import ZERO
+from gpucost.core.pricing.price_changes import PriceChange
+from gpucost.core.pricing.price_split import InstanceShape
+from gpucost.pipeline.refresh_bill import BillService
+from gpucost.pipeline.refresh_prices import PricesService, RefreshResult
+from gpucost.runtime.messages import PricesDue
+from gpucost.settings.bill import CurSettings
+from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
+from gpucost.sources.aws_prices.on_demand import AwsPriceList
+from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.storage.bill_ports import BillReader
+from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.settings_store import DynamoSettingsStore
+from tests.conftest import DynamoTable
+from tests.records import record
+from tests.sources.aws_prices import Aws, Offer, Point, every, gpus
+from tests.watched import Watched
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
+G5, P5 = "g5.xlarge", "p5.48xlarge"
+
+
+def no_bill(cur: CurSettings) -> BillReader:
+    raise AssertionError("these settings do not name the bill")
+
+
+class System:
+    """A refresh over a real table. `client` may be watched; `aws` is what AWS knows."""
+
+    def __init__(
+        self, table: DynamoTable, aws: Aws, client: Any = None, *, fetched: str = "spot on-demand shapes"
+    ) -> None:
+        self.aws, self.now = aws, NOON + MINUTE
+        client = client or table.client
+        self.store = DynamoSettingsStore(client, table.name, clock=lambda: self.now)
+        self.ledger = DynamoLedger(client, table.name)
+        self.book = DynamoPriceBook(client, table.name)
+        store = DynamoBillStore(client, table.name, clock=lambda: self.now)
+        bill = BillService(no_bill, store, clock=lambda: self.now)
+        self.service = PricesService(
+            self.store, self.ledger, self.book, spot=Ec2SpotHistory(aws.client), price_list=AwsPriceList(aws.client),
+            catalogue=Ec2InstanceTypes(aws.client), bill=bill, fetched=frozenset(fetched.split()),
+            clock=lambda: self.now,
+        )  # fmt: skip
+
+    def push(self, clusters: tuple[str, ...] = ("demo",)) -> None:
+        document = {
+            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:1"}} for name in clusters],
+            "pricing": {"sources": ["spot", "on-demand"]},
+        }
+        self.store.push(json.dumps(document), author="me", now=self.now)
+
+    def rated(self, hour: datetime, *uses: tuple[str, str], cluster: str = "demo") -> None:
+        """Publish an hour with nodes, idle perhaps, of these (instance type, zone)."""
+        nodes = tuple(NodeHour(f"n{place}", "", "", kind, "", zone, "", "", "", None, Decimal(0), Capacity())
+                      for place, (kind, zone) in enumerate(uses))  # fmt: skip
+        self.ledger.publish(
+            replace(record(cluster=cluster, hour=hour), nodes=nodes), replacing=self.ledger.manifest(cluster, hour),
+            settings_version=1, now=datetime.now(UTC),
+        )  # fmt: skip
+
+    def refresh(self, source: Any = None, *, new_only: bool = False) -> RefreshResult:
+        result = self.service.refresh(PricesDue(source=source, new_only=new_only))
+        assert result is not None
+        return result
+
+    def amounts(self, at: datetime) -> set[tuple[str, str, str]]:
+        found = self.book.in_force(at, at + MINUTE).prices
+        return {(one.source, one.applies_to["instance_type"], str(one.amount)) for one in found}
+
+
+@pytest.fixture
+def aws() -> Aws:
+    aws = Aws(page=5)
+    aws.points = [
+        *every(5, G5, "us-east-1a", NOON - 95 * DAY, " ".join(f"0.{10 + place % 7}" for place in range(456))),
+        Point(P5, "us-east-1b", NOON - 30 * DAY, "20"), Point(P5, "eu-west-1a", NOON - 30 * DAY, "21"),
+    ]  # fmt: skip
+    aws.offers = [
+        Offer(G5, "us-east-1", "1.006"), Offer(P5, "us-east-1", "55.04"), Offer(P5, "eu-west-1", "60"),
+    ]  # fmt: skip
+    aws.shapes = {G5: gpus(1, 4, 16384), P5: gpus(8, 192, 2097152)}
+    return aws
+
+
+@pytest.fixture
+def system(table: DynamoTable, aws: Aws) -> System:
+    system = System(table, aws)
+    system.push()
+    system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), (P5, "us-east-1b"), (P5, "eu-west-1a"), ("", ""))
+    return system
+
+
+def told(changes: list[PriceChange]) -> set[tuple[str, datetime | None, datetime]]:
+    return {(one.source, one.start, one.end) for one in changes}
+
+
+def test_what_is_in_use_is_fetched_once_per_region(system: System) -> None:
+    result = system.refresh()
+    assert result.failures == []
+    assert {one.source: one.prices for one in result.refreshed} == {"spot": 3, "on-demand": 3, "shapes": 2}
+    assert system.amounts(NOON) == {
+        ("spot", G5, "0.10"), ("spot", P5, "20"), ("spot", P5, "21"),
+        ("on-demand", G5, "1.006"), ("on-demand", P5, "55.04"), ("on-demand", P5, "60"),
+    }  # fmt: skip
+    shapes = system.book.in_force(NOON, NOON + HOUR).shapes
+    assert shapes == {G5: InstanceShape(G5, 1, 4, 16384), P5: InstanceShape(P5, 8, 192, 2097152)}
+    assert [call for call in system.aws.calls if call[1] == "GetProducts"] == [("us-east-1", "GetProducts")] * 2
+    # The hour 11 was just closed and not yet sent to be rated: it is no hour of the past.
+    ends = {end for _, _, end in told(system.book.pending_changes())}
+    assert max(ends) == NOON - HOUR
+
+
+def test_a_node_that_no_pod_is_on_is_in_use(table: DynamoTable, aws: Aws) -> None:
+    system = System(table, aws)
+    system.push()
+    idle = NodeHour("n", "", "", P5, "on-demand", "us-east-1b", "H100", "", "gpu-bears-all", None, ZERO, Capacity())
+    system.ledger.publish(
+        replace(record(hour=NOON - 2 * HOUR), nodes=(idle,)), replacing=None, settings_version=1,
+        now=datetime.now(UTC),
+    )  # fmt: skip
+    system.refresh()
+    assert system.amounts(NOON) == {("spot", P5, "20"), ("on-demand", P5, "55.04")}
+
+
+def test_again_it_asks_for_little_and_writes_nothing(system: System, table: DynamoTable) -> None:
+    system.refresh()
+    before = table.client.scan(TableName=table.name)["Items"]
+    system.aws.calls.clear()
+    system.aws.asked.clear()
+    watched = Watched(table.client)
+    again = System(table, system.aws, watched)
+    again.now = NOON + 31 * MINUTE
+    result = again.refresh()
+    assert [(one.prices, one.changes) for one in result.refreshed] == [(0, 0)] * 3
+    assert set(watched.calls) <= {"query", "get_item"}
+    assert table.client.scan(TableName=table.name)["Items"] == before
+    starts = [params["StartTime"] for params in system.aws.asked if "StartTime" in params]
+    assert min(starts) >= NOON.replace(hour=0) - 2 * HOUR
+
+
+def test_history_is_fetched_back_for_what_is_new_and_not_again(system: System) -> None:
+    system.refresh("spot")
+    first = min(params["StartTime"] for params in system.aws.asked if "StartTime" in params)
+    assert first == NOON + MINUTE - 90 * DAY
+    for hours in range(1, 89 * 24, 37):
+        truth = [one for one in system.aws.points if one.instance_type == G5 and one.at <= NOON - hours * HOUR]
+        assert ("spot", G5, max(truth, key=lambda one: one.at).amount) in system.amounts(NOON - hours * HOUR)
+    system.aws.points += every(6, "g6.xlarge", "us-east-1a", NOON - 40 * DAY, "0.5 " * 8)
+    system.aws.asked.clear()
+    system.now += HOUR
+    system.rated(NOON - HOUR, ("g6.xlarge", "us-east-1a"))
+    system.refresh("spot")
+    asked = {
+        tuple(params["Filters"][0]["Values"]): params["StartTime"]
+        for params in system.aws.asked
+        if "StartTime" in params
+    }
+    assert asked["g6.xlarge",] == system.now - 90 * DAY
+    assert asked[G5, P5] >= NOON - 16 * HOUR
+    assert ("spot", "g6.xlarge", "0.5") in system.amounts(NOON - 39 * DAY)
+
+
+def test_a_new_price_in_a_rated_hour_is_logged_and_in_the_closing_hour_is_not(system: System) -> None:
+    system.refresh()
+    for change in system.book.pending_changes():
+        system.book.settle(change.id, now=system.now)
+    system.rated(NOON - HOUR, (G5, "us-east-1a"))
+    system.now = NOON + HOUR + 2 * MINUTE
+    system.aws.points += [Point(G5, "us-east-1a", NOON + 20 * MINUTE, "0.5")]
+    system.refresh("spot")
+    assert system.book.pending_changes() == [], "dispatch sends hour 12 three minutes from now"
+    system.now = NOON + HOUR + 4 * MINUTE
+    system.aws.points += [Point(G5, "us-east-1a", NOON + 40 * MINUTE, "0.6")]
+    system.refresh("spot")
+    assert told(system.book.pending_changes()) == {("spot", NOON + 40 * MINUTE, NOON + HOUR)}
+
+
+def test_an_hour_rated_by_hand_before_its_time_counts_as_rated(system: System) -> None:
+    system.refresh()
+    known = len(system.book.pending_changes())
+    system.rated(NOON, (G5, "us-east-1a"))
+    system.now = NOON + HOUR + MINUTE
+    system.aws.points += [Point(G5, "us-east-1a", NOON + 20 * MINUTE, "0.5")]
+    system.refresh("spot")
+    assert ("spot", NOON + 20 * MINUTE, NOON + HOUR) in told(system.book.pending_changes())
+    assert len(system.book.pending_changes()) == known + 1
+
+
+@pytest.mark.parametrize("days", [1, 3, 20])
+def test_after_an_outage_the_gap_is_closed(system: System, days: int) -> None:
+    system.refresh()
+    system.now = NOON + days * DAY + MINUTE
+    system.aws.points += every(6, G5, "us-east-1a", NOON + HOUR, " ".join(f"0.{place}" for place in range(50, 80)))
+    system.refresh()
+    for hours in range(2, 24 * days, 7):
+        at = NOON + hours * HOUR
+        truth = [one for one in system.aws.points if one.instance_type == G5 and one.at <= at]
+        assert ("spot", G5, max(truth, key=lambda one: one.at).amount) in system.amounts(at)
+        assert ("spot", P5, "20") in system.amounts(at)
+    fetched = any(one.start == NOON + HOUR for one in system.book.pending_changes())
+    assert fetched, "what had been rated with the older price is told"
+
+
+def test_a_type_no_longer_in_use_is_still_kept_up_to_date(system: System) -> None:
+    system.refresh()
+    system.rated(NOON, (G5, "us-east-1a"))
+    system.now = NOON + DAY
+    system.aws.points += [Point(P5, "eu-west-1a", NOON + 20 * HOUR, "22")]
+    system.aws.offers[2].amount = "58"
+    system.refresh()
+    assert {("spot", P5, "22"), ("on-demand", P5, "58")} <= system.amounts(NOON + 21 * HOUR)
+
+
+def test_hourly_only_new_types_are_looked_up_in_the_lists(system: System) -> None:
+    system.refresh()
+    system.aws.calls.clear()
+    system.refresh(new_only=True)
+    assert {name for _, name in system.aws.calls} == {"DescribeSpotPriceHistory"}
+    system.rated(NOON - HOUR, (G5, "eu-west-1a"))
+    system.aws.offers += [Offer(G5, "eu-west-1", "1.2")]
+    system.aws.asked.clear()
+    system.refresh(new_only=True)
+    lists = [one for one in system.aws.asked if "ServiceCode" in one]
+    assert len(lists) == 1
+    assert ("on-demand", G5, "1.2") in system.amounts(NOON)
+
+
+def test_a_long_history_is_kept_as_it_comes(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that runs out of time goes on from there, and not from the beginning."""
+    types = sorted(f"g9.{place}xlarge" for place in range(15))
+    system.aws.points += [Point(name, "us-east-1a", NOON - 50 * DAY, "1") for name in types]
+    system.rated(NOON - HOUR, *((name, "us-east-1a") for name in types))
+
+    def asked() -> list[tuple[list[str], bool]]:
+        """Types of each chain of requests, and whether all their history was asked for."""
+        found = [
+            (one["Filters"][0]["Values"], one["StartTime"] == system.now - 90 * DAY)
+            for one in system.aws.asked
+            if "StartTime" in one and "NextToken" not in one
+        ]
+        system.aws.asked.clear()
+        return found
+
+    kept: list[Any] = []
+
+    def until_time_is_out(*given: Any, **more: Any) -> Any:
+        if kept:
+            raise KeyboardInterrupt("timed out")
+        kept.append(given)
+        return DynamoPriceBook.replace(system.book, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(system.book, "replace", until_time_is_out)
+        with pytest.raises(KeyboardInterrupt):
+            system.refresh("spot")
+    assert asked() == [(types[:10], True), (types[10:], True)]
+    system.refresh("spot")
+    assert asked() == [(types[:10], False), (types[10:], True)]
+    assert {kind for _, kind, _ in system.amounts(NOON)} == set(types)
+
+
+def test_what_fails_leaves_the_others_refreshed(system: System) -> None:
+    system.aws.failing = {"DescribeSpotPriceHistory"}
+    result = system.refresh()
+    assert [failure.split(":")[0] for failure in result.failures] == [
+        "spot prices of eu-west-1", "spot prices of us-east-1",
+    ]  # fmt: skip
+    assert ("on-demand", G5, "1.006") in system.amounts(NOON)
+    system.aws.failing = {"eu-west-1"}
+    result = system.refresh()
+    assert [failure.split(":")[0] for failure in result.failures] == [
+        "spot prices of eu-west-1", "shapes prices of eu-west-1",
+    ]  # fmt: skip
+    assert ("spot", G5, "0.10") in system.amounts(NOON)
+
+
+def test_what_aws_does_not_list_is_told(system: System) -> None:
+    del system.aws.offers[0]
+    refreshed = {one.source: one for one in system.refresh().refreshed}
+    assert refreshed["on-demand"].unknown == (f"us-east-1 {G5}",)
+
+
+def test_a_source_that_is_off_is_refused_and_not_asked(table: DynamoTable, aws: Aws) -> None:
+    system = System(table, aws, fetched="on-demand shapes")
+    system.push()
+    system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"))
+    with pytest.raises(InvalidInputError, match="spot is not fetched by this deployment, which fetches: on-demand, sh"):
+        system.refresh("spot")
+    assert [one.source for one in system.refresh().refreshed] == ["on-demand", "shapes"]
+    assert "DescribeSpotPriceHistory" not in {name for _, name in aws.calls}
+
+
+def test_before_the_first_push_nothing_is_done(table: DynamoTable, aws: Aws) -> None:
+    assert System(table, aws).service.refresh(PricesDue()) is None
+    assert aws.calls == []
+
+
+def test_without_hours_nothing_is_in_use(table: DynamoTable, aws: Aws) -> None:
+    system = System(table, aws)
+    system.push()
+    assert [one.prices for one in system.refresh().refreshed] == [0, 0, 0]
+    assert aws.calls == []
+
+
+class Mortal(Aws):
+    """Dies at a chosen call."""
+
+    left = 0
+
+    def _operations(self) -> dict[str, Callable[[str, dict[str, Any]], dict[str, Any]]]:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt("killed")
+        return super()._operations()
+
+
+def test_killed_at_any_call_and_run_again_the_book_is_the_same(table: DynamoTable, aws: Aws) -> None:
+    mortal = Mortal(page=40)
+    mortal.points = [one for one in aws.points if one.at > NOON - 16 * DAY or one.instance_type == P5]
+    mortal.offers, mortal.shapes = aws.offers, aws.shapes
+
+    def start_over() -> None:
+        table.client.delete_table(TableName=table.name)
+        create_table(table.client, table.name)
+        fresh = System(table, mortal)
+        fresh.push()
+        fresh.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), (P5, "us-east-1b"), (P5, "eu-west-1a"))
+
+    def book() -> list[Any]:
+        items = table.client.scan(TableName=table.name)["Items"]
+        own = [item for item in items if item["pk"]["S"].startswith("PRICES")]
+        return sorted(({name: value for name, value in item.items() if name != "n"} for item in own), key=str)
+
+    start_over()
+    mortal.left = 0
+    watched = Watched(table.client)
+    System(table, mortal, watched).refresh()
+    after, asked = book(), -mortal.left
+    assert asked > 5
+    assert len(watched.calls) > 10
+    for k in range(1, len(watched.calls) + 1):
+        start_over()
+        with pytest.raises(KeyboardInterrupt):
+            System(table, mortal, Watched(table.client, fail_at=k)).refresh()
+        System(table, mortal).refresh()
+        assert book() == after, f"call {k} of the table"
+    for k in range(1, asked + 1):
+        start_over()
+        mortal.left = k
+        with pytest.raises(KeyboardInterrupt):
+            System(table, mortal).refresh()
+        mortal.left = 0
+        System(table, mortal).refresh()
+        assert book() == after, f"call {k} of AWS"

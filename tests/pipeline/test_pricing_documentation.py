@@ -1,0 +1,55 @@
+"""What docs/pricing.md shows is what the product takes."""
+
+import re
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import yaml
+
+from devstack.template import REPOSITORY
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape
+from gpucost.core.pricing.prices import FACTS, PRICE_SOURCES
+from gpucost.pipeline.pricing import pricing_of
+from gpucost.settings import parse_settings
+
+TEXT = (REPOSITORY / "docs" / "pricing.md").read_text()
+EXAMPLES = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
+CLUSTERS = [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_settings_shown_are_valid(example: dict[str, Any]) -> None:
+    section = example.get("pricing") or {"source": "on-demand", **example}
+    document = yaml.safe_dump({"clusters": CLUSTERS, "pricing": section})
+    pricing = pricing_of(parse_settings(document))
+    assert set(pricing.order) <= set(PRICE_SOURCES)
+
+
+SHAPES = {
+    "p5.48xlarge": InstanceShape("p5.48xlarge", 8, 192, 2048 * 1024),
+    "p4d.24xlarge": InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024),
+    "g5.xlarge": InstanceShape("g5.xlarge", 1, 4, 16 * 1024),
+}
+
+
+def test_the_policies_are_compared_with_what_they_do() -> None:
+    header, *rows = re.findall(r"^\| `(?:split|gpu-bears-all|scad|opencost|datadog)` \|.*\$.*$", TEXT, re.MULTILINE)
+    nodes = re.findall(r"([a-z0-9.]+), \$([0-9.]+)", header)
+    assert [name for name, _ in nodes] == [*SHAPES]
+    assert len(rows) == len(SPLIT_POLICIES)
+    for row in rows:
+        (policy,) = re.findall(r"`(.*?)`", row)
+        shown = re.findall(r"([0-9.]+)% · \$([0-9.]+)", row)
+        for (name, usd), (percent, per_gpu) in zip(nodes, shown, strict=True):
+            part = SPLIT_POLICIES[policy].of_gpus(SHAPES[name])
+            assert part is not None
+            assert (f"{float(100 * part):.1f}", f"{float(part * Fraction(usd) / SHAPES[name].gpus):.4f}") == (
+                percent,
+                per_gpu,
+            )
+
+
+def test_there_are_examples_and_every_fact_is_named() -> None:
+    assert len(EXAMPLES) >= 3
+    assert f"({', '.join(f'`{fact}`' for fact in FACTS)})" in TEXT

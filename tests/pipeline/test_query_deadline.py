@@ -1,0 +1,322 @@
+"""A Prometheus that hangs, drips or dawdles: the function ends in time, and every hour says what became of it."""
+
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import requests
+
+from functions.attribute import app
+from gpucost import container as bootstrap
+from gpucost.core.errors import MetricsTooLargeError
+from gpucost.features.recommendations.daily_cache import memory_keeper, waiting_keeper
+from gpucost.features.recommendations.service import AdviceService
+from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
+from gpucost.features.recommendations.sources.gpu_memory import PrometheusMemory
+from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
+from gpucost.runtime.deadline import Deadline
+from gpucost.runtime.gc_control import collector_paused
+from gpucost.runtime.messages import AdviceDue, HoursDue
+from gpucost.settings import parse_settings
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.client import PrometheusClient
+from gpucost.sources.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryBudget
+from gpucost.sources.prometheus.sharding import QUERIES_AT_ONCE
+from gpucost.storage.ports import StoredSettings
+from tests.conftest import DynamoTable
+from tests.features.recommendations.test_advice_service import Book, Kept, Ledger, NoDays, Reviews, Store
+from tests.functions.asking import Context
+from tests.pipeline.attributed import NOW, System, busy_hour
+from tests.raw_server import Exchange, elapsed, raw_server
+from tests.system.timeline import HOUR, Timeline
+
+LIMIT = 4.0
+"""Seconds that the function has."""
+BUSY = 60.0
+"""Seconds that the machine may take besides. Without a deadline, one query of these servers takes 240."""
+
+
+class Lambda(Context):
+    """An invocation with a short limit."""
+
+    def __init__(self) -> None:
+        self.ends = time.monotonic() + LIMIT
+        self.function_name = "attribute"
+        self.memory_limit_in_mb = 1024
+        self.invoked_function_arn = "arn:aws:lambda:eu-central-1:111122223333:function:attribute"
+        self.aws_request_id = "1"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, int(1000 * (self.ends - time.monotonic())))
+
+
+def invoke(system: System, monkeypatch: pytest.MonkeyPatch, hours: int = 1, version: int = 1) -> None:
+    """Deliver a message of the newest hours, which is acknowledged in time."""
+    message = HoursDue(
+        cluster="demo", first_hour=HOUR - timedelta(hours=hours - 1), hours=hours, settings_version=version,
+        origin="schedule", correlation_id="why",
+    )  # fmt: skip
+    monkeypatch.setattr(bootstrap, "attribute_service", lambda: system.service)
+    record = {
+        "messageId": "1", "eventSource": "aws:sqs", "body": message.model_dump_json(),
+        "attributes": {"ApproximateReceiveCount": "1"},
+    }  # fmt: skip
+    context = Lambda()
+    answer = app.handler({"Records": [record]}, context)
+    assert answer == {"batchItemFailures": []}
+    assert time.monotonic() < context.ends + BUSY
+
+
+def drip_headers(exchange: Exchange) -> None:
+    exchange.send(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    exchange.drip(b"x", 0.2)
+
+
+def drip_body(exchange: Exchange) -> None:
+    exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    exchange.drip(b" ", 0.2)
+
+
+def throttle(exchange: Exchange) -> None:
+    exchange.answer(b"", "Retry-After: 9", status="429 Too Many Requests")
+
+
+@pytest.mark.parametrize(("trouble", "hours"), [(Exchange.hang, 24), (drip_headers, 1), (drip_body, 1), (throttle, 1)])
+def test_function_ends_in_time_and_hours_say_why_they_are_incomplete(
+    trouble: Callable[[Exchange], None], hours: int, table: DynamoTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with raw_server(trouble) as server:
+        system = System(table, server.url)
+        invoke(system, monkeypatch, hours)
+    asked = {query["query"] for query in server.queries}
+    assert len(asked) <= QUERIES_AT_ONCE, "after the first failure no other query starts"
+    for number in range(hours):
+        manifest = system.ledger.manifest("demo", HOUR - timedelta(hours=number))
+        assert manifest is not None
+        assert manifest.status == "incomplete"
+        assert "the time for all queries is used up" in manifest.notes[0]
+        assert manifest.next_attempt_at is not None
+    assert len(system.heard.closed) == hours
+    assert system.heard.letters == []
+
+
+def test_slow_answers_share_one_deadline(
+    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is in time by itself, and all together are not."""
+    upstream = busy_hour(table, prometheus).url
+
+    def slow(exchange: Exchange) -> None:
+        time.sleep(1.6)
+        path = exchange.head.split()[1].decode()
+        exchange.answer(requests.post(upstream + path, data=exchange.form, timeout=30).content)
+
+    with raw_server(slow) as server:
+        system = System(table, server.url)
+        invoke(system, monkeypatch, version=2)
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert manifest.status == "incomplete"
+    assert "all queries" in manifest.notes[0]
+
+
+def test_hours_that_were_read_before_the_trouble_keep_their_figures(
+    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = busy_hour(table, prometheus)
+    busy.attribute(start=HOUR - timedelta(hours=1))  # so that the message's other hours are asked for apart
+    busy_figures = busy.figures()[-1]
+    late = (HOUR + timedelta(minutes=59)).timestamp()
+
+    def trouble(exchange: Exchange) -> None:
+        if float(exchange.form.get("end") or exchange.form["time"]) >= late:
+            exchange.hang()
+        path = exchange.head.split()[1].decode()
+        exchange.answer(requests.post(busy.url + path, data=exchange.form, timeout=30).content)
+
+    with raw_server(trouble) as server:
+        system = System(table, server.url)
+        invoke(system, monkeypatch, hours=3, version=2)
+    first = system.ledger.manifest("demo", HOUR - timedelta(hours=2))
+    last = system.ledger.manifest("demo", HOUR)
+    assert first is not None
+    assert last is not None
+    assert "coverage of allocation" in first.notes[0], "as it was answered"
+    assert system.figures()[1] == busy_figures
+    assert "the time for all queries is used up" in last.notes[0]
+
+
+def test_parts_of_too_large_answers_come_to_an_end(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"status":"success","data":{"resultType":"matrix","result":[' + b" " * (17 << 20) + b"]}}"
+    with raw_server(lambda exchange: exchange.answer(body)) as server:
+        system = System(table, server.url)
+        system.attribute(hours=2, start=HOUR - timedelta(hours=1))
+    for hour in (HOUR - timedelta(hours=1), HOUR):
+        manifest = system.ledger.manifest("demo", hour)
+        assert manifest is not None
+        assert manifest.status == "incomplete"
+        assert "answered more than 16 MiB" in manifest.notes[0]
+    assert len(server.queries) < 50
+    assert system.heard.letters == []
+
+
+def test_after_a_refusal_no_other_query_of_the_hour_starts(table: DynamoTable) -> None:
+    with raw_server(lambda exchange: exchange.answer(b"no", status="400 Bad Request")) as server:
+        system = System(table, server.url)
+        system.attribute()
+    assert len({query["query"] for query in server.queries}) <= QUERIES_AT_ONCE
+
+
+def test_refused_answers_are_not_kept(table: DynamoTable) -> None:
+    """Not even by the errors about them, while the garbage collector waits as it does when an hour is read."""
+    body = b'{"status":"success","data":{"resultType":"matrix","result":[' + b" " * (17 << 20) + b"]}}"
+    with raw_server(lambda exchange: exchange.answer(body)) as server:
+        settings = System(table, server.url).store.current().settings
+        reader = metrics_reader(settings.clusters[0], settings)
+        with collector_paused():
+            tracemalloc.start()
+            try:
+                for _ in range(3):
+                    with pytest.raises(MetricsTooLargeError):
+                        reader.observe([HOUR])
+                kept, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+    assert kept < 8 << 20
+
+
+def record_queries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    sent: list[dict[str, str]] = []
+    ask = PrometheusClient._ask
+
+    def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
+        sent.append(form)
+        return ask(self, path, form)
+
+    monkeypatch.setattr(PrometheusClient, "_ask", watched)
+    return sent
+
+
+def test_answers_above_the_limit_are_asked_for_in_parts_with_the_same_figures(
+    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = Timeline()
+    timeline.up()
+    for number in range(12):
+        timeline.node(f"n{number}", capacity={"nvidia_com_gpu": 1})
+        timeline.pod(f"p{number}", uid=f"uid-{number:x}", node=f"n{number}")
+    system = System(table, prometheus(timeline.text()))
+    sent = record_queries(monkeypatch)
+    monkeypatch.setattr("gpucost.sources.prometheus.client.ANSWER_BYTES", 5000)
+    system.attribute()
+    assert system.figures() == [("complete", "144", 1)]
+    assert any("node=~" in form["query"] and "048cgkosw" in form["query"] for form in sent), "asked for in parts"
+
+
+class Recorded(MemoryBudget):
+    """Remembers the most that it would have had to give."""
+
+    needed = 0
+
+    def _check(self, needed: int) -> None:
+        super()._check(needed)
+        Recorded.needed = max(Recorded.needed, self._used + needed)
+
+
+def test_hours_too_large_together_are_asked_for_apart(
+    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = Timeline()
+    timeline.up(start=-365)
+    timeline.node(start=-365, capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p", start=-365)
+    system = System(table, prometheus(timeline.text()))
+    settings = system.store.current().settings
+    hours = [HOUR - timedelta(hours=back) for back in range(5, -1, -1)]
+    monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", Recorded)
+    needed = []
+    for together in ([HOUR], hours):
+        Recorded.needed = 0
+        metrics_reader(settings.clusters[0], settings).observe(together)
+        needed.append(Recorded.needed)
+    most = sum(needed) // 2  # far from both: which query is answered first makes a difference
+    assert needed[0] < 0.9 * most
+    monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", lambda: MemoryBudget(most))
+    sent = record_queries(monkeypatch)
+    system.attribute(hours=len(hours), start=hours[0])
+    assert [(status, usd) for status, usd, _ in system.figures()] == [("complete", "12")] * len(hours)
+    asked = [1 + (float(form["end"]) - float(form["start"])) / 3600 for form in sent if "start" in form]
+    assert asked[0] == len(hours)
+    assert any(1 < together < len(hours) for together in asked), "in halves"
+
+
+def test_hour_too_large_by_itself_is_incomplete_with_its_reason(
+    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = busy_hour(table, prometheus)
+    monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", lambda: MemoryBudget(100))
+    system.attribute(hours=2, start=HOUR - timedelta(hours=1))
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert (manifest.status, system.heard.letters) == ("incomplete", [])
+    assert "so much that the hours asked for together take more than" in manifest.notes[0]
+    assert manifest.next_attempt_at is not None
+
+
+@pytest.mark.parametrize("is_up_kept", [True, False])
+def test_scrape_times_that_take_too_much_memory_are_refused(
+    is_up_kept: bool, table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40,000 exporters, each scraped every 15 seconds, took 1.3 GB, though each answer about them is small."""
+    timeline = Timeline()
+    if is_up_kept:
+        timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("p")
+    system = System(table, prometheus(timeline.text()))
+    monkeypatch.setattr("gpucost.sources.prometheus.memory_budget.SCRAPES_INCLUDED", -OBSERVATION_MEMORY)
+    system.attribute()
+    manifest = system.ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert (manifest.status, system.heard.letters) == ("incomplete", [])
+    assert "take more than 416 MiB of memory" in manifest.notes[0]
+
+
+def test_wait_of_advice_for_metrics_ends(table: DynamoTable) -> None:
+    class Unkept:
+        def memory(self, *_: object) -> dict[Any, Any]:
+            return {}
+
+        def put_memory(self, *_: object) -> None:
+            raise AssertionError("nothing was answered")
+
+    with raw_server(Exchange.hang) as server:
+        system = System(table, server.url)
+        (cluster,) = system.store.current().settings.clusters
+        keeper = memory_keeper(PrometheusMemory, Unkept(), clock=lambda: NOW)
+        assert keeper.days(cluster, NOW - timedelta(days=30), NOW, Deadline(1)) == {}
+    assert len({json.dumps(query) for query in server.queries}) == 1
+
+
+def test_review_asks_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first query that fails, none of the review's other sources asks."""
+    monkeypatch.setattr("gpucost.features.recommendations.service.METRICS_SECONDS", 1.0)
+    reviews = Reviews()
+    with raw_server(Exchange.hang) as server:
+        cluster = f'{{name: a, prometheus: {{url: "{server.url}"}}}}'
+        text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
+        stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
+        monkeypatch.setattr(Store, "current", lambda _: stored)
+        service = AdviceService(
+            Store(), Ledger(""), reviews, Book([]),  # type: ignore[arg-type]
+            memory_keeper(PrometheusMemory, Kept(), clock=lambda: NOW),
+            waiting_keeper(PrometheusWaiting, NoDays(), clock=lambda: NOW),
+            PrometheusDisruption, clock=lambda: NOW,
+        )  # fmt: skip
+        assert elapsed(lambda: service.advise(AdviceDue(scheduled_time=NOW), lambda: 900)) < BUSY
+    assert len(server.queries) == 1
+    assert reviews.kept.keys() == {"a"}

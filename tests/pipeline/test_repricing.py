@@ -1,0 +1,160 @@
+"""From a changed price to the hours that stand on it, on the real engine."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from gpucost.core.pricing.bill import Bill, BilledHour
+from gpucost.core.pricing.prices import Price
+from gpucost.pipeline.reprice import SETTLES_AFTER, RepricingService, to_restate
+from gpucost.runtime.messages import HoursDue, HoursToRestate
+from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.settings_store import DynamoSettingsStore
+from tests.conftest import DynamoTable
+from tests.records import record
+
+NOW = datetime.now(UTC).replace(minute=5, second=0, microsecond=0)
+HOUR = timedelta(hours=1)
+NEWEST = NOW.replace(minute=0) - HOUR
+SETTINGS = """
+clusters: [{name: blue, prometheus: {url: "http://x"}}, {name: green, prometheus: {url: "http://x"}}]
+pricing: {source: on-demand}
+"""
+
+
+class Queue:
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, datetime, int, str]] = []
+        self.is_down = False
+
+    def send_due(self, messages: list[HoursDue | HoursToRestate]) -> None:
+        if self.is_down:
+            raise ConnectionError
+        for message in messages:
+            assert isinstance(message, HoursToRestate)
+            assert message.settings_version is None
+            self.sent.append((message.cluster, message.first_hour, message.hours, message.why))
+
+
+class Repriced:
+    def __init__(self, table: DynamoTable) -> None:
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.book = DynamoPriceBook(table.client, table.name)
+        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        store.push(SETTINGS, author="me", now=NOW)
+        self.queue = Queue()
+        self.service = RepricingService(store, self.ledger, self.book, self.bills, self.queue)  # type: ignore[arg-type]
+
+    def publish(self, cluster: str, *back: int, status: str = "complete") -> None:
+        for hours in back:
+            one = record(cluster=cluster, hour=NEWEST - HOUR * hours, status=status)  # type: ignore[arg-type]
+            self.ledger.publish(one, replacing=None, settings_version=1, now=NOW)
+
+    def set(self, start: int | None, end: int | None = None, **applies_to: str) -> None:
+        first = None if start is None else NEWEST - HOUR * start
+        last = None if end is None else NEWEST - HOUR * end
+        price = Price(
+            "override", "node-hour", Decimal(7), applies_to, valid_from=first, valid_to=last, author="me", reason="deal"
+        )
+        self.book.set_override(price, now=NOW)
+
+
+@pytest.fixture
+def repriced(table: DynamoTable) -> Repriced:
+    return Repriced(table)
+
+
+def test_without_changes_nothing_is_sent(repriced: Repriced) -> None:
+    repriced.publish("blue", 0, 1)
+    assert repriced.service.reprice(NOW, "c") == 0
+
+
+def test_published_hours_of_a_change_are_sent_of_every_cluster(repriced: Repriced) -> None:
+    repriced.publish("blue", 0, 1, 2, 3, 5)
+    repriced.publish("blue", 4, status="incomplete")
+    repriced.publish("green", 2)
+    repriced.set(5, 1)
+    assert repriced.service.reprice(NOW, "c") == 4
+    assert sorted((cluster, hours) for cluster, _, hours, _ in repriced.queue.sent) == [
+        ("blue", 1),
+        ("blue", 2),
+        ("green", 1),
+    ]
+    assert {first for cluster, first, _, _ in repriced.queue.sent} == {
+        NEWEST - HOUR * 5,
+        NEWEST - HOUR * 3,
+        NEWEST - HOUR * 2,
+    }
+    assert all(why for *_, why in repriced.queue.sent)
+
+
+def test_a_change_of_one_cluster_is_that_clusters(repriced: Repriced) -> None:
+    repriced.publish("blue", 0)
+    repriced.publish("green", 0)
+    repriced.set(None, cluster="gr*")
+    assert repriced.service.reprice(NOW, "c") == 1
+    assert [cluster for cluster, *_ in repriced.queue.sent] == ["green"]
+
+
+def test_hours_are_sent_again_until_nobody_can_have_read_the_old_price(repriced: Repriced) -> None:
+    repriced.publish("blue", 0)
+    repriced.set(None)
+    assert repriced.service.reprice(NOW, "c") == 1
+    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 1
+    assert repriced.service.reprice(NOW + 2 * SETTLES_AFTER, "c") == 0
+
+
+def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
+    repriced: Repriced, table: DynamoTable
+) -> None:
+    repriced.publish("blue", 24 * 500)
+    repriced.set(None)
+    store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    store.push(SETTINGS + "retention: {lines_days: 600}", author="me", now=NOW)
+    service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
+    assert service.reprice(NOW, "c") == 1
+
+
+def test_what_the_queue_did_not_take_is_not_settled(repriced: Repriced) -> None:
+    repriced.publish("blue", 0)
+    repriced.set(None)
+    repriced.queue.is_down = True
+    with pytest.raises(ConnectionError):
+        repriced.service.reprice(NOW + SETTLES_AFTER, "c")
+    repriced.queue.is_down = False
+    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 1
+
+
+def test_hours_of_a_cluster_that_left_the_settings_are_sent(repriced: Repriced, table: DynamoTable) -> None:
+    repriced.publish("green", 0)
+    repriced.set(None)
+    store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    store.push(SETTINGS.replace("green", "west"), author="me", now=NOW)
+    service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
+    assert service.reprice(NOW, "c") == 1
+
+
+def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repriced: Repriced) -> None:
+    day = NEWEST.replace(hour=0) - timedelta(days=2)
+    hours = [day + HOUR * at for at in (3, 4, 9)]
+    for hour in [*hours, day]:
+        repriced.ledger.publish(record(cluster="blue", hour=hour), replacing=None, settings_version=1, now=NOW)
+    billed = Bill({"i-1": BilledHour(Decimal(1), "USD", 3_600_000, is_final=False)})
+    repriced.bills.store(day, dict.fromkeys([*hours, day + HOUR * 20], billed))
+    assert repriced.service.reprice(NOW, "c") == 3
+    why = f"the bill of {day:%Y-%m-%d} is new or changed"
+    assert sorted(repriced.queue.sent) == [("blue", hours[0], 2, why), ("blue", hours[2], 1, why)]
+    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 3
+    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 0
+
+
+def test_a_month_is_ordinary_work() -> None:
+    hours = [NEWEST - HOUR * at for at in reversed(range(30 * 24))]
+    messages = to_restate("blue", hours, settings_version=3, why="x" * 600, correlation_id="c")
+    assert [message.hours for message in messages] == [24] * 30
+    assert [hour for message in messages for hour in message.starts()] == hours
+    assert {len(message.why) for message in messages} == {500}

@@ -1,0 +1,340 @@
+"""Restatement on the real database engine: from stored usage, once, whole, and with its reason."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import to_ms
+from gpucost.core.intervals import Scrapes
+from gpucost.core.ledger import Restatement
+from gpucost.core.metering.observations import ContainerRequest, NodeObservation, NodeState, Observation, PodObservation
+from gpucost.core.model import Costs, Line, Totals
+from gpucost.pipeline.attribute import AttributeService
+from gpucost.pipeline.pricing import Pricer
+from gpucost.pipeline.restate import RestateService
+from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
+from gpucost.settings import ClusterSettings, Settings
+from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ports import MetricsReader
+from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.settings_store import DynamoSettingsStore
+from tests.conftest import DynamoTable
+from tests.records import HOUR, record
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+GPU = "nvidia_com_gpu"
+
+
+class OnePod:
+    """A metrics source in which one pod holds one of two GPUs all the time."""
+
+    asked = 0
+    instance_type = ""
+    labels: Mapping[str, str] = {}
+
+    def observe(self, hours: Sequence[datetime]) -> list[Observation]:
+        self.asked += 1
+        return [self._observed(hour) for hour in hours]
+
+    def retention(self) -> timedelta | None:
+        return None
+
+    def _observed(self, hour: datetime) -> Observation:
+        scrapes = Scrapes(tuple(to_ms(hour) + at * 60_000 for at in range(-60, 120)))
+        request = ContainerRequest("main", "container", GPU, Decimal(1))
+        labels = {"label_team": "red"}
+        pod = PodObservation("a", "p", "u", "n", (request,), None, labels=labels)
+        kind = {"label_node_kubernetes_io_instance_type": self.instance_type} if self.instance_type else {}
+        kind |= self.labels
+        node = NodeObservation("n", "aws:///z/i-0", None, kind, (NodeState(None, {GPU: Decimal(2)}, {}, kind),))
+        return Observation("demo", hour, {"k": scrapes}, (pod,), (node,), ())
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.closed: list[HourClosed] = []
+
+    def publish(self, message: HourClosed | Tick) -> None:
+        assert isinstance(message, HourClosed)
+        self.closed.append(message)
+
+    def send_due(self, messages: object) -> None:
+        raise AssertionError("no work is sent")
+
+    def dead_letter(self, body: str, reason: str) -> None:
+        raise AssertionError("nothing is put aside")
+
+
+class Killed:
+    """The real client, killed at one of its calls."""
+
+    def __init__(self, client: Any, at: int) -> None:
+        self._client = client
+        self._left = at
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+
+        def counted(**arguments: Any) -> Any:
+            self._left -= 1
+            if self._left == 0:
+                raise KeyboardInterrupt("killed")
+            return call(**arguments)
+
+        return counted
+
+
+def document(price: int, **more: Any) -> str:
+    """Settings with one cluster."""
+    settings = {
+        "clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}}],
+        "pricing": {"source": "constant", "gpu_hourly_usd": price},
+        **more,
+    }
+    return json.dumps(settings)
+
+
+class System:
+    def __init__(self, table: DynamoTable) -> None:
+        self.table = table
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.rollups = DynamoRollups(table.client, table.name)
+        self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        self.book = DynamoPriceBook(table.client, table.name)
+        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        self.pricer = Pricer(self.book, self.bills)
+        self.heard = Heard()
+        self.metrics = OnePod()
+        self.push(12)
+
+    def reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> MetricsReader:
+        return self.metrics
+
+    def push(self, price: int, **more: Any) -> None:
+        self.store.push(document(price, **more), author="me", now=NOW)
+
+    def attribute(
+        self, hours: int = 1, version: int = 1, ledger: DynamoLedger | None = None, origin: Origin = "schedule"
+    ) -> None:
+        message = HoursDue(
+            cluster="demo",
+            first_hour=HOUR,
+            hours=hours,
+            settings_version=version,
+            origin=origin,
+            correlation_id="c",
+        )
+        AttributeService(
+            self.store,
+            ledger or self.ledger,
+            self.rollups,
+            self.reader,
+            self.heard,
+            pricer=self.pricer,
+            clock=lambda: NOW,
+        ).attribute(message)
+
+    def restate(
+        self,
+        *,
+        version: int | None = 2,
+        hours: int = 1,
+        ledger: DynamoLedger | None = None,
+        why: str = "new price",
+    ) -> list[int]:
+        message = HoursToRestate(
+            cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, why=why, correlation_id="c"
+        )
+        service = self.restating(ledger or self.ledger)
+        return [done.manifest.version for done in service.restate(message)]
+
+    def restating(self, ledger: DynamoLedger) -> RestateService:
+        return RestateService(self.store, ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW)
+
+    def line(self) -> Line:
+        (line,) = self.ledger.lines("demo", HOUR)
+        return line
+
+
+def allocated(change: Restatement) -> dict[str, tuple[int, int]]:
+    """Before and after by business unit, in whole dollars."""
+    return {unit: (int(old.allocated_usd), int(new.allocated_usd)) for unit, (old, new) in change.units.items()}
+
+
+@pytest.fixture
+def system(table: DynamoTable) -> System:
+    return System(table)
+
+
+def test_a_new_price_restates_the_hour_from_what_was_stored(system: System) -> None:
+    system.attribute()
+    system.push(20)
+    assert system.restate() == [2]
+    assert system.metrics.asked == 1
+    assert system.line().allocated_usd == 20
+    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert summary.totals is not None
+    assert summary.totals.capacity is not None
+    assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, Decimal(40))
+    assert [(one.record_version, one.origin) for one in system.heard.closed] == [(1, "schedule"), (2, "backfill")]
+
+
+def test_hour_beyond_reason_becomes_incomplete_and_is_asked_for_again(system: System) -> None:
+    """Of a request for 1e308 units."""
+    system.attribute(hours=2)
+    before = system.ledger.newest("demo", HOUR)
+    assert before is not None
+    usage = system.ledger.usage(before)
+    assert usage is not None
+    (pod,) = usage.pods
+    forged = replace(usage, pods=(replace(pod, holding=replace(pod.holding, units=10**308)),))
+    costs = Costs(allocated_gpu_hours=Decimal("1e308"), allocated_usd=Decimal("1e308"), waste_usd=Decimal("1e308"))
+    absurd = replace(record(hour=HOUR), status="complete", totals=Totals(costs, None))
+    system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)
+    system.push(20)
+    assert system.restate(hours=2) == [3, 2], "the hour after it is restated all the same"
+    after = system.ledger.newest("demo", HOUR)
+    assert after is not None
+    assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
+    assert after.notes[0].startswith("suspect samples: figures are beyond 1,000,000,000,000 USD or GPU-hours")
+    system.attribute(version=2, origin="backfill")
+    assert system.line().allocated_usd == 20
+
+
+def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:
+    system.attribute()
+    assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == []
+    system.push(20)
+    system.restate()
+    system.push(6)
+    system.restate(version=3)
+    first, second = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert (first.version, first.why, first.settings_version) == (2, "new price", 2)
+    assert first.before is not None
+    assert second.before is not None
+    assert (first.before.costs.allocated_usd, first.after.costs.allocated_usd) == (Decimal(12), Decimal(20))
+    assert (second.before.costs.allocated_usd, second.after.costs.allocated_usd) == (Decimal(20), Decimal(6))
+    assert allocated(second) == {"a": (20, 6)}
+
+
+def test_who_pays_of_a_cluster_that_left_is_told_anew_at_the_prices_of_its_last_settings(system: System) -> None:
+    """Its capacity blocks had to leave with it, and blocks that name no cluster are others' by now."""
+    system.metrics.instance_type = "p5.48xlarge"
+    clusters = [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in ("demo", "west")]
+    block = {
+        "reservation_id": "cr-1",
+        "instance_type": "p5.48xlarge",
+        "instances": 1,
+        "fee_usd": 240,
+        "from": (HOUR - timedelta(hours=12)).isoformat(),
+        "until": (HOUR + timedelta(hours=12)).isoformat(),
+        "cluster": "demo",
+    }
+    pricing = {"gpu_hourly_usd": 12}
+    system.push(
+        0, clusters=clusters, pricing={**pricing, "sources": ["capacity-block", "constant"], "capacity_blocks": [block]}
+    )
+    system.attribute(version=2)
+    before = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].totals
+    units = [{"name": "research", "namespaces": ["a"]}]
+    system.push(0, clusters=clusters[1:], pricing={"source": "constant", "gpu_hourly_usd": 99}, business_units=units)
+    assert system.restate(version=3) == [2]
+    (after,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert after.totals == before
+    assert {unit for unit, _ in after.groups} == {"research"}
+    assert after.totals is not None
+    assert after.totals.capacity is not None
+    assert after.totals.capacity.node_cost_usd > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"), [("summaries", {"b": {"B": b"cut"}}), ("summaries", None), ("nodes", {"b": {"B": b"cut"}})]
+)
+def test_figures_that_are_damaged_or_lost_are_written_anew_as_they_were(
+    system: System, kind: str, damage: dict[str, Any] | None
+) -> None:
+    system.attribute()
+    sound = dict(system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].groups)
+    nodes = system.ledger.nodes("demo", HOUR)
+    items = system.table.client.scan(TableName=system.table.name)["Items"]
+    (item,) = [one for one in items if one["pk"]["S"].endswith(f"#{kind}")]
+    system.table.client.delete_item(TableName=system.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
+    if damage:
+        system.table.client.put_item(TableName=system.table.name, Item=item | damage)
+    assert system.restate(version=None) == [2]
+    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert (dict(summary.groups), system.ledger.nodes("demo", HOUR)) == (sound, nodes)
+    assert system.restate(version=None) == [2], "and once"
+
+
+def test_figures_that_come_out_as_they_are_keep_their_version(system: System) -> None:
+    system.attribute()
+    assert system.restate(version=None) == [1]
+    system.push(20)
+    assert system.restate() == [2]
+    assert system.restate() == [2]
+    assert len(system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)) == 1
+
+
+def test_business_units_can_be_reorganised_for_hours_gone_by(system: System) -> None:
+    system.attribute()
+    system.push(12, business_units=[{"name": "reds", "pod_labels": {"team": "red"}}])
+    system.restate()
+    assert system.line().business_unit == "reds"
+    (change,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert allocated(change) == {"a": (12, 0), "reds": (0, 12)}
+
+
+def test_hours_without_figures_or_without_stored_usage_are_left(system: System) -> None:
+    nobody = record(hour=HOUR + ONE_HOUR, status="incomplete")
+    system.ledger.publish(nobody, replacing=None, settings_version=1, now=NOW)
+    unkept = record(hour=HOUR + 2 * ONE_HOUR)
+    system.ledger.publish(unkept, replacing=None, settings_version=1, now=NOW)
+    system.push(20)
+    assert system.restate(hours=4) == []
+    found = system.ledger.manifests("demo", HOUR, HOUR + 4 * ONE_HOUR)
+    assert [(one.status, one.version) for one in found] == [("incomplete", 1), ("complete", 1)]
+
+
+def test_a_cluster_that_the_settings_never_knew_is_refused(system: System) -> None:
+    message = HoursToRestate(
+        cluster="other", first_hour=HOUR, hours=1, settings_version=1, why="new price", correlation_id="c"
+    )
+    with pytest.raises(InvalidInputError, match="cluster 'other' is not in version 1 of the settings"):
+        system.restating(system.ledger).restate(message)
+
+
+def test_killed_at_any_call_and_run_again_it_ends_the_same(system: System) -> None:
+    system.attribute(hours=24)
+    system.push(20)
+    hours = 0
+    for hours in range(24):
+        start = HOUR + hours * ONE_HOUR
+        message = HoursToRestate(
+            cluster="demo", first_hour=start, hours=1, settings_version=2, why="new price", correlation_id="c"
+        )
+        killed = DynamoLedger(Killed(system.table.client, hours + 1), system.table.name)
+        try:
+            system.restating(killed).restate(message)
+        except KeyboardInterrupt:
+            system.restating(system.ledger).restate(message)
+        else:
+            break
+    else:
+        raise AssertionError("there is always one more call")
+    assert hours > 8
+    restated = system.ledger.restatements("demo", HOUR, HOUR + hours * ONE_HOUR)
+    assert [(one.hour, one.version) for one in restated] == [(HOUR + at * ONE_HOUR, 2) for at in range(hours)]
+    assert {one.after.costs.allocated_usd for one in restated} == {Decimal(20)}
+    for at in range(hours):
+        (line,) = system.ledger.lines("demo", HOUR + at * ONE_HOUR)
+        assert line.allocated_usd == 20

@@ -1,0 +1,321 @@
+"""Whatever a report is asked, its rows are what the raw lines say and add up to the fleet, to the last digit.
+
+The truth is worked out from lines in fractions, by code that shares nothing with the product. More cases than CI runs:
+`GPUCOST_REPORT_CASES=5000 python -m pytest tests/reports/test_reports_conservation.py`.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from devstack.aws import local_client
+from devstack.dynamodb_local import create_table
+from gpucost.core.access import EVERYTHING
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.hours import HOUR
+from gpucost.core.model import Capacity, Costs, Line
+from gpucost.core.money import QUANTUM
+from gpucost.core.query.grouping import Row
+from gpucost.core.rollups import DAY
+from gpucost.reports import Asked, CostReport, ReportService
+from tests.features.recommendations import small_fleets
+from tests.features.recommendations.small_fleets import CLUSTERS, DAYS, FIRST, NAMES, NOW, TEAMS, SmallFleet
+
+CASES = int(os.environ.get("GPUCOST_REPORT_CASES", "25"))
+DIMENSIONS = (*NAMES, "cluster", "label:team")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A filter as a person means it: names, whether they are how names begin, and whether they are left out."""
+
+    dimension: str
+    names: tuple[tuple[str, bool, bool], ...]
+
+    def text(self) -> str:
+        return ",".join(
+            ("team:" if self.dimension.startswith("label") else "") + "!" * is_out + _escaped(name) + "*" * is_prefix
+            for name, is_prefix, is_out in self.names
+        )
+
+    def passes(self, name: str) -> bool:
+        def is_meant(wanted: str, is_prefix: bool) -> bool:
+            return (name != "" and name[: len(wanted)] == wanted) if is_prefix else name == wanted
+
+        inside = [(wanted, is_prefix) for wanted, is_prefix, is_out in self.names if not is_out]
+        outside = [(wanted, is_prefix) for wanted, is_prefix, is_out in self.names if is_out]
+        return (not inside or any(is_meant(*one) for one in inside)) and not any(is_meant(*one) for one in outside)
+
+
+def _escaped(name: str) -> str:
+    for special in "\\,!*":
+        name = name.replace(special, "\\" + special)
+    return name
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> Wanted:
+    dimension = draw(st.sampled_from(["business_unit", *(one for one in DIMENSIONS if one != "cluster")]))
+    known = [one for one in (TEAMS if dimension.startswith("label") else NAMES[dimension]) if one]
+    names = draw(st.lists(st.tuples(st.sampled_from(known), st.booleans(), st.booleans()), min_size=1, max_size=3))
+    shortened = tuple((name[:2] if is_prefix else name, is_prefix, is_out) for name, is_prefix, is_out in names)
+    plain = tuple((name, False, False) for name, _, _ in names)
+    return Wanted(dimension, draw(st.sampled_from([plain, shortened, (("", True, True),)])))
+
+
+@dataclass(frozen=True)
+class Case:
+    start: datetime
+    end: datetime
+    granularity: Any
+    group_by: tuple[str, ...]
+    filters: tuple[Wanted, ...]
+    idle: Any
+    clusters: tuple[str, ...]
+    limit: int
+
+    def asked(self, cursor: str | None = None) -> Asked:
+        return Asked(
+            start=f"{self.start:%Y-%m-%dT%H:%M:%SZ}",
+            end=f"{self.end:%Y-%m-%dT%H:%M:%SZ}",
+            granularity=self.granularity,
+            group_by=",".join(self.group_by),
+            filters={one.dimension.partition(":")[0]: one.text() for one in self.filters},
+            cluster=",".join(self.clusters),
+            idle=self.idle,
+            limit=self.limit,
+            cursor=cursor,
+        )  # fmt: skip
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    first, last = sorted(draw(st.lists(st.integers(0, DAYS * 24), min_size=2, max_size=2, unique=True)))
+    if draw(st.booleans()):
+        first, last = first // 24 * 24, last // 24 * 24 + 24
+    dimensions = draw(st.sampled_from([DIMENSIONS, ("business_unit", "cluster"), ("business_unit", "namespace")]))
+    chosen = draw(st.lists(filters(), max_size=2, unique_by=lambda one: one.dimension))
+    return Case(
+        FIRST + first * HOUR,
+        min(FIRST + last * HOUR, FIRST + DAYS * DAY),
+        draw(st.sampled_from(["hour", "day", "week", "month", "total"])),
+        tuple(draw(st.lists(st.sampled_from(dimensions), max_size=3, unique=True))),
+        tuple(chosen),
+        draw(st.sampled_from(["hidden", "separate", "shared-by-allocation", "shared-evenly"])),
+        draw(st.sampled_from([CLUSTERS, CLUSTERS, CLUSTERS[:1]])),
+        draw(st.sampled_from([7, 10_000])),
+    )
+
+
+@st.composite
+def cases_of_days(draw: st.DrawFn) -> Case:
+    """What whole days' sums alone answer: nothing else is read that they could be compared with."""
+    first = draw(st.integers(0, DAYS - 1))
+    return Case(
+        FIRST + first * DAY,
+        FIRST + draw(st.integers(first + 1, DAYS)) * DAY,
+        draw(st.sampled_from(["day", "week", "month", "total"])),
+        draw(st.sampled_from([("business_unit",), ("business_unit", "cluster"), ("cluster",)])),
+        (),
+        draw(st.sampled_from(["hidden", "separate", "shared-by-allocation"])),
+        draw(st.sampled_from([CLUSTERS, CLUSTERS, CLUSTERS[:1]])),
+        10_000,
+    )
+
+
+@pytest.fixture(scope="module")
+def fleets(dynamodb_url: str) -> Iterator[list[SmallFleet]]:
+    client = local_client("dynamodb", dynamodb_url)
+    made = []
+    for seed in range(2):
+        table = f"reports-{uuid4()}"
+        create_table(client, table)
+        made.append(small_fleets.publish(small_fleets.make(seed), client, table))
+    yield made
+
+
+def service_of(fleet: SmallFleet) -> ReportService:
+    return ReportService(fleet, fleet.ledger, fleet.rollups, clock=lambda: NOW)  # type: ignore[arg-type]
+
+
+def whole(fleet: SmallFleet, case: Case) -> tuple[list[Row], CostReport]:
+    """All pages."""
+    from gpucost.http.pages import cursor_of
+
+    service, rows, cursor = service_of(fleet), [], None
+    while True:
+        report = service.costs(case.asked(cursor), scope=EVERYTHING)
+        rows += report.rows
+        assert len(report.rows) <= case.limit
+        cursor = cursor_of(report)(len(report.rows))
+        if cursor is None:
+            assert len(rows) == report.row_count
+            return rows, report
+
+
+def begin(case: Case, moment: datetime) -> datetime:
+    """Start of a moment's row, clipped to the period."""
+    day = datetime(moment.year, moment.month, moment.day, tzinfo=moment.tzinfo)
+    found = {
+        "hour": moment,
+        "day": day,
+        "week": day - timedelta(days=day.isoweekday() - 1),
+        "month": day.replace(day=1),
+        "total": case.start,
+    }[case.granularity]
+    return max(found, case.start)
+
+
+Key = tuple[datetime, tuple[str, ...]]
+
+
+def held(fleet: SmallFleet, case: Case) -> tuple[dict[Key, list[Line]], list[Line], list[Line]]:
+    """Lines by row, those that the filters leave out, and all."""
+    groups: dict[Key, list[Line]] = {}
+    left, every = [], []
+    for record in fleet.hours(case.start, case.end, case.clusters):
+        for line in record.lines:
+            every.append(line)
+            if all(one.passes(small_fleets.value(line, record.cluster, one.dimension)) for one in case.filters):
+                key = tuple(small_fleets.value(line, record.cluster, name) for name in case.group_by)
+                groups.setdefault((begin(case, record.hour), key), []).append(line)
+            else:
+                left.append(line)
+    return groups, left, every
+
+
+def assert_equal(costs: Costs, lines: list[Line]) -> None:
+    assert {name: Fraction(getattr(costs, name)) for name in Costs.names()} == small_fleets.sums(lines)
+
+
+@settings(max_examples=CASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(case=cases(), number=st.integers(0, 1))
+def test_rows_are_what_lines_say_and_add_up_to_the_fleet(fleets: list[SmallFleet], case: Case, number: int) -> None:
+    check(fleets[number], case)
+
+
+@settings(max_examples=CASES // 2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(case=cases_of_days(), number=st.integers(0, 1))
+def test_so_do_sums_of_whole_days(fleets: list[SmallFleet], case: Case, number: int) -> None:
+    check(fleets[number], case)
+
+
+def check(fleet: SmallFleet, case: Case) -> None:
+    try:
+        rows, report = whole(fleet, case)
+    except InvalidInputError as error:
+        assert "48 hours" in str(error)
+        assert case.end - case.start > timedelta(hours=48)
+        return
+    groups, left, every = held(fleet, case)
+
+    told = {(row.start, tuple(row.group.values())): row for row in rows if row.kind == "held"}
+    named = {key: row for key, row in told.items() if key in groups or row.costs != Costs()}
+    # Grouped by nothing, an hour without a holder has a row: it is known to be nothing.
+    assert set(named) == set(groups)
+    for key, row in named.items():
+        assert_equal(row.costs, groups[key])
+        assert case.start <= row.start < row.end <= case.end
+
+    hours = fleet.hours(case.start, case.end, case.clusters)
+    assert (report.totals is None) == (not hours)
+    if report.totals is None:
+        return
+    assert_equal(report.totals.costs, every)
+    if case.filters:
+        assert report.filtered_out is not None
+        assert_equal(report.filtered_out.costs, left)
+    else:
+        assert report.filtered_out is None
+    check_identity(report, hours)
+    if case.idle != "hidden":
+        check_idle(fleet, case, rows, report)
+
+
+def check_identity(report: CostReport, hours: list[Any]) -> None:
+    assert report.totals is not None
+    known = all(one.totals.capacity is not None for one in hours)
+    assert (report.totals.capacity is not None) == known
+    if report.totals.capacity is not None:
+        costs, capacity = report.totals.costs, report.totals.capacity
+        parts = [costs.effective_usd, costs.waste_usd, costs.unmeasured_usd]
+        parts += [getattr(capacity, name) for name in small_fleets.PARTS]
+        assert sum(map(Fraction, parts)) == Fraction(capacity.node_cost_usd)
+        for name in Capacity.names():
+            assert Fraction(getattr(capacity, name)) == sum(
+                Fraction(getattr(one.totals.capacity, name)) for one in hours
+            )
+
+
+def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostReport) -> None:
+    """Each row bears what it should to within the digits that splitting moves, and all of it is borne, exactly."""
+    exact: dict[tuple[str, Key], Fraction | None] = {}
+
+    def bear(kind: str, key: Key, amount: Fraction | None) -> None:
+        before = exact.get((kind, key), Fraction(0))
+        exact[kind, key] = None if amount is None or before is None else before + amount
+
+    idle_passes = all(one.passes("") for one in case.filters)
+    all_idle: Fraction | None = Fraction(0)
+    slices: dict[tuple[datetime, str], list[Any]] = {}
+    for record in fleet.hours(case.start, case.end, case.clusters):
+        slices.setdefault((begin(case, record.hour), record.cluster), []).append(record)
+    for (start, cluster), records in slices.items():
+        amounts = [small_fleets.idle(one) for one in records]
+        amount = None if None in amounts else sum((one[1] for one in amounts if one is not None), Fraction(0))
+        all_idle = None if amount is None or all_idle is None else all_idle + amount
+        nobody = ("idle", (start, tuple(cluster if name == "cluster" else "" for name in case.group_by)))
+        lines = [line for one in records for line in one.lines]
+        groups: dict[tuple[str, ...], list[Line]] = {}
+        for line in lines:
+            groups.setdefault(tuple(small_fleets.value(line, cluster, name) for name in case.group_by), []).append(line)
+        if case.idle == "separate" or not lines:
+            if idle_passes:
+                bear(*nobody, amount)
+            continue
+        by = "allocated_usd" if any(line.allocated_usd for line in lines) else "allocated_gpu_hours"
+        whole_weight = sum(Fraction(getattr(line, by) or 0) for line in lines)
+        for key, own in groups.items():
+            kept = [
+                line
+                for line in own
+                if all(one.passes(small_fleets.value(line, cluster, one.dimension)) for one in case.filters)
+            ]
+            if not kept:
+                continue
+            weight = sum(Fraction(getattr(line, by) or 0) for line in own)
+            part = sum(Fraction(getattr(line, by) or 0) for line in kept)
+            if case.idle == "shared-by-allocation":
+                bear("held", (start, key), None if amount is None else amount * part / whole_weight)
+            elif weight:
+                bear("held", (start, key), None if amount is None else amount / len(groups) * part / weight)
+            else:
+                return  # what lines without a price share among themselves is nobody's to check
+    told: dict[tuple[str, Key], Row] = {(row.kind, (row.start, tuple(row.group.values()))): row for row in rows}
+    assert {one for one in told if one[0] == "idle"} <= exact.keys()
+    for place, amount in exact.items():
+        row = told.get(place)
+        if row is None:  # an idle row of nothing is not shown where idle is shared
+            assert place[0] == "idle"
+            assert not amount
+        elif amount is None:
+            assert row.idle is None
+        else:
+            assert row.idle is not None
+            assert abs(Fraction(row.idle.idle_usd) - amount) <= Fraction(QUANTUM) * len(slices)
+    borne = [row.idle for row in [*rows, *([report.filtered_out] if report.filtered_out else [])]]
+    if all_idle is not None:
+        assert sum(Fraction(one.idle_usd) for one in borne if one is not None) == all_idle
+        if report.totals is not None and report.totals.capacity is not None and None not in borne:
+            costs = [row.costs.allocated_usd for row in rows]
+            costs += [report.filtered_out.costs.allocated_usd] if report.filtered_out else []
+            spent = sum(map(Fraction, costs)) + all_idle
+            assert spent == Fraction(report.totals.capacity.node_cost_usd)

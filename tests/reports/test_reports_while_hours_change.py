@@ -1,0 +1,70 @@
+"""An hour that is replaced while a report reads it: the answer is of the version that was in force first."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpucost.core.access import EVERYTHING
+from gpucost.core.errors import SourceError
+from gpucost.core.fixed_point import costs_of
+from gpucost.core.hours import HOUR, floor_hour
+from gpucost.core.ledger import Manifest
+from gpucost.core.model import Line
+from gpucost.core.query.cost_query import Question
+from gpucost.core.query.periods import Period
+from gpucost.reports.reading import Reader
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.rollups import DynamoRollups
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+NOW = floor_hour(datetime.now(UTC))
+PERIOD = Period(NOW - HOUR, NOW)
+QUESTION = Question(PERIOD, "hour", ("workload",))
+
+
+class Restless(DynamoLedger):
+    """The real ledger, in which somebody else replaces the hour whenever its lines are about to be read."""
+
+    def __init__(self, table: DynamoTable) -> None:
+        super().__init__(table.client, table.name)
+        self.price = Decimal(1)
+        self.replace()
+
+    def replace(self) -> None:
+        self.price += 1
+        dearer = line(usd=str(self.price))._replace(waste_usd=self.price - 1, effective_usd=Decimal(1))
+        made = record([dearer], hour=PERIOD.start)
+        replacing = self.manifest("demo", PERIOD.start)
+        self.publish(made, replacing=replacing, settings_version=1, now=datetime.now(UTC))
+
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        self.replace()
+        return super().lines_of(manifest, business_unit)
+
+
+class Bare(DynamoLedger):
+    """The real ledger, whose lines have expired."""
+
+    def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        return []
+
+
+def read(table: DynamoTable, ledger: DynamoLedger) -> Any:
+    return Reader(ledger, DynamoRollups(table.client, table.name), EVERYTHING).read(QUESTION, ["demo"])
+
+
+def test_an_hour_that_never_rests_is_answered_as_it_was_first(table: DynamoTable) -> None:
+    ledger = Restless(table)
+    for price in (2, 3, 4):
+        found, known = read(table, ledger)
+        (costs,) = costs_of([*found.cells.values()])
+        assert costs.allocated_usd == known.totals().costs.allocated_usd == price
+
+
+def test_rows_that_do_not_add_up_to_the_sums_are_not_answered(table: DynamoTable) -> None:
+    Restless(table)
+    with pytest.raises(SourceError, match="do not agree: single lines of its hours are no longer kept, or lost"):
+        read(table, Bare(table.client, table.name))

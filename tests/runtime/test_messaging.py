@@ -1,0 +1,61 @@
+"""What SQS and SNS answer beside success; the ways of messages have tests of their own."""
+
+from datetime import UTC, datetime
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from devstack.aws import local_client, running_aws
+from gpucost.core.errors import SourceError
+from gpucost.runtime import aws
+from gpucost.runtime.messages import HoursDue
+from gpucost.runtime.messaging import AwsBus
+
+DUE = HoursDue(
+    cluster="c", first_hour=datetime(2026, 11, 19, 10, tzinfo=UTC), hours=3, settings_version=1, origin="schedule",
+    correlation_id="w",
+)  # fmt: skip
+TAKEN = {"Id": "0", "MessageId": "m", "MD5OfMessageBody": "x"}
+
+
+@pytest.mark.parametrize("refusals", [1, 2, 3])
+def test_what_a_queue_does_not_take_is_sent_again_and_at_last_an_error(
+    monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    client = boto3.client("sqs", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+    monkeypatch.setattr(aws, "client", lambda _: client)
+    bus = AwsBus(hours_queue_url="h", backfill_queue_url="b", dead_letter_queue_url="d", events_topic_arn="t")
+    taken = [TAKEN]
+    refused = [{"Id": "1", "SenderFault": False, "Code": "InternalError"}]
+    with Stubber(client) as stub:
+        whole = [{"Id": one, "MessageBody": DUE.model_dump_json()} for one in ("0", "1")]
+        for entries in [whole, whole[1:], whole[1:]][:refusals]:
+            asked = {"QueueUrl": "h", "Entries": entries}
+            stub.add_response("send_message_batch", {"Successful": taken, "Failed": refused}, asked)
+            taken = []
+        if refusals < 3:
+            stub.add_response("send_message_batch", {"Successful": [{**TAKEN, "Id": "1"}], "Failed": []})
+            bus.send_due([DUE, DUE])
+        else:
+            with pytest.raises(SourceError, match=r"did not take 1 messages \(InternalError\)"):
+                bus.send_due([DUE, DUE])
+        stub.assert_no_pending_responses()
+
+
+def test_the_backlog_is_what_waits_and_what_is_in_somebodys_hands(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_aws() as endpoint:
+        sqs = local_client("sqs", endpoint)
+        monkeypatch.setattr(aws, "client", lambda _: sqs)
+        hours, backfill = (sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("hours", "backfill"))
+        bus = AwsBus(
+            hours_queue_url=hours, backfill_queue_url=backfill, dead_letter_queue_url="d", events_topic_arn="t"
+        )
+        bus.send_due([DUE.model_copy(update={"origin": "backfill"})] * 12)
+        (taken,) = sqs.receive_message(QueueUrl=backfill, MaxNumberOfMessages=1)["Messages"]
+        assert (bus.backlog("backfill"), bus.backlog("schedule")) == (12, 0)
+        sqs.delete_message(QueueUrl=backfill, ReceiptHandle=taken["ReceiptHandle"])
+        assert bus.backlog("backfill") == 11
+        sqs.delete_queue(QueueUrl=backfill)
+        with pytest.raises(SourceError, match="could not count messages"):
+            bus.backlog("backfill")

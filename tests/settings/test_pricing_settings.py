@@ -1,0 +1,63 @@
+"""Section `pricing`: one sentence for what it does not take."""
+
+import pytest
+
+from gpucost.core.errors import SettingsError
+from gpucost.settings import parse_settings
+
+HEAD = 'clusters: [{name: a, prometheus: {url: "http://x"}}]\npricing: '
+CONSTANT = "source: constant, gpu_hourly_usd: 1"
+BLOCK = "reservation_id: cr-0a, instance_type: p5.48xlarge, instances: 2, fee_usd: 100"
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("{}", "one of source and sources is needed, not both"),
+        ("{source: constant, sources: [constant], gpu_hourly_usd: 1}",
+         "one of source and sources is needed, not both"),
+        ("{sources: [spot, spot]}", "pricing.sources: names a source twice"),
+        ("{source: constant}", "gpu_hourly_usd is needed with source constant"),
+        ("{source: spot, gpu_hourly_usd: 1}",
+         "gpu_hourly_usd goes with source constant, which sources does not name"),
+        ("{source: rates, rates: [{instance_type: p5*}]}", "exactly one of gpu_hourly_usd, node_hourly_usd"),
+        ("{source: rates, rates: [{gpu_hourly_usd: 1, from: '2026-11-01T10:00:00'}]}", "must have a zone"),
+        ("{source: rates, rates: [{gpu_hourly_usd: 1, from: '2026-11-01T10:00:00', until: 2026-12-01}]}",
+         "must have a zone"),
+        ("{source: rates, rates: [{gpu_hourly_usd: 1, from: 20261101}]}", "20261101 is neither a UTC time like"),
+        ("{source: rates, rates: [{gpu_hourly_usd: 1, from: 2026-12-01, until: 2026-11-01}]}",
+         "until must be after from"),
+        ("{source: rates, rates: [{gpu_hourly_usd: 1, since: 2026-11-01}]}", "zone, from, until, gpu_hourly_usd"),
+        ("{source: rates, rates: [{percent_of_on_demand: 0}]}", "greater than 0"),
+        (f"{{{CONSTANT}, split: fair}}", "pricing.split: must be gpu-bears-all, scad, opencost"),
+        (f"{{{CONSTANT}, split: {{gpu: 9, vcpu: 1}}}}", "pricing.split.gib: Field required"),
+        (f"{{{CONSTANT}, split: {{gpu: 0, vcpu: 1, gib: 1}}}}", "pricing.split.gpu: Input should be greater"),
+        (f"{{{CONSTANT}, split: {{gpu: 9, cpu: 1, gib: 1}}}}",
+         "unknown key 'pricing.split.cpu'; allowed there: gpu, vcpu, gib"),
+        (f"{{source: capacity-block, capacity_blocks: [{{{BLOCK}, from: 2026-11-01, until: 2026-11-01}}]}}",
+         "until must be after from"),
+        (
+            f"{{source: capacity-block, capacity_blocks: [{{{BLOCK}, from: 2026-11-01, until: 2026-11-03}}, "
+            f"{{{BLOCK}, from: 2026-11-02, until: 2026-11-04}}]}}",
+            "cr-0a stands twice for the same time",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused(section: str, says: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse_settings(HEAD + section)
+    assert says in str(refused.value)
+
+
+def test_an_extended_block_is_two_entries() -> None:
+    first, then = (
+        f"{{{BLOCK}, from: 2026-11-01, until: 2026-11-03}}",
+        f"{{{BLOCK}, from: 2026-11-03, until: 2026-11-04}}",
+    )
+    pricing = parse_settings(HEAD + f"{{source: capacity-block, capacity_blocks: [{then}, {first}]}}").pricing
+    assert len(pricing.capacity_blocks) == 2
+
+
+def test_capacity_types_are_matched_in_any_spelling() -> None:
+    text = HEAD + "{source: rates, rates: [{gpu_hourly_usd: 1, capacity_type: CAPACITY_BLOCK}]}"
+    assert parse_settings(text).pricing.rates[0].applies_to() == {"capacity_type": "capacity-block"}

@@ -1,0 +1,138 @@
+"""A settings document means the same as YAML and as JSON, and both refuse what money must not be read from."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from devstack.template import REPOSITORY
+from gpucost.core.errors import SettingsError
+from gpucost.settings import _UniqueKeyLoader, parse_settings
+
+KIT = REPOSITORY / "cluster" / "settings.yaml"
+HEAD = '"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]'
+PRICE = '{"source": "constant", "gpu_hourly_usd": '
+
+
+def test_one_document_in_both_notations() -> None:
+    text = KIT.read_text()
+    document = yaml.safe_load(text)
+    assert parse_settings(json.dumps(document, default=str)) == parse_settings(text)
+
+
+@pytest.mark.parametrize("price", ["2.1", "0.1", "12", "1e1", "2.123456789012", '"2.10"'])
+def test_a_price_is_the_same_number_in_both(price: str) -> None:
+    as_json = parse_settings(f'{{{HEAD}, "pricing": {PRICE}{price}}}}}')
+    as_yaml = parse_settings(f'# a comment, which JSON has not\n{{{HEAD}, "pricing": {PRICE}{price}}}}}')
+    assert as_json == as_yaml
+
+
+def test_letters_beyond_the_basic_plane_are_whole() -> None:
+    unit = '"business_units": [{"name": "\\ud83d\\ude00", "namespaces": ["a"]}]'
+    found = parse_settings(f'{{{HEAD}, "pricing": {PRICE}1}}, {unit}}}')
+    assert found.business_units[0].name == "\N{GRINNING FACE}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f'{{{HEAD}, {HEAD}, "pricing": {PRICE}1}}}}', "in line 1: key 'clusters' stands twice"),
+        (f'{{{HEAD}, "pricing": {PRICE}NaN}}}}', "pricing.gpu_hourly_usd"),
+        (f'{{{HEAD}, "pricing": {PRICE}Infinity}}}}', "pricing.gpu_hourly_usd"),
+        (f'{{{HEAD}, "pricing": ', "not valid YAML or JSON in line"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ("a: \x07", "special characters are not allowed"),
+        ('"text"', "must be a mapping"),
+    ],
+)
+def test_what_is_refused_in_one_line(text: str, says: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse_settings(text)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_duplicate_keys_are_found_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    comparisons = 0
+
+    class Key(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return str.__eq__(self, str(other))
+
+        __hash__ = str.__hash__
+
+    construct = _UniqueKeyLoader.construct_scalar
+    monkeypatch.setattr(_UniqueKeyLoader, "construct_scalar", lambda self, node: Key(construct(self, node)))
+    text = "\n".join(f"key-{number}: value" for number in range(2_000))
+    assert len(yaml.load(text, Loader=_UniqueKeyLoader)) == 2_000
+    assert comparisons < 20_000
+    with pytest.raises(yaml.YAMLError, match="key 'key-7' stands twice"):
+        yaml.load(text + "\nkey-7: again", Loader=_UniqueKeyLoader)
+
+
+@pytest.mark.parametrize("key", ["[a, b]", "{a: b}"])
+def test_key_that_is_no_text_is_refused_in_one_line(key: str) -> None:
+    with pytest.raises(SettingsError, match="settings are not valid YAML or JSON in line 1: found unhashable key"):
+        parse_settings(f"? {key}\n: 5\nclusters: []\n")
+
+
+@pytest.mark.parametrize("notation", [json.dumps, lambda document: "# YAML\n" + json.dumps(document)])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}, "selector": {"a": "\ud800"}}]},
+        {"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1/\ud800"}}]},
+        {"business_units": [{"name": "x\ud800", "namespaces": ["a"]}]},
+        {"business_units": [{"name": "x", "pod_labels": {"team": "\ud800"}}]},
+        {"access": [{"principal": "arn:aws:iam::123456789012:role/x", "roles": ["bu:\ud800"]}]},
+        {"\ud800": 1},
+    ],
+)
+def test_half_a_character_is_refused(more: dict[str, object], notation: Callable[[object], str]) -> None:
+    document = {**yaml.safe_load(f"{{{HEAD}}}"), "pricing": {"source": "constant", "gpu_hourly_usd": 12}, **more}
+    with pytest.raises(SettingsError) as refused:
+        parse_settings(notation(document))
+    str(refused.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("clusters", "clusters: 'a' is named twice"),
+        ("business_units", "business_units: 'a' is named twice"),
+        ("alerts", "rules: 'a' is named twice"),
+    ],
+)
+def test_name_that_stands_twice_is_refused(section: str, says: str) -> None:
+    document: dict[str, object] = yaml.safe_load(f"{{{HEAD}, 'pricing': {PRICE}1}}}}")
+    cluster = {"name": "a", "prometheus": {"url": "http://127.0.0.1:9090"}}
+    document[section] = {
+        "clusters": [cluster, cluster],
+        "business_units": [{"name": name, "namespaces": ["x"]} for name in ("b", "a", "a")],
+        "alerts": {"rules": [{"rule": "digest", "every": "week", "name": "a"}] * 2},
+    }[section]
+    with pytest.raises(SettingsError, match=says):
+        parse_settings(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("value", "finding"),
+    [
+        ("2026-02-30", "'2026-02-30' is not a valid timestamp"),
+        ("2026-11-19 10:00:00 +99:00", "'2026-11-19 10:00:00 +99:00' is not a valid timestamp"),
+        ("!!timestamp soon", "'soon' is not a valid timestamp"),
+        ("!!int many", "'many' is not a valid int"),
+        ("9" * 5000, f"'{'9' * 60}' is not a valid int"),
+    ],
+)
+def test_value_that_yaml_cannot_convert_is_one_finding_with_its_line(value: str, finding: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(f"business_units:\n- {{name: a, from: {value}}}\n")
+    assert str(caught.value) == (
+        f"settings are not valid YAML or JSON in line 2: {finding}; correct it, or put it in quotes if it is text"
+    )

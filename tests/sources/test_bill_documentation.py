@@ -1,0 +1,69 @@
+"""What docs/bill.md says: its worked example and its columns, compared with the statements themselves."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from devstack.bill.columns import CUR2
+from devstack.bill.export import write_export
+from devstack.bill.items import covered, on_demand
+from devstack.template import REPOSITORY
+from gpucost.core.pricing.bill_lines import Sharing, bill_of
+from gpucost.settings import parse_settings
+from gpucost.sources.bill.statements import statement
+from tests.bill_export import NOW, DuckDbBill, cur_settings
+
+DOCUMENT = (REPOSITORY / "docs" / "bill.md").read_text()
+HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+
+
+def columns_of(**form: Any) -> set[str]:
+    """What a statement reads of its table."""
+    parsed = sqlglot.parse_one(statement(cur_settings(**form), HOUR, HOUR, now=NOW), read="athena")
+    lines = parsed.find(exp.CTE)
+    assert lines is not None
+    return {column.name for column in lines.this.find_all(exp.Column)} - {"billing_period"}
+
+
+def listed(name: str) -> set[str]:
+    """The columns under a mark in the document."""
+    found = re.search(rf"<!-- columns of {name} -->\n(.*)\n", DOCUMENT)
+    assert found is not None
+    return set(re.findall(r"`(\w+)`", found[1]))
+
+
+def test_the_columns_that_must_be_there() -> None:
+    assert listed("cur2") == columns_of(amount="amortized")
+    assert listed("cur2") | listed("cur2_net") == columns_of(amount="net_amortized")
+    assert columns_of(amount="net_amortized") <= set(CUR2.names)
+
+
+def test_the_worked_example_is_what_comes_out(tmp_path: Path) -> None:
+    items = [
+        on_demand("i-0a", "p5.48xlarge", HOUR, "56"),
+        *covered("i-0b", "p5.48xlarge", HOUR, "30", listed="56", plan="arn:plan"),
+        on_demand("i-0c", "p5.48xlarge", HOUR, "56"),
+        on_demand("i-0d", "p5.48xlarge", HOUR, "14", hours="0.25"),
+    ]
+    write_export(tmp_path, items)
+    bill = bill_of(DuckDbBill(tmp_path, cur_settings()).lines(HOUR, HOUR + timedelta(hours=1)), Sharing())
+    said = [
+        (name, str(one.billed_ms // 60_000), f"${one.unblended:.2f}", f"${one.amount:.2f}")
+        for name, one in bill.instances.items()
+    ]
+    rows = re.findall(r"^\| (i-0\w) \| [^|]+ \| (\d+) \| (\S+) \| (\S+) \|$", DOCUMENT, re.MULTILINE)
+    assert said == rows
+
+
+def test_the_settings_shown_are_taken() -> None:
+    shown = re.search(r"```yaml\n(pricing:\n.*?)```", DOCUMENT, re.DOTALL)
+    assert shown is not None
+    section = shown[1].replace("[capacity-block, cur, spot, on-demand, constant]", "[cur, spot, on-demand]")
+    clusters = "".join(f"  - {{name: {name}, prometheus: {{url: http://p}}}}\n" for name in ("serving", "training"))
+    settings = parse_settings(f"clusters:\n{clusters}{section}")
+    assert settings.pricing.cur is not None
+    assert settings.pricing.cur.cluster_of_unused(("serving", "training")) == "training"

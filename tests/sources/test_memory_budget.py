@@ -1,0 +1,123 @@
+"""The sizes that answers are counted with, against the memory that they take."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic_core import from_json
+
+from gpucost.core.errors import HoursTooLargeError, MetricsTooLargeError
+from gpucost.sources.prometheus.client import _taken
+from gpucost.sources.prometheus.memory_budget import (
+    ANSWER_MEMORY,
+    MIB,
+    MemoryBudget,
+    exact_series_size,
+    parsed_size,
+    series_size,
+)
+
+SIZE = MIB // 4
+SLACK = 16 << 10
+"""What lists have in reserve, and the parser keeps."""
+
+
+def rows(row: Callable[[int], str]) -> bytes:
+    texts: list[str] = []
+    while sum(map(len, texts[-1:])) * len(texts) < SIZE:
+        texts.append(row(len(texts)))
+    return f"[{','.join(texts)}]".encode()
+
+
+def series(labels: str, samples: str = '[1795082400,"0.25"]') -> str:
+    return f'{{"metric":{{{labels}}},"values":[{samples}]}}'
+
+
+SERIES = {
+    "few labels": rows(lambda i: series(f'"uid":"{i:08}"')),
+    "no label": rows(lambda _: series("")),
+    "many labels": rows(lambda i: series(",".join(f'"label_{k}":"value-{k}-{i}"' for k in range(30)))),
+    "labels of their own": rows(lambda i: series(",".join(f'"l{i}x{k}":"v{k}x{i}"' for k in range(9)))),
+    "one label set": rows(lambda i: series(",".join(f'"l{i}x{k}":"v{k}"' for k in range(12_000)))),
+    "many samples": rows(lambda i: series('"a":"b"', ",".join(f'[1795082{k:03}.5,"{i + k}.25"]' for k in range(1000)))),
+    "texts": rows(lambda i: series(f'"a{i}":"{"x" * 9000}"')),
+    "wide texts": rows(lambda i: series(f'"a{i}":"😀{"x" * 9000}"')),
+    "escaped wide texts": rows(lambda i: series(f'"a{i}":"\\ud83d\\ude00{"x" * 9000}"')),
+}
+OTHERS = {
+    "lists": rows(lambda _: "[]"),
+    "dicts": rows(lambda _: "{}"),
+    "small dicts": rows(lambda _: '{"a":1}'),
+    "numbers": rows(lambda i: f"{i}.5"),
+    "strings": rows(lambda i: f'"{i:05x}"'),
+    "nested": b"[" * 150 + b"]" * 150,
+}
+
+
+def traced(work: Callable[[], Any]) -> tuple[Any, int, int]:
+    """What some work gives, the bytes that are kept, and the most that there were."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        found = work()
+        return found, *tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", [*SERIES, *OTHERS])
+def test_parsed_answer_takes_no_more_than_it_is_counted_as(name: str) -> None:
+    body = (SERIES | OTHERS)[name]
+    from_json(body)
+    _, _, peak = traced(lambda: from_json(body))
+    assert peak <= parsed_size(body) + SLACK
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_series_take_no_more_than_they_are_counted_as(name: str) -> None:
+    body = SERIES[name]
+    taken, kept, peak = traced(lambda: _taken(from_json(body)))
+    assert kept - SLACK <= exact_series_size(taken, body) <= series_size(taken, body)
+    assert peak - SLACK <= parsed_size(body) + exact_series_size(taken, body)
+
+
+def test_answers_of_prometheus_are_not_counted_as_much_more_than_they_take() -> None:
+    """Else large clusters would be refused for nothing."""
+    labels = (
+        '"namespace":"team-{0}","pod":"training-job-{1}-abcde","uid":"{1:08}-7f3c-4a5b-9d2e-1f0a","node":"node-{2}"'
+    )
+    body = rows(lambda i: series(labels.format(i % 20, i, i // 8) + ',"resource":"nvidia_com_gpu","job":"kube"'))
+    taken, kept, _ = traced(lambda: _taken(from_json(body)))
+    assert exact_series_size(taken, body) < 1.7 * kept
+
+
+def test_answer_that_takes_too_much_is_refused_before_it_is_parsed() -> None:
+    body = b'{"metric":{}},' * (ANSWER_MEMORY // 300)
+    with pytest.raises(MetricsTooLargeError, match="above 176"):
+        MemoryBudget().admit(body)
+
+
+def test_answers_that_take_too_much_together_are_refused() -> None:
+    budget = MemoryBudget(10 * MIB)
+    budget.charge(6 * MIB)
+    with budget.returned():
+        budget.charge(4 * MIB)
+        with pytest.raises(HoursTooLargeError, match="more than 10 MiB"):
+            budget.admit(b"[1]")
+    budget.admit(b"[1]")
+    with pytest.raises(HoursTooLargeError):
+        budget.charge(5 * MIB)
+    budget.start()
+    budget.charge(10 * MIB)
+
+
+def test_rough_size_is_replaced_by_the_exact_one_where_memory_is_short() -> None:
+    body = SERIES["many labels"]
+    taken = _taken(from_json(body))
+    exact = exact_series_size(taken, body)
+    assert exact < series_size(taken, body)
+    MemoryBudget(exact).charge_series(taken, body)
+    with pytest.raises(HoursTooLargeError):
+        MemoryBudget(exact - 1).charge_series(taken, body)

@@ -1,0 +1,376 @@
+"""Billed hours on Amazon's own DynamoDB engine: what is stored is read, changes can't be lost, reads are cheap."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devstack.dynamodb_local import create_table
+from gpucost.core.errors import ConflictError, SourceError
+from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.model import ClusterCharge
+from gpucost.core.pricing.bill import Bill, BilledHour
+from gpucost.storage.bill_blobs import day_document, read_day
+from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.compressed_documents import pack, unpack
+from tests.conftest import DynamoTable
+
+DAY = datetime(2026, 11, 19, tzinfo=UTC)
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+ONE_DAY = timedelta(days=1)
+
+
+class Watched:
+    """The real client, counting what it consumes, refusing inconsistent reads, and failing before or after a call."""
+
+    def __init__(self, client: Any, fail_at: int = 0, *, after: bool = False) -> None:
+        self._client = client
+        self._fail_at = fail_at
+        self._after = after
+        self.calls: list[str] = []
+        self.units: dict[str, float] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(**arguments: Any) -> Any:
+            self.calls.append(name)
+            is_last = len(self.calls) == self._fail_at
+            if is_last and not self._after:
+                raise KeyboardInterrupt("killed")
+            assert name not in {"get_item", "query"} or arguments.get("ConsistentRead") is True
+            answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
+            spent = answer.get("ConsumedCapacity", [])
+            for one in spent if isinstance(spent, list) else [spent]:
+                self.units[name] = self.units.get(name, 0.0) + one["CapacityUnits"]
+            if is_last:
+                raise KeyboardInterrupt("killed")
+            return answer
+
+        return call
+
+
+def billed(amount: str = "55.04", **changes: Any) -> BilledHour:
+    return replace(BilledHour(Decimal(amount), "USD", HOUR_MS, False), **changes)
+
+
+def bill(*amounts: str, is_final: bool = False) -> Bill:
+    return Bill({f"i-{number}": billed(amount) for number, amount in enumerate(amounts)}, {}, is_final)
+
+
+def store_of(table: DynamoTable, client: Any = None) -> DynamoBillStore:
+    return DynamoBillStore(client or table.client, table.name, clock=lambda: NOW)
+
+
+def at(*hours: int) -> list[datetime]:
+    return [DAY + hour * ONE_HOUR for hour in hours]
+
+
+FULL = Bill(
+    instances={
+        "i-a": billed("0.000000000001", currency="EUR", billed_ms=1, is_final=True, unblended=Decimal("1.5")),
+        "i-b": billed("12345678.123456789012"),
+        "i-c": billed("0.000000000000"),
+    },
+    charges={
+        "demo": [
+            ClusterCharge("unused-capacity-reservation", "arn:cr", Decimal("110.08"), "USD", Decimal(16)),
+            ClusterCharge("unused-capacity-reservation", "arn:cr-0", Decimal(1), "USD", Decimal(0)),
+            ClusterCharge("unused-savings-plan", "arn:sp", Decimal(3), "EUR"),
+            ClusterCharge("unused-savings-plan", "arn:sp", Decimal("19.5")),
+        ],
+        "eu": [ClusterCharge("unused-reservation", "arn:ri", Decimal(2), "EUR")],
+    },
+    is_final=True,
+)
+
+
+def test_what_is_stored_is_what_is_read(table: DynamoTable) -> None:
+    store = store_of(table, Watched(table.client))
+    assert store.store(DAY, {at(9)[0]: FULL, at(10)[0]: bill("1", "2")}) == at(9, 10)
+    assert store.bills(DAY, DAY + ONE_DAY) == {at(9)[0]: FULL, at(10)[0]: bill("1", "2")}
+    assert store.bill(at(9)[0]) == FULL
+    assert store.bill(at(11)[0]) is None
+    assert store.bill(DAY - ONE_DAY) is None
+
+
+def test_only_the_hours_asked_for_are_read_across_days_and_months(table: DynamoTable) -> None:
+    store = store_of(table)
+    hours = [datetime(2026, 10, 31, 22, tzinfo=UTC) + number * ONE_HOUR for number in range(30)]
+    for day in sorted({hour.replace(hour=0) for hour in hours}):
+        store.store(day, {hour: bill(str(hour.hour)) for hour in hours if hour.replace(hour=0) == day})
+    assert list(store.bills(hours[1], hours[27])) == hours[1:27]
+    assert list(store.bills(hours[3], hours[4])) == [hours[3]]
+    assert list(store.bills(hours[0] - 70 * ONE_DAY, hours[0] + 70 * ONE_DAY)) == hours
+    assert store.bills(hours[2], hours[2]) == {}
+
+
+def test_the_same_again_writes_nothing(table: DynamoTable) -> None:
+    store_of(table).store(DAY, {at(9)[0]: FULL, at(10)[0]: bill("1")})
+    watched = Watched(table.client)
+    assert store_of(table, watched).store(DAY, {at(10)[0]: bill("1"), at(9)[0]: FULL}) == []
+    assert watched.calls == ["query"]
+    assert len(store_of(table).changes()) == 1
+
+
+BILLED = st.builds(
+    BilledHour,
+    amount=st.sampled_from(["1", "2.5", "0.000000000001"]).map(Decimal),
+    currency=st.sampled_from(["USD", "EUR"]),
+    billed_ms=st.sampled_from([HOUR_MS, 7]),
+    is_final=st.booleans(),
+    unblended=st.sampled_from([None, Decimal(3)]),
+)
+CHARGES = st.lists(
+    st.builds(
+        ClusterCharge,
+        kind=st.just("unused-capacity-reservation"),
+        reference=st.sampled_from(["arn:a", "arn:b"]),
+        amount=st.sampled_from([Decimal(1), Decimal(2)]),
+        currency=st.just("USD"),
+        gpu_hours=st.sampled_from([None, Decimal(8)]),
+    ),
+    max_size=2,
+    unique_by=lambda one: one.reference,
+).map(lambda found: sorted(found, key=lambda one: one.reference))
+BILLS = st.builds(
+    Bill,
+    instances=st.dictionaries(st.sampled_from(["i-a", "i-b"]), BILLED),
+    charges=st.dictionaries(st.sampled_from(["demo", "eu"]), CHARGES.filter(bool)),
+    is_final=st.booleans(),
+)
+
+
+@given(st.dictionaries(st.integers(0, 23), BILLS))
+def test_any_day_comes_back(day: dict[int, Bill]) -> None:
+    assert unpack([{"b": {"B": piece}} for piece in pack(day_document(day))], read_day) == day
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        bill("1", "2.000000000001"),
+        bill("1"),
+        bill("1", "2", "3"),
+        bill("1", "2", is_final=True),
+        Bill({"i-0": billed("1"), "i-1": billed("2", is_final=True)}),
+        Bill({"i-0": billed("1"), "i-1": billed("2", billed_ms=HOUR_MS - 1)}),
+        Bill({"i-0": billed("1"), "i-1": billed("2", unblended=Decimal(3))}),
+        Bill({"i-0": billed("1"), "i-1": billed("2", currency="EUR")}),
+        replace(bill("1", "2"), charges={"demo": [ClusterCharge("unused-savings-plan", "arn:sp", Decimal(1))]}),
+    ],
+)
+def test_hours_whose_bill_changed_are_told_until_they_are_settled(table: DynamoTable, changed: Bill) -> None:
+    store = store_of(table)
+    first = {hour: bill("1", "2") for hour in at(8, 9, 10)}
+    store.store(DAY, first)
+    (change,) = store.changes()
+    assert change.hours == tuple(at(8, 9, 10))
+    store.settle(change)
+    assert store.changes() == []
+    assert store.store(DAY, first | {at(9)[0]: changed}) == at(9)
+    (change,) = store.changes()
+    assert change.hours == tuple(at(9))
+    assert store.bill(at(9)[0]) == changed
+    store.settle(change)
+    store.settle(change)
+    assert store.changes() == []
+
+
+def test_an_hour_that_vanishes_from_the_bill_changed(table: DynamoTable) -> None:
+    store = store_of(table)
+    store.store(DAY, {hour: bill("1") for hour in at(8, 9)})
+    assert store.store(DAY, {at(8)[0]: bill("1")}) == at(9)
+    assert store.bill(at(9)[0]) is None
+    assert store.store(DAY, {}) == at(8)
+    assert store.bills(DAY, DAY + ONE_DAY) == {}
+
+
+def test_changes_of_one_day_add_up_and_there_and_back_are_two(table: DynamoTable) -> None:
+    store = store_of(table)
+    for amount in ("1", "2", "1", "2"):
+        store.store(DAY, {at(8)[0]: bill(amount), at(9)[0]: bill("7")})
+    changes = store.changes()
+    assert len(changes) == 3, "first, 1 → 2 (twice the same), 2 → 1"
+    assert {hour for change in changes for hour in change.hours} == set(at(8, 9))
+
+
+def test_of_two_writers_one_wins_and_the_other_is_told(table: DynamoTable) -> None:
+    class Interfering(Watched):
+        """Somebody else stores the day between reading and writing."""
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            if name == "transact_write_items":
+                store_of(table).store(DAY, {at(8)[0]: bill("9")})
+            return super().__getattr__(name)
+
+    with pytest.raises(ConflictError):
+        store_of(table, Interfering(table.client)).store(DAY, {at(8)[0]: bill("5")})
+    assert store_of(table).bill(at(8)[0]) == bill("9")
+    store_of(table).store(DAY, {at(8)[0]: bill("5")})
+    with pytest.raises(ConflictError):
+        store_of(table, Interfering(table.client)).store(DAY, {at(8)[0]: bill("6")})
+    assert store_of(table).bill(at(8)[0]) == bill("9")
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day of several pieces need not be large."""
+    monkeypatch.setattr("gpucost.storage.compressed_documents.PIECE", 3_000)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_call_and_run_again_ends_the_same(table: DynamoTable, after: bool) -> None:
+    before, later = large(60), large(40, seed=5) | {at(23)[0]: bill("1")}
+
+    def start_over() -> None:
+        table.client.delete_table(TableName=table.name)
+        create_table(table.client, table.name)
+        store_of(table).store(DAY, before)
+        for change in store_of(table).changes():
+            store_of(table).settle(change)
+
+    def everything(client: Any) -> None:
+        store = store_of(table, client)
+        store.store(DAY, later)
+        store.mark(DAY.replace(day=1), is_closed=True)
+
+    def seen() -> tuple[Any, ...]:
+        store = store_of(table)
+        hours = {hour for change in store.changes() for hour in change.hours}
+        return store.bills(DAY, DAY + ONE_DAY), hours, store.months()
+
+    start_over()
+    old = seen()[0]
+    moved = set(store_of(table).store(DAY, later))
+    start_over()
+    watched = Watched(table.client)
+    everything(watched)
+    expected = seen()
+    assert expected[1], "something changed"
+    assert len(watched.calls) >= 3
+    for number in range(1, len(watched.calls) + 1):
+        start_over()
+        with pytest.raises(KeyboardInterrupt):
+            everything(Watched(table.client, number, after=after))
+        bills, changed, _ = seen()
+        assert (bills == old and not changed) or (bills == expected[0] and changed >= moved), "both or neither"
+        everything(table.client)
+        assert seen() == expected, f"call {number}"
+
+
+def large(size: int, seed: int = 1) -> dict[datetime, Bill]:
+    """A day of so many instances an hour, whose amounts do not compress."""
+    chance = random.Random(seed)
+    return {
+        hour: Bill(
+            {
+                f"i-{chance.getrandbits(68):017x}": billed(f"{chance.randrange(10**14)}e-12", unblended=None)
+                for _ in range(size)
+            }
+        )
+        for hour in at(*range(12))
+    }
+
+
+def test_a_day_of_several_pieces_grows_and_shrinks(table: DynamoTable) -> None:
+    store = store_of(table)
+    many, few = large(2000), {at(3)[0]: bill("1")}
+    store.store(DAY, many)
+    pieces = [item for item in items(table) if item["pk"]["S"] == "BILL#2026-11"]
+    assert len(pieces) > 1
+    assert max(len(item["b"]["B"]) for item in pieces) <= 300_000
+    assert store.bills(DAY, DAY + ONE_DAY) == many
+    store.store(DAY, few)
+    assert store.bills(DAY, DAY + ONE_DAY) == few
+    assert len([item for item in items(table) if item["pk"]["S"] == "BILL#2026-11"]) == 1
+
+
+def items(table: DynamoTable) -> list[dict[str, Any]]:
+    return [
+        item for page in table.client.get_paginator("scan").paginate(TableName=table.name) for item in page["Items"]
+    ]
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_pieces_of_two_versions_are_never_read_as_one(table: DynamoTable) -> None:
+    """A reader that catches the first page of one version and the second of the next reads again."""
+    store_of(table).store(DAY, large(40))
+
+    class Overtaken(Watched):
+        """After the first page somebody stores other figures, once."""
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            real = super().__getattr__(name)
+
+            def call(**arguments: Any) -> Any:
+                answer = real(**(arguments | {"Limit": 1}))
+                if len(self.calls) == 1:
+                    store_of(table).store(DAY, large(40, seed=9))
+                return answer
+
+            return call
+
+    found = store_of(table, Overtaken(table.client)).bills(DAY, DAY + ONE_DAY)
+    assert found == large(40, seed=9)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_torn_day_is_an_error_and_not_half_a_bill(table: DynamoTable) -> None:
+    store_of(table).store(DAY, large(40))
+    table.client.delete_item(TableName=table.name, Key={"pk": {"S": "BILL#2026-11"}, "sk": {"S": "19#01"}})
+    with pytest.raises(SourceError, match="2026-11 changed each time"):
+        store_of(table).bill(at(3)[0])
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_day_too_large_for_a_transaction_is_refused(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpucost.storage.bill_store.LARGEST_PIECES", 1)
+    with pytest.raises(SourceError, match=r"2026-11-19 is too large: \d+ pieces"):
+        store_of(table).store(DAY, large(40))
+
+
+def test_months_are_remembered(table: DynamoTable) -> None:
+    store = store_of(table)
+    october, november = datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)
+    assert store.months() == {}
+    store.mark(october, is_closed=False)
+    store.mark(november, is_closed=False)
+    store.mark(october, is_closed=True)
+    assert store.months() == {october: True, november: False}
+
+
+def test_reading_is_cheap(table: DynamoTable) -> None:
+    """50 instances all month, half of them spot with another price each hour: a month is read for few units."""
+    chance = random.Random(3)
+    names = [f"i-{chance.getrandbits(68):017x}" for _ in range(50)]
+    store = store_of(table)
+    for day in range(1, 31):
+        start = datetime(2026, 11, day, tzinfo=UTC)
+        store.store(
+            start,
+            {
+                start + hour * ONE_HOUR: Bill(
+                    {
+                        name: billed("55.04" if number % 2 else f"{chance.randrange(10**11)}e-10")
+                        for number, name in enumerate(names)
+                    }
+                )
+                for hour in range(24)
+            },
+        )
+    month, hour, changes = Watched(table.client), Watched(table.client), Watched(table.client)
+    november = datetime(2026, 11, 1, tzinfo=UTC)
+    assert len(store_of(table, month).bills(november, november + 30 * ONE_DAY)) == 720
+    assert store_of(table, hour).bill(DAY) is not None
+    assert len(store_of(table, changes).changes()) == 30
+    assert month.calls == ["query"]
+    assert month.units["query"] <= 60
+    assert hour.units["query"] <= 2
+    assert changes.units["query"] <= 3

@@ -1,0 +1,37 @@
+"""What each access costs, in the units that DynamoDB Local says it consumed; a full month is `make bench`'s."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from benchmarks import large_ledger, ledger_page
+from benchmarks.ledger import MONTH, measure
+from gpucost.core.rollups import DAY
+from gpucost.storage.rollups import DynamoRollups
+from tests.conftest import DynamoTable
+
+DAYS = 3
+
+
+def test_every_access_of_a_large_fleet_keeps_its_budget(table: DynamoTable) -> None:
+    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (DAYS + 2) * DAY
+    large_ledger.fill(table.client, table.name, "large", start, DAYS)
+    days = DynamoRollups(table.client, table.name).days("large", start, start + DAYS * DAY)
+    assert [len(day.units) for day in days] == [large_ledger.UNITS] * DAYS, "measured on what it is about"
+    found = list(measure(table.client, table.name, "large", start, DAYS))
+    assert len(found) == 7
+    assert [budget for budget in found if not budget.is_kept()] == []
+    assert min(budget.units for budget in found) >= 1
+    kept = {one.access: one for one in ledger_page.kept_budgets()}
+    assert [*kept] == [budget.access for budget in found]
+    for budget in found:
+        of_a_month = budget.access.endswith("one month")
+        most = (budget.most_units - budget.requests) * MONTH / DAYS if of_a_month else budget.most_units
+        assert kept[budget.access].most_units == pytest.approx(most)
+        assert kept[budget.access].most_requests == budget.most_requests
+
+
+def test_the_page_says_what_was_measured() -> None:
+    assert all(budget.is_kept() for budget in ledger_page.kept_budgets())
+    told = ledger_page.on_page(ledger_page.PAGE.read_text(), ledger_page.ACCESS)
+    assert told == ledger_page.access_table(ledger_page.kept_budgets()), "python -m benchmarks.ledger --write"

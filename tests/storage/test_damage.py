@@ -1,0 +1,157 @@
+"""Items that are cut short, or lost: one sentence names them, and restating the hour mends what it writes anew."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpucost.core.errors import DamagedError, NotKeptError, SourceError
+from gpucost.core.hours import HOUR
+from gpucost.core.limits import Limits
+from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.core.model import ClusterCharge
+from gpucost.core.rollups import DAY
+from gpucost.features.recommendations.storage.daily_items import SeenDays
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.limits import DynamoLimits
+from gpucost.storage.rollups import DynamoRollups
+from tests.conftest import DynamoTable
+from tests.core.test_metering import seen
+from tests.records import line, record
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+DAY_1 = NOW.replace(hour=0, minute=0, second=0) - 3 * DAY
+CHARGE = ClusterCharge("reservation", "r-1", Decimal(1), "USD", None)
+Item = dict[str, Any]
+
+
+class Kept:
+    """A day of one hour, which was restated once, and all that is kept of it."""
+
+    def __init__(self, table: DynamoTable) -> None:
+        self._table = table
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.rollups = DynamoRollups(table.client, table.name)
+        self.limits = DynamoLimits(table.client, table.name)
+        self.days = SeenDays(table.client, table.name, "memory")
+        self.publish("2")
+        self.publish("3", why="another price")
+        self.rollups.roll_up("demo", DAY_1, NOW)
+        self.limits.put(Limits("demo", DAY_1, (), ()), NOW + DAY)
+        self.days.put("demo", DAY_1, [["row"]], NOW + DAY)
+
+    def publish(self, usd: str, why: str = "") -> None:
+        lines = [line("research", "bu-a", "p", usd)]
+        what = replace(record(lines, hour=DAY_1, notes=("a note",)), charges=(CHARGE,))
+        usage = meter(seen(), MeteringRules())
+        old = self.ledger.newest("demo", DAY_1)
+        self.ledger.publish(what, replacing=old, settings_version=1, now=NOW, usage=usage, why=why)
+
+    def newest(self, kind: str) -> Item:
+        """The item of a kind; of the hour's newest version, where it has several."""
+        found = [
+            one for one in self._table.client.scan(TableName=self._table.name)["Items"]
+            if one["pk"]["S"].split("#")[2] == kind
+        ]  # fmt: skip
+        return max(found, key=lambda one: str(one["sk"]["S"]))
+
+    def cut(self, kind: str) -> Item:
+        item = self.newest(kind)
+        content = item["b"]["B"]
+        self.put({**item, "b": {"B": content[: len(content) // 2]}})
+        return item
+
+    def lose(self, kind: str) -> None:
+        item = self.newest(kind)
+        self._table.client.delete_item(TableName=self._table.name, Key={"pk": item["pk"], "sk": item["sk"]})
+
+    def put(self, item: Item) -> None:
+        self._table.client.put_item(TableName=self._table.name, Item=item)
+
+
+@pytest.fixture
+def kept(table: DynamoTable) -> Kept:
+    return Kept(table)
+
+
+READERS: dict[str, Callable[[Kept], object]] = {
+    "summaries": lambda kept: [dict(one.groups) for one in kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)],
+    "lines": lambda kept: kept.ledger.lines("demo", DAY_1),
+    "nodes": lambda kept: kept.ledger.nodes("demo", DAY_1)[1],
+    "notes": lambda kept: kept.ledger.notes_of(kept.ledger.manifests("demo", DAY_1, DAY_1 + DAY)),
+    "usage": lambda kept: [kept.ledger.usage(one) for one in kept.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)],
+    "restatements": lambda kept: kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY),
+    "days": lambda kept: kept.rollups.days("demo", DAY_1, DAY_1 + DAY),
+    "unit": lambda kept: kept.rollups.unit_hours("demo", "research", DAY_1, DAY_1 + DAY),
+    "facts": lambda kept: kept.rollups.facts("demo", DAY_1, DAY_1 + DAY),
+    "limits": lambda kept: kept.limits.limits("demo", DAY_1, DAY_1 + DAY),
+    "memory": lambda kept: kept.days.read("demo", DAY_1, DAY_1 + DAY),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_an_item_that_is_cut_short_is_named(kept: Kept, kind: str) -> None:
+    assert READERS[kind](kept)
+    item = kept.cut(kind)
+    with pytest.raises(SourceError) as raised:
+        READERS[kind](kept)
+    if kind == "lines":  # read again before they count as damaged
+        assert str(raised.value) == f"lines {item['pk']['S']!r} are not whole"
+    else:
+        assert str(raised.value).startswith(f"the ledger's item {item['pk']['S']} {item['sk']['S']} is damaged: ")
+
+
+@pytest.mark.parametrize("kind", ["summaries", "days", "unit", "facts", "nodes", "lines", "usage"])
+def test_what_is_damaged_is_mended_by_restating_its_hour(kept: Kept, kind: str) -> None:
+    kept.cut(kind)
+    kept.publish("5", why="it was damaged")
+    kept.rollups.roll_up("demo", DAY_1, NOW)
+    for read in READERS.values():
+        assert read(kept)
+    (day,) = kept.rollups.days("demo", DAY_1, DAY_1 + DAY)
+    assert {unit: costs.allocated_usd for unit, costs in day.units.items()} == {"research": 5}
+    told = [
+        (one.before.costs.allocated_usd if one.before else None, one.after.costs.allocated_usd, set(one.units))
+        for one in kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
+    ]
+    expected = [(Decimal(2), Decimal(3), {"research"}), (Decimal(3), Decimal(5), {"research"})]
+    assert told == expected, "what was damaged is known from its lines"
+
+
+@pytest.mark.parametrize("kind", ["days", "unit", "facts"])
+def test_a_day_whose_head_is_deleted_is_summed_anew(kept: Kept, kind: str) -> None:
+    """As the runbook says."""
+    sound = READERS[kind](kept)
+    kept.cut(kind)
+    kept.lose("rollups")
+    assert kept.rollups.roll_up("demo", DAY_1, NOW)
+    assert READERS[kind](kept) == sound
+
+
+def test_a_summary_that_is_lost_is_no_zero(kept: Kept) -> None:
+    """Unless its time has come: a manifest says when."""
+    kept.lose("summaries")
+    with pytest.raises(DamagedError, match=rf"^the figures of demo {DAY_1:%Y-%m-%dT%H} are missing from the ledger"):
+        READERS["summaries"](kept)
+    head = kept.newest("rollups")
+    kept.put({**head, "h": {"B": bytes(len(head["h"]["B"]))}})
+    with pytest.raises(NotKeptError, match="cannot be summed: the figures of demo"):
+        kept.rollups.roll_up("demo", DAY_1, NOW)
+    manifest = kept.newest("hours")
+    kept.put({**manifest, "e": {"N": str(int(time.time()))}})
+    assert READERS["summaries"](kept) == [{}], "expired"
+    kept.put({name: value for name, value in manifest.items() if name != "e"})
+    with pytest.raises(DamagedError):
+        READERS["summaries"](kept)
+
+
+def test_a_lost_summary_is_written_anew_by_restating_its_hour(kept: Kept) -> None:
+    kept.lose("summaries")
+    kept.publish("5", why="it was lost")
+    (own,) = kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
+    assert own.totals is not None
+    assert own.totals.costs.allocated_usd == 5

@@ -1,0 +1,342 @@
+"""The ledger on Amazon's own DynamoDB engine: atomic, idempotent, exact, cheap."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from gpucost.core.errors import ConflictError, DamagedError, SourceError
+from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.ledger import HourSummary, next_attempt, summarize
+from gpucost.core.model import HourRecord, Line, Totals
+from gpucost.storage import compressed_documents as blobs
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.table import ROUNDS, Table
+from tests.conftest import DynamoTable
+from tests.records import HOUR, line, record
+from tests.watched import Watched
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+FIGURES = [line(pod="p1"), line(pod="p2", usd="0.000000000001"), line("idle", "notebooks", "n", "12")]
+
+
+def seen(ledger: DynamoLedger) -> tuple[list[HourSummary], list[Line]]:
+    """What every reader sees of the day."""
+    lines = ledger.lines("demo", HOUR)
+    return ledger.summaries("demo", HOUR, HOUR + 5 * ONE_HOUR), sorted(lines, key=lambda one: one.pod)
+
+
+def publish(ledger: DynamoLedger, what: HourRecord) -> None:
+    ledger.publish(what, replacing=ledger.manifest(what.cluster, what.hour), settings_version=1, now=NOW)
+
+
+def test_what_is_published_is_what_is_read(table: DynamoTable) -> None:
+    ledger = DynamoLedger(Watched(table.client), table.name)
+    published = record(FIGURES, notes=("a note",))
+    manifest = ledger.publish(published, replacing=None, settings_version=3, now=NOW)
+    assert (manifest.version, manifest.settings_version, manifest.attempts) == (1, 3, 0)
+    assert ledger.manifest("demo", HOUR) == manifest
+    assert ledger.summaries("demo", HOUR, HOUR + ONE_HOUR) == [summarize(published, 1)]
+    assert seen(ledger)[1] == sorted(FIGURES, key=lambda one: one.pod)
+    assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
+    assert ledger.lines("demo", HOUR, "nobody") == []
+    assert ledger.notes_of(ledger.manifests("demo", HOUR, HOUR + ONE_HOUR)) == {HOUR: ("a note",)}
+
+
+def test_an_hours_totals_are_read_without_its_groups(table: DynamoTable) -> None:
+    """Even where these are damaged; a summary without its totals is damaged."""
+    ledger, own = DynamoLedger(table.client, table.name), record()
+    ledger.publish(own, replacing=None, settings_version=1, now=NOW)
+    (item,) = [one for one in table.client.scan(TableName=table.name)["Items"] if "#summaries" in one["pk"]["S"]]
+    without = {name: value for name, value in item.items() if name != "t"}
+    table.client.put_item(TableName=table.name, Item=without)
+    with pytest.raises(DamagedError):
+        read_totals(ledger)
+    table.client.put_item(TableName=table.name, Item={**item, "b": {"B": b"damaged"}})
+    assert read_totals(ledger) == own.totals
+
+
+def read_totals(ledger: DynamoLedger) -> Totals | None:
+    (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    return summary.totals
+
+
+def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    for hours in (0, 1, 2, 3):
+        publish(ledger, record(FIGURES, hour=HOUR + hours * ONE_HOUR))
+    publish(ledger, record(FIGURES, cluster="demo-2"))
+    found = ledger.summaries("demo", HOUR + ONE_HOUR, HOUR + 3 * ONE_HOUR)
+    assert [summary.hour for summary in found] == [HOUR + ONE_HOUR, HOUR + 2 * ONE_HOUR]
+
+
+@pytest.mark.parametrize("name", ['a"b', "line\nbreak", "hash#hash", "ü" * 200, "<script>", "=1+1", "~", ""])
+def test_any_name_of_a_unit_is_safe(table: DynamoTable, name: str) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    publish(ledger, record([line(name, "n"), line("other", "n")]))
+    assert [one.business_unit for one in ledger.lines("demo", HOUR, name)] == [name]
+
+
+def test_killed_at_any_call_and_run_again_readers_see_the_same(dynamodb_url: str, table: DynamoTable) -> None:
+    first, second = record([line(pod="old")]), record(FIGURES, notes=("new",))
+
+    def run(client: Any) -> None:
+        publish(DynamoLedger(client, table.name), second)
+
+    def start_over() -> DynamoLedger:
+        table.client.delete_table(TableName=table.name)
+        from devstack.dynamodb_local import create_table
+
+        create_table(table.client, table.name)
+        ledger = DynamoLedger(table.client, table.name)
+        publish(ledger, first)
+        return ledger
+
+    ledger = start_over()
+    before = seen(ledger)
+    watched = Watched(table.client)
+    run(watched)
+    after = seen(ledger)
+    assert len(watched.calls) > 5
+    for k in range(1, len(watched.calls) + 1):
+        ledger = start_over()
+        with pytest.raises(KeyboardInterrupt):
+            run(Watched(table.client, fail_at=k))
+        assert seen(ledger) in (before, after), f"half an hour was seen after call {k}"
+        if seen(ledger) == before:
+            run(table.client)
+        assert seen(ledger) == after, f"call {k}"
+
+
+def test_of_two_writers_one_wins_and_nobody_sees_the_other(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    winner, loser = record([line(pod="winner")]), record([line(pod="loser")])
+    ledger.publish(winner, replacing=None, settings_version=1, now=NOW)
+    with pytest.raises(ConflictError):
+        ledger.publish(loser, replacing=None, settings_version=1, now=NOW)
+    assert [one.pod for one in ledger.lines("demo", HOUR)] == ["winner"]
+    assert [one.groups for one in ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)] == [winner.by_namespace()]
+    items = table.client.scan(TableName=table.name)["Items"]
+    assert all("expires_at" in item for item in items), "what the other wrote goes in time"
+    assert len(items) == 5, "and not before: a third writer of its figures may be about to put them in force"
+
+
+def test_the_same_figures_by_two_writers_are_not_removed_with_the_loser(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
+    with pytest.raises(ConflictError):
+        ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
+    assert len(ledger.lines("demo", HOUR)) == 3
+
+
+def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    publish(ledger, record([line(pod="old")]))
+    publish(ledger, record([line(pod="new")]))
+    assert [one.pod for one in ledger.lines("demo", HOUR)] == ["new"]
+    (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert summary.version == 2
+    ends = sorted(int(item["expires_at"]["N"]) for item in table.client.scan(TableName=table.name)["Items"])
+    soon = int((NOW + timedelta(days=1)).timestamp())
+    assert [end == soon for end in ends] == [True, True, False, False, False]
+
+
+def test_expired_items_are_not_read_though_they_are_still_there(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    publish(ledger, record(FIGURES))
+    for item in table.client.scan(TableName=table.name)["Items"]:
+        table.client.put_item(TableName=table.name, Item={**item, "expires_at": {"N": "1"}})
+    assert ledger.summaries("demo", HOUR, HOUR + ONE_HOUR) == []
+    assert ledger.lines("demo", HOUR) == []
+
+
+def test_an_item_of_a_newer_format_is_refused_not_guessed_at(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    publish(ledger, record(FIGURES))
+    for item in table.client.scan(TableName=table.name)["Items"]:
+        table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
+    with pytest.raises(SourceError, match="format 99"):
+        ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+
+
+def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    waits = []
+    for _ in range(4):
+        publish(ledger, record(status="incomplete"))
+        manifest = ledger.manifest("demo", HOUR)
+        assert manifest is not None
+        assert manifest.next_attempt_at is not None
+        waits.append(manifest.next_attempt_at - NOW.replace(minute=0, second=0))
+        assert manifest.notes == ("no scrape was seen",)
+    assert waits == [timedelta(hours=n) for n in (1, 2, 4, 8)]
+    (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert (summary.status, summary.totals, summary.groups) == ("incomplete", None, {})
+
+
+def test_an_hour_may_be_tried_in_vain_any_number_of_times(table: DynamoTable) -> None:
+    """A backfill is run again and again while a cluster's Prometheus is away."""
+    ledger = DynamoLedger(table.client, table.name)
+    end = HOUR + timedelta(days=30)
+    for at in range(70):
+        what = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
+        ledger.publish(
+            what, replacing=ledger.newest("demo", HOUR), settings_version=1, now=HOUR + (2 + at) * ONE_HOUR,
+            last_attempt=end,
+        )  # fmt: skip
+    manifest = ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    assert (manifest.attempts, manifest.next_attempt_at) == (70, end)
+
+
+@pytest.mark.parametrize("attempts", [11, 28, 64, 10_000])
+def test_no_number_of_attempts_goes_beyond_the_calendar_or_ends_before_the_longest_look_back(attempts: int) -> None:
+    longest = timedelta(hours=720)
+    assert next_attempt(attempts, NOW, NOW + longest) == NOW + longest
+    alone = next_attempt(attempts, NOW)
+    assert alone is not None
+    assert alone > NOW + longest
+
+
+def test_an_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    publish(ledger, record(FIGURES))
+    before = seen(ledger)
+    with pytest.raises(ConflictError):
+        publish(ledger, record(status="incomplete"))
+    assert seen(ledger) == before
+
+
+def test_a_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    for hours in range(168):
+        what = record(
+            hour=HOUR + hours * ONE_HOUR, status="incomplete" if hours % 3 else "complete", notes=("x" * 300,)
+        )
+        publish(ledger, what)
+    watched = Watched(table.client)
+    found = DynamoLedger(watched, table.name).manifests("demo", HOUR, HOUR + 168 * ONE_HOUR)
+    assert len(found) == 168
+    assert watched.calls == ["query"]
+    assert watched.units["query"] <= 10
+
+
+def test_a_large_hour_costs_what_the_design_allows(table: DynamoTable) -> None:
+    lines = [line(f"unit-{i % 200}", f"team-{i % 200}", f"workload-{i // 7}-{i:05d}") for i in range(10_000)]
+    watched = Watched(table.client)
+    ledger = DynamoLedger(watched, table.name)
+    ledger.publish(record(lines), replacing=None, settings_version=1, now=NOW)
+    assert sum(watched.units.values()) <= 2_000
+    again = Watched(table.client)
+    assert len(DynamoLedger(again, table.name).lines("demo", HOUR, "unit-7")) == 50
+    assert again.units["query"] + again.units["get_item"] <= 4
+    assert len(again.calls) <= 3
+
+
+def test_thousands_of_pods_in_one_unit_do_not_burst_an_item(table: DynamoTable) -> None:
+    import hashlib
+
+    names = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(12_000)]
+    lines = [line("one", "ns", name, f"1.{int(name[:8], 16):012d}"[:14]) for name in names]
+    ledger = DynamoLedger(table.client, table.name)
+    publish(ledger, record(lines))
+    assert len(ledger.lines("demo", HOUR, "one")) == 12_000
+    sizes = [len(item["b"]["B"]) for item in table.client.scan(TableName=table.name)["Items"] if "b" in item]
+    assert len(sizes) > 3
+
+
+def test_a_restatement_of_more_units_than_an_item_holds_is_told_whole(
+    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every namespace may be a business unit of its own; here items are small, so that few are enough."""
+    monkeypatch.setattr(blobs, "PIECE", 300)
+    ledger = DynamoLedger(table.client, table.name)
+    for usd in ("1", "2", "3"):
+        lines = [line(f"unit-{number}", "n", "p", usd) for number in range(40)]
+        manifest = ledger.manifest("demo", HOUR)
+        ledger.publish(record(lines), replacing=manifest, settings_version=1, now=NOW, why="prices changed")
+    found = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert [one.version for one in found] == [2, 3]
+    assert [(unit, after) for unit, (_, after) in sorted(found[1].units.items())] == sorted(
+        (one.business_unit, one.costs()) for one in lines
+    )
+    items = table.client.scan(TableName=table.name)["Items"]
+    assert sum("#restatements" in item["pk"]["S"] for item in items) > 2
+
+
+def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: DynamoTable) -> None:
+    """200 units share a namespace, 1,000 pods in it each, by names that nothing compresses; here five of the units."""
+    chance = random.Random(1)
+
+    def noise(length: int) -> str:
+        return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=length))
+
+    lines = [
+        line(f"unit-{i % 5}", "shared", noise(63), f"{chance.randrange(100)}.{chance.randrange(10**12):012d}")._replace(
+            uid=noise(36), workload=noise(63), node=noise(40), labels={noise(20): noise(63) for _ in range(3)}
+        )
+        for i in range(5_000)
+    ]
+    ledger = DynamoLedger(table.client, table.name)
+    what = record(lines, notes=tuple(noise(999) for _ in range(1_000)))
+    ledger.publish(what, replacing=None, settings_version=1, now=NOW)
+    pages = table.client.get_paginator("scan").paginate(TableName=table.name)
+    sizes = [_size(item) for page in pages for item in page["Items"]]
+    assert 290_000 < max(sizes) < 310_000
+    assert sorted(ledger.lines("demo", HOUR), key=lambda one: one.uid) == sorted(lines, key=lambda one: one.uid)
+    assert len(ledger.lines("demo", HOUR, "unit-3")) == 1_000
+    manifest = ledger.manifest("demo", HOUR)
+    assert manifest is not None
+    *kept, last = manifest.notes
+    assert tuple(kept) == what.notes[: len(kept)]
+    assert (len(kept) >= 250, last) == (True, f"and {1_000 - len(kept)} more notes")
+
+
+def _size(item: dict[str, Any]) -> int:
+    """As DynamoDB counts: names and values (a number takes a byte for two digits, and one more)."""
+    total = 0
+    for name, value in item.items():
+        ((kind, told),) = value.items()
+        total += len(name) + (len(told) // 2 + 2 if kind == "N" else len(told))
+    return total
+
+
+def stubbed() -> tuple[Any, Stubber]:
+    client = boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+    return client, Stubber(client)
+
+
+def test_unprocessed_items_are_written_again_until_they_are_taken() -> None:
+    client, stub = stubbed()
+    items = [{"pk": {"S": "p"}, "sk": {"S": str(i)}} for i in range(3)]
+    asked = [{"PutRequest": {"Item": item}} for item in items]
+    stub.add_response("batch_write_item", {"UnprocessedItems": {"t": asked[1:]}}, {"RequestItems": {"t": asked}})
+    stub.add_response("batch_write_item", {"UnprocessedItems": {}}, {"RequestItems": {"t": asked[1:]}})
+    waits: list[float] = []
+    with stub:
+        Table(client, "t", sleep=waits.append).put_all(items)
+        stub.assert_no_pending_responses()
+    assert len(waits) == 1
+
+
+def test_a_table_that_stays_throttled_is_an_error_not_a_loss() -> None:
+    client, stub = stubbed()
+    items = [{"pk": {"S": "p"}, "sk": {"S": "s"}}]
+    for _ in range(ROUNDS):
+        stub.add_response("batch_write_item", {"UnprocessedItems": {"t": [{"PutRequest": {"Item": items[0]}}]}})
+    with stub, pytest.raises(SourceError, match="throttled: 1 items"):
+        Table(client, "t", sleep=lambda _: None).put_all(items)
+
+
+def test_every_digit_survives(table: DynamoTable) -> None:
+    ledger = DynamoLedger(table.client, table.name)
+    amount = "987654321098.123456789012"
+    publish(ledger, record([line(usd=amount)]))
+    (found,) = ledger.lines("demo", HOUR)
+    assert found.allocated_usd == Decimal(amount)
+    (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert summary.groups["research", "bu-a"].allocated_usd == Decimal(amount)

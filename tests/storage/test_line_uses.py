@@ -1,0 +1,23 @@
+"""Lines as advice reads them: the same as those that reports read."""
+
+from decimal import Decimal
+
+from gpucost.storage.line_items import line_items, read_line_items, read_line_uses
+from tests.features.recommendations import advice_fleet as sim
+from tests.records import use_of
+
+(RECORD,) = sim.simulate(sim.fleet(1, 24, 1), 1)
+ODD = RECORD.lines[0]._replace(allocated_usd=None, effective_gpu_hours=None, utilization=None, shared_from="platform",
+    unmeasured_gpu_hours=Decimal("0.333333333333"),
+)  # fmt: skip
+LINES = [*RECORD.lines, ODD]
+
+
+def test_lines_are_what_reports_read() -> None:
+    items = line_items("pk", "1-a#unit", LINES, 2**31)
+    assert read_line_uses(items) == [use_of(line) for line in read_line_items(items)] == [use_of(one) for one in LINES]
+
+
+def test_one_line_alone_is_stored_as_single_values() -> None:
+    for line in LINES:
+        assert read_line_uses(line_items("pk", "1-a#unit", [line], 2**31)) == [use_of(line)]

@@ -1,0 +1,98 @@
+"""A write whose answer is lost: botocore sends it again by itself, and meets what it wrote."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from devstack.aws import local_client
+from gpucost.core.errors import ConflictError
+from gpucost.core.ledger import FrozenMonth
+from gpucost.features.alerting.model import Book
+from gpucost.features.alerting.storage.states import DynamoAlertMemory
+from gpucost.features.recommendations.model import About, Advice, Evidence, Recommendation, Saving
+from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.storage.table import Table, key
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
+SETTINGS = json.dumps(
+    {
+        "pricing": {"source": "constant", "gpu_hourly_usd": 2},
+        "clusters": [{"name": "a", "prometheus": {"url": "http://a:9"}}],
+    }
+)
+SAVING = Saving(Decimal(2), Decimal(1), Decimal(3), None, None, Decimal(2))
+PROPOSED = Advice(
+    "idle", About("demo", "research", "ns", "Deployment", "a"), "scale it to nothing", SAVING,
+    Evidence(NOW, NOW, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0), Decimal(1),
+)  # fmt: skip
+
+
+@pytest.fixture
+def client(dynamodb_url: str) -> Iterator[Any]:
+    """A client each of whose writes arrives twice: the first answer counts as lost."""
+    client = local_client("dynamodb", dynamodb_url)
+    sent: list[str] = []
+
+    def again(operation: Any, attempts: int, **_: Any) -> int | None:
+        """How many seconds botocore waits before it sends the call once more."""
+        if attempts > 1 or not operation.name.startswith(("Put", "Transact")):
+            return None
+        sent.append(operation.name)
+        return 0
+
+    client.meta.events.register_first("needs-retry.dynamodb", again)
+    yield client
+    assert sent
+
+
+def test_a_push_that_arrived_is_a_success(client: Any, table: DynamoTable) -> None:
+    store = DynamoSettingsStore(client, table.name, clock=lambda: NOW)
+    assert [store.push(SETTINGS, author="me", now=NOW).version for _ in range(2)] == [1, 2]
+    assert [one.version for one in store.history()] == [2, 1]
+
+
+def test_a_month_frozen_by_the_call_is_no_conflict_and_one_frozen_by_others_is(client: Any, table: DynamoTable) -> None:
+    versions = DynamoLedger(client, table.name).versions
+    versions.freeze(FrozenMonth("2026-10", NOW, "me", "chargeback"))
+    with pytest.raises(ConflictError):
+        versions.freeze(FrozenMonth("2026-10", NOW, "me", "chargeback"))
+    assert [month.author for month in versions.frozen_months()] == ["me"]
+
+
+def test_a_recommendation_is_saved_once(client: Any, table: DynamoTable) -> None:
+    store = DynamoAdvice(client, table.name)
+    first = store.put(Recommendation(PROPOSED, "open", NOW, NOW, NOW))
+    assert store.put(replace(first, state="applied")).version == 2
+    with pytest.raises(ConflictError):
+        store.put(replace(first, state="dismissed"))
+
+
+def test_a_claim_of_an_outbox_is_the_senders_own(client: Any, table: DynamoTable) -> None:
+    memory = DynamoAlertMemory(client, table.name)
+    book = Book("demo", "research")
+    assert memory.save_book(memory.save_book(book)).version == 2
+    with pytest.raises(ConflictError):
+        memory.save_book(book)
+
+
+def test_an_hour_is_published_once(client: Any, table: DynamoTable) -> None:
+    ledger = DynamoLedger(client, table.name)
+    published = ledger.publish(record([line()]), replacing=None, settings_version=1, now=NOW)
+    assert published.version == 1
+    assert ledger.versions.in_force(published.cluster, published.hour) == published
+
+
+def test_of_two_that_write_alike_one_has_written(client: Any, table: DynamoTable) -> None:
+    item = {**key("p", "s"), "by": {"S": "me"}}
+    Table(client, table.name).put(item, "attribute_not_exists(pk)")
+    with pytest.raises(ConflictError):
+        Table(client, table.name).put(item, "attribute_not_exists(pk)")

@@ -1,0 +1,412 @@
+"""The price book on Amazon's own DynamoDB engine: packed, idempotent, with every change of past hours in its log."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from devstack.dynamodb_local import create_table
+from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SourceError
+from gpucost.core.hours import floor_hour
+from gpucost.core.pricing.price_changes import PriceChange
+from gpucost.core.pricing.price_split import InstanceShape
+from gpucost.core.pricing.prices import Price
+from gpucost.storage.price_book import DynamoPriceBook
+from tests.conftest import DynamoTable
+from tests.watched import Watched
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+NOW = NOON + timedelta(minutes=2)
+RATED = NOON - HOUR
+"""At 12:02 the hour that ended at 12:00 was not rated yet."""
+G5, P5 = "g5.xlarge", "p5.48xlarge"
+
+
+def spot(kind: str, start: datetime, end: datetime, amount: str, zone: str = "use1-az1", at: datetime = NOW) -> Price:
+    applies_to = {
+        "instance_type": kind, "zone_id": zone, "capacity_type": "spot", "operating_system": "linux",
+    }  # fmt: skip
+    return Price("spot", "node-hour", Decimal(amount), applies_to, "USD", start, end, at)
+
+
+def listed(kind: str, start: datetime, amount: str, at: datetime = NOW) -> Price:
+    applies_to = {"instance_type": kind, "region": "us-east-1", "operating_system": "linux"}
+    return Price("on-demand", "node-hour", Decimal(amount), applies_to, "USD", start, None, at)
+
+
+def by_hand(amount: str, start: datetime, end: datetime | None = None, why: str = "negotiated", **facts: str) -> Price:
+    return Price("override", "gpu-hour", Decimal(amount), facts, "USD", start, end, NOW, "ann", why)
+
+
+def history(moves: str = "0.30 0.35 0.40", start: datetime = NOON - 40 * HOUR, kind: str = G5) -> list[Price]:
+    """Prices that change every ten hours."""
+    amounts = moves.split()
+    starts = [start + 10 * HOUR * place for place in range(len(amounts))]
+    ends = [*starts[1:], NOON.replace(hour=0) + 2 * DAY]
+    return [spot(kind, begins, stops, amount) for begins, stops, amount in zip(starts, ends, amounts, strict=True)]
+
+
+@pytest.fixture
+def book(table: DynamoTable) -> DynamoPriceBook:
+    return DynamoPriceBook(table.client, table.name)
+
+
+def amounts(book: DynamoPriceBook, start: datetime, hours: int = 1) -> set[tuple[str, str]]:
+    return {(one.source, str(one.amount)) for one in book.in_force(start, start + hours * HOUR).prices}
+
+
+def contents(table: DynamoTable) -> list[Any]:
+    """Everything in the table but generations, which count the writes."""
+    items = table.client.scan(TableName=table.name, ConsistentRead=True)["Items"]
+    return sorted(({name: value for name, value in item.items() if name != "n"} for item in items), key=str)
+
+
+def told(changes: tuple[PriceChange, ...] | list[PriceChange]) -> list[tuple[str, datetime | None, datetime]]:
+    return [(one.source, one.start, one.end) for one in changes]
+
+
+def test_what_was_fetched_is_in_force_when_it_says(book: DynamoPriceBook) -> None:
+    book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    begins = NOON - 40 * HOUR
+    assert amounts(book, begins) == {("spot", "0.30")}
+    assert amounts(book, begins - HOUR) == set()
+    assert amounts(book, begins + 9 * HOUR, 2) == {("spot", "0.30"), ("spot", "0.35")}
+    assert amounts(book, begins, 24) == {("spot", "0.30"), ("spot", "0.35"), ("spot", "0.40")}
+    (price,) = book.in_force(NOON - HOUR, NOON).prices
+    assert price == history()[-1], "source, unit, currency, amount, validity and time of fetching"
+
+
+def test_a_day_that_nobody_fetched_goes_on_with_the_last_price_and_no_longer(book: DynamoPriceBook) -> None:
+    book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    tomorrow = NOON.replace(hour=0) + DAY
+    assert amounts(book, tomorrow + 23 * HOUR) == {("spot", "0.40")}
+    assert amounts(book, tomorrow + 24 * HOUR) == set()
+    assert amounts(book, tomorrow + 20 * HOUR, 24) == {("spot", "0.40")}
+
+
+def test_the_same_answer_again_writes_nothing(table: DynamoTable) -> None:
+    def refresh(client: Any, now: datetime) -> Any:
+        book = DynamoPriceBook(client, table.name)
+        shape = InstanceShape(G5, 1, 4, 16384)
+        again = [replace(one, fetched_at=now) for one in history()]
+        return [
+            book.replace("spot", again, since=NOON - 41 * HOUR, rated_until=floor_hour(now), now=now),
+            book.replace("on-demand", [listed(G5, NOON - 30 * DAY, "1.006", now)], rated_until=NOON, now=now),
+            book.replace_shapes([shape], rated_until=NOON, now=now),
+        ]
+
+    assert [one.prices for one in refresh(table.client, NOW)] == [1, 1, 1]
+    before, changes = contents(table), DynamoPriceBook(table.client, table.name).pending_changes()
+    watched = Watched(table.client)
+    second = refresh(watched, NOW + 5 * HOUR)
+    assert [(one.prices, one.changes) for one in second] == [(0, ())] * 3
+    assert set(watched.calls) == {"query"}
+    assert contents(table) == before
+    assert len(changes) == 3
+
+
+def test_a_first_price_is_a_change_and_going_on_with_it_is_none(book: DynamoPriceBook) -> None:
+    first = book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    assert told(first.changes) == [("spot", NOON - 40 * HOUR, RATED)]
+    later = NOW + DAY
+    longer = [spot(G5, NOON - 40 * HOUR, NOON.replace(hour=0) + 3 * DAY, "0.30", at=later)]
+    second = book.replace("spot", longer, since=NOON - 2 * HOUR, rated_until=RATED + DAY, now=later)
+    assert (second.prices, second.changes) == (1, ())
+    assert amounts(book, NOON + 2 * DAY) == {("spot", "0.30")}
+
+
+def test_a_new_point_is_a_change_within_rated_hours_only(book: DynamoPriceBook) -> None:
+    book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    ends = NOON.replace(hour=0) + 2 * DAY
+    fresh = [spot(G5, NOON - 40 * HOUR, RATED + 20 * timedelta(minutes=1), "0.30"),
+             spot(G5, RATED + 20 * timedelta(minutes=1), ends, "0.31")]  # fmt: skip
+    made = book.replace("spot", fresh, since=RATED - HOUR, rated_until=RATED, now=NOW)
+    assert (made.prices, made.changes) == (1, ()), "the hour that it lies in was not rated yet"
+    late = [spot(G5, NOON - 40 * HOUR, RATED - 4 * HOUR, "0.30"), spot(G5, RATED - 4 * HOUR, ends, "0.31")]
+    made = book.replace("spot", late, since=RATED - 10 * HOUR, rated_until=RATED, now=NOW)
+    assert told(made.changes) == [("spot", RATED - 4 * HOUR, RATED)]
+    assert made.changes[0] in book.pending_changes()
+    assert made.changes[0].concerns({"instance_type": G5, "zone_id": "use1-az1", "capacity_type": "spot",
+                                     "operating_system": "linux"})  # fmt: skip
+    assert not made.changes[0].concerns({"instance_type": P5, "zone_id": "use1-az1", "capacity_type": "spot",
+                                         "operating_system": "linux"})  # fmt: skip
+
+
+def test_prices_that_come_after_an_outage_change_the_hours_without(book: DynamoPriceBook) -> None:
+    book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    ended, later = NOON.replace(hour=0) + 2 * DAY, NOW + 5 * DAY
+    back = [spot(G5, NOON - 40 * HOUR, NOON.replace(hour=0) + 7 * DAY, "0.30", at=later)]
+    made = book.replace("spot", back, since=NOON - 2 * HOUR, rated_until=RATED + 5 * DAY, now=later)
+    assert told(made.changes) == [("spot", ended, RATED + 5 * DAY)]
+    assert amounts(book, NOON + 3 * DAY) == {("spot", "0.30")}
+
+
+def test_changes_far_apart_are_two(book: DynamoPriceBook) -> None:
+    flat = [spot(kind, NOON - 60 * DAY, NOON + DAY, "1") for kind in (G5, P5)]
+    book.replace("spot", flat, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
+    answer = [
+        spot(G5, NOON - 60 * DAY, NOON - 6 * HOUR, "1"), spot(G5, NOON - 6 * HOUR, NOON + DAY, "2"),
+        spot(P5, NOON - 60 * DAY, NOON - 58 * HOUR, "1"), spot(P5, NOON - 58 * HOUR, NOON - 57 * HOUR, "2"),
+        spot(P5, NOON - 57 * HOUR, NOON + DAY, "1"),
+    ]  # fmt: skip
+    made = book.replace("spot", answer, since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
+    assert told(made.changes) == [("spot", NOON - 58 * HOUR, NOON - 57 * HOUR), ("spot", NOON - 6 * HOUR, RATED)]
+    assert [one.applies_to["instance_type"] for one in made.changes] == [(P5,), (G5,)]
+
+
+def test_what_an_answer_does_not_name_keeps_its_price(book: DynamoPriceBook) -> None:
+    book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    book.replace("spot", history("9", kind=P5), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    assert amounts(book, NOON) == {("spot", "0.30"), ("spot", "9")}
+    book.replace("on-demand", [listed(G5, NOON - 9 * DAY, "1.006")], rated_until=RATED, now=NOW)
+    book.replace("on-demand", [listed(P5, NOON - 9 * DAY, "55.04")], rated_until=RATED, now=NOW)
+    assert amounts(book, NOON) == {("spot", "0.30"), ("spot", "9"), ("on-demand", "1.006"), ("on-demand", "55.04")}
+    listed_only = book.in_force(NOON, NOON + HOUR, sources=["on-demand"]).prices
+    assert {one.source for one in listed_only} == {"on-demand"}, "what nobody asks for is not read"
+
+
+def test_a_list_price_changes_with_effect_from_its_date(book: DynamoPriceBook) -> None:
+    june, july = NOON - 30 * DAY, NOON - 9 * DAY
+    book.replace("on-demand", [listed(G5, june, "1.006")], rated_until=RATED, now=NOW)
+    same = book.replace("on-demand", [listed(G5, july, "1.0060")], rated_until=RATED, now=NOW)
+    assert (same.prices, same.changes) == (0, ()), "published again at the same price"
+    made = book.replace("on-demand", [listed(G5, july, "0.9")], rated_until=RATED, now=NOW)
+    assert told(made.changes) == [("on-demand", july, RATED)]
+    assert amounts(book, july - HOUR) == {("on-demand", "1.006")}
+    assert amounts(book, july) == {("on-demand", "0.9")}
+
+
+def test_a_shape_makes_hours_ratable(book: DynamoPriceBook) -> None:
+    shape = InstanceShape(P5, 8, 192, 2 * 1024 * 1024)
+    made = book.replace_shapes([shape], rated_until=RATED, now=NOW)
+    assert told(made.changes) == [("shapes", None, RATED)]
+    assert book.in_force(NOON, NOON + HOUR).shapes == {P5: shape}
+
+
+def test_an_override_is_set_dropped_and_kept(book: DynamoPriceBook) -> None:
+    price = by_hand("2.5", NOON - 5 * HOUR, instance_type="p5.*")
+    override = book.set_override(price, now=NOW)
+    assert book.in_force(NOON - HOUR, NOON).prices == [price]
+    assert amounts(book, NOON - 6 * HOUR) == set()
+    (change,) = book.pending_changes()
+    assert (change.start, change.end, change.author) == (NOON - 5 * HOUR, NOON, "ann")
+    assert "negotiated" in change.why
+    ended = book.drop_override(override.id, at=NOON - 2 * HOUR, author="bob", reason="typo", now=NOW + HOUR)
+    assert amounts(book, NOON - 3 * HOUR) == {("override", "2.5")}
+    assert amounts(book, NOON - 2 * HOUR) == set()
+    assert book.overrides() == [ended]
+    assert (ended.price.author, ended.dropped_by, ended.drop_reason, ended.set_to) == ("ann", "bob", "typo", None)
+    assert told(book.pending_changes())[1:] == [("override", NOON - 2 * HOUR, NOON + HOUR)]
+    assert book.drop_override(override.id, at=NOON, author="eve", reason="again", now=NOW + 2 * HOUR) == ended
+
+
+def test_an_override_that_was_wrong_from_the_start_was_never_in_force(book: DynamoPriceBook) -> None:
+    override = book.set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
+    book.drop_override(override.id, at=NOON - 9 * DAY, author="bob", reason="typo", now=NOW)
+    assert amounts(book, NOON - 9 * HOUR, 24) == set()
+    assert told(book.pending_changes())[1:] == [("override", NOON - 5 * HOUR, NOON)]
+    assert len(book.overrides()) == 1
+
+
+def test_an_override_set_twice_is_one_and_set_after_a_drop_another(book: DynamoPriceBook) -> None:
+    price = by_hand("2.5", NOON)
+    first = book.set_override(price, now=NOW)
+    assert book.set_override(price, now=NOW) == first
+    book.drop_override(first.id, at=NOON, author="bob", reason="no", now=NOW)
+    second = book.set_override(price, now=NOW)
+    assert [one.id for one in book.overrides()] == [first.id, second.id]
+    assert first.id != second.id
+
+
+def test_an_override_of_the_future_changes_nothing_yet(book: DynamoPriceBook) -> None:
+    override = book.set_override(by_hand("2.5", NOON + DAY), now=NOW)
+    book.drop_override(override.id, at=NOON + 2 * DAY, author="bob", reason="no", now=NOW)
+    assert book.pending_changes() == []
+    with pytest.raises(NotFoundError, match="there is no override 'x'"):
+        book.drop_override("x", at=NOON, author="bob", reason="no", now=NOW)
+
+
+def test_a_change_is_pending_until_it_is_settled(book: DynamoPriceBook) -> None:
+    for hours in (1, 2, 3):
+        book.set_override(by_hand(str(hours), NOON - hours * HOUR), now=NOW + hours * HOUR)
+    first, *others = book.pending_changes()
+    assert book.pending_changes(limit=1) == [first]
+    for _ in range(2):
+        book.settle(first.id, now=NOW + 9 * HOUR)
+    assert book.pending_changes() == others
+    (settled, *_) = found = book.changes(NOW, NOW + DAY)
+    assert (settled.id, settled.settled_at, len(found)) == (first.id, NOW + 9 * HOUR, 3)
+    assert book.changes(NOW + 2 * HOUR, NOW + 3 * HOUR) == [others[0]]
+    with pytest.raises(NotFoundError):
+        book.settle("nothing", now=NOW)
+
+
+Steps = Callable[[Any, str], None]
+
+
+def _refresh(client: Any, name: str) -> None:
+    book = DynamoPriceBook(client, name)
+    month = history("0.30 0.35 0.40 0.45 0.50", start=NOON - 33 * DAY)
+    month = [*month[:-1], *history("0.50 0.60", start=NOON - 20 * HOUR)]
+    book.replace("spot", month, since=NOON - 33 * DAY, rated_until=RATED, now=NOW)
+    book.replace("on-demand", [listed(G5, NOON - 9 * DAY, "0.9")], rated_until=RATED, now=NOW)
+    book.replace_shapes([InstanceShape(G5, 1, 4, 16384)], rated_until=RATED, now=NOW)
+
+
+def _set(client: Any, name: str) -> None:
+    DynamoPriceBook(client, name).set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
+
+
+def _drop(client: Any, name: str) -> None:
+    book = DynamoPriceBook(client, name)
+    (known,) = book.overrides()
+    book.drop_override(known.id, at=NOON - 3 * HOUR, author="bob", reason="no", now=NOW)
+
+
+def _settle(client: Any, name: str) -> None:
+    book = DynamoPriceBook(client, name)
+    for change in book.pending_changes():
+        book.settle(change.id, now=NOW)
+
+
+@pytest.mark.parametrize(("prepare", "run"), [(None, _refresh), (None, _set), (_set, _drop), (_refresh, _settle)])
+def test_killed_at_any_call_and_run_again_the_book_is_the_same(
+    table: DynamoTable, prepare: Steps | None, run: Steps
+) -> None:
+    def start_over() -> None:
+        table.client.delete_table(TableName=table.name)
+        create_table(table.client, table.name)
+        if prepare is not None:
+            prepare(table.client, table.name)
+
+    start_over()
+    before = contents(table)
+    watched = Watched(table.client)
+    run(watched, table.name)
+    after = contents(table)
+    assert after != before
+    assert len(watched.calls) > 1
+    for k in range(1, len(watched.calls) + 1):
+        start_over()
+        with pytest.raises(KeyboardInterrupt):
+            run(Watched(table.client, fail_at=k), table.name)
+        run(table.client, table.name)
+        assert contents(table) == after, f"call {k}"
+
+
+class Rival:
+    """The real client, in front of which somebody else writes before each of the first transactions."""
+
+    def __init__(self, client: Any, interfere: Callable[[int], None], times: int) -> None:
+        self._client, self._interfere, self._left = client, interfere, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def transact_write_items(self, **arguments: Any) -> Any:
+        if self._left:
+            self._left -= 1
+            self._interfere(self._left)
+        return self._client.transact_write_items(**arguments)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_of_two_writers_both_are_kept(table: DynamoTable, times: int) -> None:
+    direct = DynamoPriceBook(table.client, table.name)
+
+    def interfere(left: int) -> None:
+        direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)
+        direct.replace("on-demand", [listed(f"g{left}", NOON, "1")], rated_until=RATED, now=NOW)
+        direct.replace("spot", history("1", kind=f"g{left}"), since=NOON - DAY * 3, rated_until=RATED, now=NOW)
+
+    def other() -> DynamoPriceBook:
+        return DynamoPriceBook(Rival(table.client, interfere, times), table.name)
+
+    other().set_override(by_hand("2.5", NOON), now=NOW)
+    other().replace("on-demand", [listed(P5, NOON, "55")], rated_until=RATED, now=NOW)
+    other().replace("spot", history("9", kind=P5), since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
+    assert len({one.price.amount for one in direct.overrides()}) == times + 1
+    assert len(direct.newest("on-demand")) == times + 1
+    assert len(direct.newest("spot")) == times + 1
+
+
+PAST = NOON - DAY
+
+
+def test_what_was_set_last_wins_though_it_was_set_before(table: DynamoTable) -> None:
+    book = DynamoPriceBook(table.client, table.name)
+    for number, amount in enumerate(("40", "50", "40")):
+        book.set_override(by_hand(amount, PAST), now=NOW + timedelta(minutes=number))
+    assert [str(one.price.amount) for one in book.overrides()] == ["40", "50", "40"]
+    assert len({one.id for one in book.overrides()}) == 3
+    assert len(book.pending_changes()) == 3
+
+
+def test_a_price_that_ended_can_still_be_taken_back(table: DynamoTable) -> None:
+    book = DynamoPriceBook(table.client, table.name)
+    wrong = book.set_override(replace(by_hand("40", PAST), valid_to=PAST + HOUR), now=NOW)
+    book.drop_override(wrong.id, at=NOW, author="me", reason="too late to matter", now=NOW)
+    assert book.in_force(PAST, PAST + HOUR).prices
+    taken_back = book.drop_override(wrong.id, at=PAST, author="me", reason="typo", now=NOW)
+    assert taken_back.price.valid_to == PAST
+    assert not book.in_force(PAST, PAST + HOUR).prices
+    assert {(one.start, one.end) for one in book.pending_changes()} == {(PAST, PAST + HOUR)}
+    assert book.drop_override(wrong.id, at=NOW, author="me", reason="again", now=NOW) == taken_back
+
+
+def test_a_writer_that_others_always_get_ahead_of_is_told(table: DynamoTable) -> None:
+    direct = DynamoPriceBook(table.client, table.name)
+    rival = Rival(table.client, lambda left: void(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99)
+    with pytest.raises(ConflictError):
+        DynamoPriceBook(rival, table.name).set_override(by_hand("2.5", NOON), now=NOW)
+    assert "2.5" not in {str(one.price.amount) for one in direct.overrides()}
+
+
+def void(_: object) -> None:
+    return None
+
+
+def test_a_document_of_several_pieces_is_read_whole_or_again(
+    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpucost.storage.compressed_documents.PIECE", 100)
+    book = DynamoPriceBook(table.client, table.name)
+    many = [by_hand(f"{place}.5", NOON, why=f"{place}" * 9) for place in range(1, 30)]
+    for price in many:
+        book.set_override(price, now=NOW)
+    assert [one.price for one in book.overrides()] == many
+    assert book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW).prices == 1
+    assert amounts(book, NOON - 40 * HOUR) == {("spot", "0.30")}
+    assert {str(one.amount) for one in book.newest("spot")} == {"0.40"}
+    monkeypatch.setattr("gpucost.storage.compressed_documents.PIECE", 300_000)
+    book.set_override(by_hand("99", NOON), now=NOW)
+    flat = [spot(G5, NOON - 40 * HOUR, NOON + DAY, "1")]
+    book.replace("spot", flat, since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    assert len(book.overrides()) == 30
+    assert ("spot", "1") in amounts(book, NOON)
+    left = [item["sk"]["S"] for item in table.client.scan(TableName=table.name)["Items"]]
+    assert all(sk.endswith("#0000") for sk in left if sk.count("#")), "no piece is left over"
+    piece = next(
+        item for item in table.client.scan(TableName=table.name)["Items"] if item["sk"]["S"] == "override#0000"
+    )
+    table.client.put_item(TableName=table.name, Item={**piece, "sk": {"S": "override#0001"}, "n": {"N": "7"}})
+    with pytest.raises(ConflictError, match="being written"):
+        book.in_force(NOON, NOON + HOUR)
+
+
+def test_what_a_newer_version_wrote_is_refused(table: DynamoTable) -> None:
+    book = DynamoPriceBook(table.client, table.name)
+    book.set_override(by_hand("1", NOON), now=NOW)
+    (item,) = [one for one in table.client.scan(TableName=table.name)["Items"] if one["pk"]["S"] == "PRICES"]
+    table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
+    with pytest.raises(SourceError, match="format 99"):
+        book.in_force(NOON, NOON + HOUR)
+
+
+def test_a_reading_is_bounded(book: DynamoPriceBook) -> None:
+    with pytest.raises(InvalidInputError, match="35 days"):
+        book.in_force(NOON, NOON + 36 * DAY)

@@ -1,0 +1,67 @@
+"""What reading and refreshing the price book costs, by DynamoDB's own count, for a large fleet."""
+
+import random
+from datetime import datetime, timedelta
+
+from gpucost.core.hours import floor_hour
+from gpucost.core.pricing.price_history import key_of
+from gpucost.core.pricing.price_split import InstanceShape
+from gpucost.core.pricing.prices import Price
+from gpucost.storage.price_book import DynamoPriceBook
+from tests.conftest import DynamoTable
+from tests.storage.test_price_book import DAY, HOUR, NOON, NOW, RATED, listed, spot
+from tests.watched import Watched
+
+
+def fleet_history(days: int, now: datetime) -> list[Price]:
+    """50 instance types in 6 zones, 300 pools, whose prices change by chance, six times a day on the average."""
+    found = []
+    for kind in range(50):
+        for zone in range(6):
+            chance = random.Random(f"{kind} {zone}")
+            amount, start = 1 + kind / 7, NOON - days * DAY - timedelta(minutes=chance.randrange(240))
+            while start < now:
+                amount *= 1 + chance.choice((-1, 1)) * chance.uniform(0.005, 0.03)
+                end = start + timedelta(seconds=chance.randrange(3600, 7 * 3600))
+                ends = end if end < now else floor_hour(now).replace(hour=0) + 2 * DAY
+                found.append(spot(f"g{kind}.xlarge", start, ends, f"{amount:.4f}", f"use1-az{zone}", at=now))
+                start = end
+    return found
+
+
+def test_an_hour_needs_few_requests_and_few_units(table: DynamoTable) -> None:
+    """What an hour reads does not depend on how many days are held."""
+    book = DynamoPriceBook(table.client, table.name)
+    year = fleet_history(60, NOW)
+    book.replace("spot", year, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
+    prices = [listed(f"g{kind}.xlarge", NOON - 9 * DAY, f"{kind + 1}.5") for kind in range(50)]
+    book.replace("on-demand", prices, rated_until=RATED, now=NOW)
+    book.replace_shapes([InstanceShape(f"g{kind}", 1, 4, 16384) for kind in range(50)], rated_until=RATED, now=NOW)
+    for hours, units in ((1, 10), (24, 15)):
+        watched = Watched(table.client)
+        start = NOON - 30 * HOUR
+        found = DynamoPriceBook(watched, table.name).in_force(start, start + hours * HOUR).prices
+        wanted = [one for one in year if one.valid_from and one.valid_from < start + hours * HOUR
+                  and one.valid_to and one.valid_to > start]  # fmt: skip
+        shown = {(key_of(one), one.amount, one.valid_from) for one in found if one.source == "spot"}
+        assert shown == {(key_of(one), one.amount, one.valid_from) for one in wanted}
+        assert len(watched.calls) == 2
+        assert watched.units["query"] <= units, watched.units
+    items = table.client.scan(TableName=table.name, ConsistentRead=True)["Items"]
+    assert max(len(item["b"]["B"]) for item in items) < 300_000
+
+
+def test_a_refresh_reads_and_writes_little(table: DynamoTable) -> None:
+    book = DynamoPriceBook(table.client, table.name)
+    book.replace("spot", fleet_history(5, NOW), since=NOON - 5 * DAY, rated_until=RATED, now=NOW)
+    watched, later = Watched(table.client), NOW + HOUR
+    since = NOON - 2 * HOUR
+    fresh = [one for one in fleet_history(5, later) if one.valid_to and one.valid_to > since]
+    made = DynamoPriceBook(watched, table.name).replace(
+        "spot", fresh, since=since, rated_until=RATED + HOUR, now=later
+    )  # fmt: skip
+    assert 0 < made.prices < 150
+    assert made.changes == (), "new points lie in the hour that nobody rated yet"
+    assert watched.calls == ["query", "query", "transact_write_items"]
+    assert watched.units["query"] <= 8
+    assert watched.units["transact_write_items"] <= 50

@@ -1,0 +1,142 @@
+"""Each level is kept as long as the settings say, and what is gone is unknown, never zero."""
+
+import time
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from gpucost.core.errors import ConflictError, SettingsError
+from gpucost.core.hours import HOUR
+from gpucost.core.ledger import Retention
+from gpucost.core.rollups import DAY
+from gpucost.settings import parse_settings
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.table import ROUNDS, Table
+from tests.conftest import DynamoTable
+from tests.records import line, record
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+LAST = NOW.replace(hour=0, minute=0, second=0) - DAY
+LEVELS = Retention(timedelta(days=40), timedelta(days=50), timedelta(days=60))
+DOCUMENT = (
+    '{"clusters": [{"name": "c", "prometheus": {"url": "http://x"}}], '
+    '"pricing": {"source": "constant", "gpu_hourly_usd": 1}, "retention": %s}'
+)
+
+
+def fill(table: DynamoTable) -> DynamoLedger:
+    """Two hours of a day, rolled up; one with a note, one restated."""
+    ledger = DynamoLedger(table.client, table.name)
+    for hour in (LAST, LAST + HOUR):
+        what = record([line(), line("other", "ns", "q")], hour=hour, notes=("note",))
+        first = ledger.publish(what, replacing=None, settings_version=1, now=NOW, retention=LEVELS)
+    again = record([line(usd="7")], hour=LAST + HOUR)
+    ledger.publish(again, replacing=first, settings_version=1, now=NOW, why="w", retention=LEVELS)
+    DynamoRollups(table.client, table.name).roll_up("demo", LAST, NOW, LEVELS)
+    return ledger
+
+
+def expire(table: DynamoTable, *kinds: str) -> None:
+    """As if their time had come, before DynamoDB removes them."""
+    for item in table.client.scan(TableName=table.name)["Items"]:
+        if item["pk"]["S"].split("#")[2] in kinds:
+            old = {**item, "expires_at": {"N": str(int(time.time()) - 1)}}
+            table.client.put_item(TableName=table.name, Item=old)
+        if item["pk"]["S"].endswith("#hours") and "summaries" in kinds:  # a manifest says when its summary ends
+            told = {**item, "e": {"N": str(int(time.time()) - 1)}}
+            table.client.put_item(TableName=table.name, Item=told)
+
+
+def test_each_level_ends_when_the_settings_say(table: DynamoTable) -> None:
+    fill(table)
+    ends: dict[str, set[int]] = defaultdict(set)
+    for item in table.client.scan(TableName=table.name)["Items"]:
+        days = (int(item["expires_at"]["N"]) - NOW.timestamp()) / 86_400
+        ends[item["pk"]["S"].split("#")[2]].add(round(days))
+    superseded = 1
+    assert ends == {
+        "lines": {40, superseded},
+        "summaries": {50, superseded},
+        "unit": {50},
+        "notes": {50, superseded},
+        "hours": {60},
+        "days": {60},
+        "facts": {60},
+        "rollups": {60},
+        "restatements": {60},
+    }
+
+
+def test_what_is_gone_is_unknown_and_what_sums_it_stays(table: DynamoTable) -> None:
+    ledger, rollups = fill(table), DynamoRollups(table.client, table.name)
+    day, facts = rollups.days("demo", LAST, LAST + DAY), rollups.facts("demo", LAST, LAST + DAY)
+    assert [one.totals is not None for one in day] == [True]
+    expire(table, "lines")
+    assert ledger.lines("demo", LAST) == []
+    assert rollups.facts("demo", LAST, LAST + DAY) == facts, "summed before"
+    expire(table, "lines", "summaries", "unit")
+    head = table.client.get_item(TableName=table.name, Key=_key("rollups"))["Item"]
+    table.client.put_item(TableName=table.name, Item={**head, "u": {"N": str(int(time.time()) - 1)}})
+    assert [one.costs for one in rollups.unit_hours("demo", "research", LAST, LAST + DAY)] == [None, None]
+    assert [one.totals for one in ledger.summaries("demo", LAST, LAST + DAY)] == [None, None]
+    (outlived,) = rollups.days("demo", LAST, LAST + DAY)
+    assert [(outlived.totals, outlived.units)] == [(one.totals, one.units) for one in day], "a day outlives its hours"
+    expire(table, "days", "facts", "rollups")
+    assert rollups.facts("demo", LAST, LAST + DAY) == [], "no sum of lines that are gone"
+    (gone,) = rollups.days("demo", LAST, LAST + DAY)
+    assert (gone.totals, gone.hours) == (None, ()), "and such hours do not count as covered"
+
+
+@pytest.mark.parametrize(
+    ("section", "why"),
+    [
+        ('{"lines_days": 400, "hours_days": 300}', "lines_days must not be more than hours_days"),
+        ('{"hours_days": 1000, "days_days": 999}', "nor hours_days more than days_days"),
+        ('{"lines_days": 34}', "greater than or equal to 35"),
+    ],
+)
+def test_sums_outlive_what_they_sum(section: str, why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        parse_settings(DOCUMENT % section)
+
+
+def test_settings_say_how_long() -> None:
+    settings = parse_settings(DOCUMENT % '{"lines_days": 40, "hours_days": 50, "days_days": 60}')
+    assert settings.retention.periods() == LEVELS
+    assert parse_settings(DOCUMENT % "{}").retention.periods() == Retention()
+
+
+def test_a_transaction_that_meets_another_is_tried_again_and_a_lost_one_is_not() -> None:
+    client: Any = boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+    stub, waits = Stubber(client), list[float]()
+
+    def refuse(code: str) -> None:
+        stub.add_client_error(
+            "transact_write_items",
+            "TransactionCanceledException",
+            modeled_fields={"CancellationReasons": [{"Code": "None"}, {"Code": code}]},
+        )
+
+    refuse("TransactionConflict")
+    stub.add_response("transact_write_items", {})
+    refuse("ConditionalCheckFailed")
+    for _ in range(ROUNDS):
+        refuse("TransactionConflict")
+    table = Table(client, "t", sleep=waits.append)
+    with stub:
+        table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, "", None)])
+        assert len(waits) == 1
+        for more in (0, ROUNDS - 1):
+            with pytest.raises(ConflictError):
+                table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, "", None)])
+            assert len(waits) == 1 + more
+        stub.assert_no_pending_responses()
+
+
+def _key(kind: str) -> dict[str, Any]:
+    return {"pk": {"S": f"C#demo#{kind}"}, "sk": {"S": f"{LAST:%Y-%m-%d}"}}

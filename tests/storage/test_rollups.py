@@ -1,0 +1,336 @@
+"""Days on Amazon's own DynamoDB engine: always the sum of the hours in force, and cheap to read."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpucost.core.errors import NotKeptError
+from gpucost.core.hours import HOUR
+from gpucost.core.model import Costs, HourRecord, Line
+from gpucost.core.rollups import DAY
+from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.rollups import BUCKETS, DynamoRollups, _bucket
+from tests.conftest import DynamoTable
+from tests.records import line, record
+from tests.watched import Watched
+
+DAY_1 = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 10 * DAY
+OVER = DAY_1 + 9 * DAY
+FIELDS = ("business_unit", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",
+          "gpu_model", "resource", "zone")  # fmt: skip
+
+
+class Day:
+    """A ledger, and beside it in plain lists what it was told: the truth to compare with."""
+
+    def __init__(self, table: DynamoTable) -> None:
+        self.table = table
+        self.ledger = DynamoLedger(table.client, table.name)
+        self.rollups = DynamoRollups(table.client, table.name)
+        self.told: dict[datetime, HourRecord] = {}
+
+    def publish(self, number: int, *lines: Line, status: Any = "complete") -> None:
+        what = record(lines, hour=DAY_1 + HOUR * number, status=status)
+        old = self.ledger.manifest("demo", what.hour)
+        self.ledger.publish(what, replacing=old, settings_version=1, now=datetime.now(UTC))
+        self.told[what.hour] = what
+
+    def check(self, rollups: DynamoRollups | None = None) -> None:
+        """Everything read equals what adding up all lines by hand gives."""
+        rollups = rollups or self.rollups
+        days = rollups.days("demo", DAY_1, DAY_1 + 3 * DAY)
+        assert [one.day for one in days] == sorted({hour.replace(hour=0) for hour in self.told})
+        facts = dict(rollups.facts("demo", DAY_1, DAY_1 + 3 * DAY))
+        one_units = dict(rollups.facts("demo", DAY_1, DAY_1 + 3 * DAY, "research"))
+        for day in days:
+            hours = [what for hour, what in self.told.items() if hour.replace(hour=0) == day.day]
+            lines = [one for what in hours for one in what.lines]
+            assert len(day.hours) == len(hours)
+            assert day.units == by_hand(lines, lambda one: one.business_unit)
+            known = [what.totals for what in hours if what.totals]
+            assert (day.totals is None) == (not known)
+            if day.totals and day.totals.capacity:
+                node_cost = sum(one.capacity.node_cost_usd for one in known if one.capacity)
+                assert day.totals.capacity.node_cost_usd == node_cost
+                assert day.totals.costs == Costs.total(one.costs() for one in lines)
+            expected = by_hand(lines, lambda one: (*(getattr(one, name) for name in FIELDS), str(one.labels)))
+            assert {(*key[:-1], str(dict(key.labels))): costs for key, costs in facts[day.day].items()} == expected
+            assert one_units[day.day] == {
+                key: costs for key, costs in facts[day.day].items() if key.business_unit == "research"
+            }
+        for unit in ("research", "idle", "nobody"):
+            found = rollups.unit_hours("demo", unit, DAY_1, DAY_1 + 3 * DAY)
+            assert {one.manifest.hour: one.costs for one in found} == {
+                hour: None if what.status == "incomplete"
+                else by_hand(what.lines, lambda one: one.business_unit).get(unit, Costs())
+                for hour, what in sorted(self.told.items())
+            }  # fmt: skip
+
+
+def by_hand(lines: Any, key: Callable[[Line], Any]) -> dict[Any, Costs]:
+    """Sums without any of the product's own."""
+    sums: dict[Any, dict[str, Decimal]] = {}
+    for one in lines:
+        own = sums.setdefault(key(one), dict.fromkeys(Costs.names(), Decimal(0)))
+        for name in Costs.names():
+            if name != "unpriced_gpu_hours":
+                own[name] += getattr(one, name) or 0
+    return {name: Costs(**amounts) for name, amounts in sums.items()}
+
+
+@pytest.fixture
+def day(table: DynamoTable) -> Day:
+    return Day(table)
+
+
+def some(seed: int) -> list[Line]:
+    """A few lines of several units, workloads and zones, different in each hour."""
+    return [
+        line("research", "bu-a", f"p{seed}", f"1.{seed:012d}"),
+        line("research", "bu-b", "q", "0.000000000001")._replace(zone="b", labels={"team": "y", "tier": "x"}),
+        line("research", "bu-a", f"r{seed}", "2")._replace(workload=f"job-{seed % 3}"),
+        *([line("idle", "notebooks", "n", "12")] if seed % 2 else []),
+    ]
+
+
+def test_before_anything_is_rolled_up_days_are_summed_from_hours(day: Day) -> None:
+    assert day.rollups.days("demo", DAY_1, DAY_1 + DAY) == []
+    for number in (0, 5, 23, 24, 40):
+        day.publish(number, *some(number))
+    day.publish(6, status="incomplete")
+    day.check()
+
+
+def test_what_is_rolled_up_is_read_instead_of_the_hours(day: Day) -> None:
+    for number in range(30):
+        day.publish(number, *some(number))
+    assert day.rollups.roll_up("demo", DAY_1, OVER)
+    assert not day.rollups.roll_up("demo", DAY_1, OVER), "nothing to do"
+    day.check()
+    for read, most in ((day.rollups.days, 2), (day.rollups.facts, 2 + BUCKETS)):
+        watched = Watched(day.table.client)
+        getattr(DynamoRollups(watched, day.table.name), read.__name__)("demo", DAY_1, DAY_1 + DAY)
+        assert len(watched.calls) <= most
+    watched = Watched(day.table.client)
+    DynamoRollups(watched, day.table.name).unit_hours("demo", "research", DAY_1, DAY_1 + DAY)
+    assert len(watched.calls) == 3
+
+
+def test_a_days_facts_are_summed_once_it_is_over(day: Day) -> None:
+    day.publish(3, *some(3))
+    assert day.rollups.roll_up("demo", DAY_1, DAY_1 + 5 * HOUR)
+    assert not day.rollups.roll_up("demo", DAY_1, DAY_1 + 5 * HOUR)
+    day.check()
+    assert not any("#facts#" in item["pk"]["S"] for item in items(day))
+    assert day.rollups.roll_up("demo", DAY_1, OVER)
+    assert any("#facts#" in item["pk"]["S"] for item in items(day))
+    day.check()
+
+
+def test_a_restated_hour_counts_at_once_and_a_unit_that_is_gone_is_gone(day: Day) -> None:
+    for number in range(4):
+        day.publish(number, *some(number))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    day.publish(1, line("else", "ns", "p"))
+    day.publish(2, *some(17))
+    day.publish(3, line("else", "ns", "p"))
+    day.check()
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    day.check()
+
+
+def without_lines(day: Day) -> None:
+    """As once they have expired."""
+    for item in items(day):
+        if "#lines#" in item["pk"]["S"]:
+            day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
+
+
+def test_a_unit_that_is_renamed_leaves_nothing_behind_that_spoils_its_day(day: Day) -> None:
+    """What is left in its bucket is of other versions: the day is believed without it, and needs no lines."""
+    assert len({_bucket(unit) for unit in ("research", "science", "chat")}) == 3
+    for number in (0, 1):
+        day.publish(number, line("research", "bu-a", "p"), line("chat", "ns", "q"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    for number in (0, 1):
+        day.publish(number, line("science", "bu-a", "p"), line("chat", "ns", "q"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    day.check()
+    without_lines(day)
+    day.check()
+    watched = Watched(day.table.client)
+    DynamoRollups(watched, day.table.name).facts("demo", DAY_1, DAY_1 + DAY)
+    assert len(watched.calls) == 2 + BUCKETS + 1, "and the day's sums once, to see that it is left over"
+
+
+def test_a_bucket_of_other_versions_counts_as_empty_only_where_the_days_own_sums_say_so(day: Day) -> None:
+    """A head that is current, whatever else is there: a stale sum is never read, nor a missing one taken for none."""
+    day.publish(0, line("research", "bu-a", "p"), line("chat", "ns", "q"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    old = {item["pk"]["S"]: item for item in items(day)}
+    day.publish(0, line("research", "bu-a", "p", "7"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    for kind in (f"facts#{_bucket('research'):02d}", "days"):
+        day.table.client.put_item(TableName=day.table.name, Item=old[f"C#demo#{kind}"])
+        day.check()
+    without_lines(day)
+    assert day.rollups.facts("demo", DAY_1, DAY_1 + DAY) == [], "unknown, and no older sum"
+
+
+def test_a_slow_worker_writes_no_older_facts_over_newer_ones(day: Day) -> None:
+    """Nothing would ever write them again: the day's head is current."""
+    day.publish(0, line("research", "bu-a", "p"))
+    slow = Watched(day.table.client)
+    DynamoRollups(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    its_facts = len(slow.calls) - 1  # the head is last
+    day.publish(0, line("research", "bu-a", "p", "5"))
+
+    def another() -> None:
+        day.publish(0, line("research", "bu-a", "p", "7"))
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+    DynamoRollups(Meddled(day.table.client, its_facts, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    without_lines(day)
+    day.check()
+
+
+def test_killed_at_any_call_of_the_roll_up_readers_see_the_hours(day: Day) -> None:
+    for number in (0, 1):
+        day.publish(number, *some(number))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    day.publish(1, *some(5))
+    before = items(day)
+    watched = Watched(day.table.client)
+    DynamoRollups(watched, day.table.name).roll_up("demo", DAY_1, OVER)
+    assert len(watched.calls) >= 8
+    for k in range(1, len(watched.calls) + 1):
+        for item in before:
+            day.table.client.put_item(TableName=day.table.name, Item=item)
+        with pytest.raises(KeyboardInterrupt):
+            DynamoRollups(Watched(day.table.client, fail_at=k), day.table.name).roll_up("demo", DAY_1, OVER)
+        day.check()
+        day.rollups.roll_up("demo", DAY_1, OVER)
+        day.check()
+
+
+class Meddled(Watched):
+    """Lets something else happen before a call."""
+
+    def __init__(self, client: Any, meddle_at: int, meddle: Callable[[], None]) -> None:
+        super().__init__(client)
+        self._meddle_at, self._meddle = meddle_at, meddle
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        inner = super().__getattr__(name)
+
+        def call(**arguments: Any) -> Any:
+            if len(self.calls) + 1 == self._meddle_at:
+                self._meddle_at = 0
+                self._meddle()
+            return inner(**arguments)
+
+        return call
+
+
+@pytest.mark.parametrize("call", range(1, 16))
+def test_an_hour_that_closes_while_its_day_is_summed_is_not_lost(day: Day, call: int) -> None:
+    """Two hours of a day close at once: the slow one, whose sums are older, writes last."""
+    day.publish(0, *some(0))
+    day.publish(1, *some(1))
+    meddled: list[int] = []
+
+    def another() -> None:
+        meddled.append(call)
+        day.publish(1, line("else", "ns", "p"))
+        day.publish(2, *some(3))
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+    slow = Meddled(day.table.client, call, another)
+    DynamoRollups(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    assert meddled or call > len(slow.calls)
+    day.check()
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    day.check()
+
+
+def test_a_slow_worker_does_not_undo_the_sum_of_one_who_saw_more(day: Day) -> None:
+    day.publish(0, *some(0))
+
+    def another() -> None:
+        day.publish(1, *some(1))
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+    before_its_write = 4  # manifests, head, summaries
+    DynamoRollups(Meddled(day.table.client, before_its_write, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    watched = Watched(day.table.client)
+    DynamoRollups(watched, day.table.name).days("demo", DAY_1, DAY_1 + DAY)
+    assert len(watched.calls) == 2, "the day itself, not its hours"
+
+
+@pytest.mark.parametrize("call", range(1, 8))
+@pytest.mark.parametrize("rolled_up", [False, True])
+def test_a_reader_in_between_sees_the_day_before_or_after_never_both(day: Day, call: int, rolled_up: bool) -> None:
+    for number in (0, 1):
+        day.publish(number, *some(number))
+    if rolled_up:
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+    def seen(rollups: DynamoRollups) -> Any:
+        (only,) = rollups.days("demo", DAY_1, DAY_1 + DAY)
+        ((_, facts),) = rollups.facts("demo", DAY_1, DAY_1 + DAY)
+        return (
+            only.units,
+            [one.version for one in only.hours],
+            facts,
+            rollups.unit_hours("demo", "idle", DAY_1, DAY_1 + DAY),
+        )
+
+    before = seen(day.rollups)
+
+    def another() -> None:
+        day.publish(1, line("idle", "notebooks", "n", "3"))
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+    found = seen(DynamoRollups(Meddled(day.table.client, call, another), day.table.name))
+    after = seen(day.rollups)
+    assert all(one in pair for one, *pair in zip(found, before, after, strict=True))
+    assert found[:2] in (before[:2], after[:2])
+
+
+def test_a_deleted_hour_published_anew_under_its_old_number_is_not_taken_for_the_old_one(day: Day) -> None:
+    day.publish(0, *some(0))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    for item in items(day):
+        if item["pk"]["S"].endswith("#hours"):
+            day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
+    day.publish(0, *some(1))
+    day.check()
+
+
+def test_a_day_whose_figures_are_gone_is_not_summed_to_less(day: Day) -> None:
+    day.publish(0, *some(0))
+    for item in items(day):
+        if "#summaries" in item["pk"]["S"]:
+            day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
+    with pytest.raises(NotKeptError, match=r"cannot be summed: the figures of demo .* are missing"):
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+
+def test_facts_larger_than_an_item_are_kept_in_pieces(day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpucost.storage.rollups.PIECE", 500)
+    lines = [line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}")._replace(workload=f"w{i}") for i in range(60)]
+    day.publish(0, *lines)
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    assert sum("#facts#" in item["pk"]["S"] for item in items(day)) > 1
+    day.check()
+    day.publish(0, line("one", "ns", "p"))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    day.check()
+
+
+def items(day: Day) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = day.table.client.scan(TableName=day.table.name)["Items"]
+    return found

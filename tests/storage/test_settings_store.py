@@ -1,0 +1,156 @@
+"""The settings store on the real engine: a version is parsed once, and quickly."""
+
+import itertools
+import json
+import random
+import zlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from gpucost.core.errors import NotFoundError, SettingsError
+from gpucost.settings import Settings, parse_settings
+from gpucost.storage import settings_store
+from gpucost.storage.settings_store import LARGEST, DynamoSettingsStore
+from tests.conftest import DynamoTable
+
+NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+DOCUMENT = """
+# A comment, which JSON does not have.
+clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
+pricing: {source: constant, gpu_hourly_usd: 12.10}
+business_units:
+  - {name: research, namespaces: [a]}
+  - {name: research, namespaces: [a, b], from: 2026-11-19}
+  - {name: other, namespaces: [c], from: 2026-11-19T10:00:00Z}
+"""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every document that the store parses."""
+    documents: list[str] = []
+
+    def counted(text: str) -> Settings:
+        documents.append(text)
+        return parse_settings(text)
+
+    monkeypatch.setattr(settings_store, "parse_settings", counted)
+    return documents
+
+
+def store_of(table: DynamoTable, clock: Clock) -> DynamoSettingsStore:
+    return DynamoSettingsStore(table.client, table.name, clock=clock)
+
+
+def item_of(table: DynamoTable, version: int) -> dict[str, Any]:
+    key = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}}
+    item: dict[str, Any] = table.client.get_item(TableName=table.name, Key=key)["Item"]
+    return item
+
+
+def test_version_is_parsed_once_however_long_it_is_in_force(table: DynamoTable, parsed: list[str]) -> None:
+    clock = Clock()
+    store_of(table, clock).push(DOCUMENT, author="me", now=NOON)
+    store = store_of(table, clock)
+    parsed.clear()
+    for _ in range(60):
+        assert store.current().version == 1
+        assert store.newest().version == 1
+        assert store.version(1).version == 1
+        clock.now += MINUTE
+    assert len(parsed) == 1
+    store_of(table, clock).push(DOCUMENT + "lookback_hours: 24\n", author="me", now=clock.now)
+    parsed.clear()
+    for _ in range(60):
+        clock.now += MINUTE
+        assert store.current().settings.lookback_hours == 24
+    assert len(parsed) == 1
+
+
+def test_version_that_cannot_be_read_is_tried_once(table: DynamoTable, parsed: list[str]) -> None:
+    clock = Clock()
+    store_of(table, clock).push(DOCUMENT, author="me", now=NOON)
+    invalid = {**item_of(table, 1), "sk": {"S": "00000002"}, "b": {"B": zlib.compress(b"clusters: 7")}}
+    table.client.put_item(TableName=table.name, Item=invalid)
+    store = store_of(table, clock)
+    parsed.clear()
+    for _ in range(10):
+        current = store.current()
+        assert (current.version, len(current.refused)) == (1, 1)
+        assert "must be a list" in current.refused[0]
+        clock.now += MINUTE
+    assert len(parsed) == 2
+    with pytest.raises(SettingsError, match="must be a list"):
+        store.version(2)
+
+
+def test_item_that_changed_is_parsed_again(table: DynamoTable) -> None:
+    clock = Clock()
+    store = store_of(table, clock)
+    store.push(DOCUMENT, author="me", now=NOON)
+    assert store.newest().version == 1
+    table.client.put_item(TableName=table.name, Item={**item_of(table, 1), "b": {"B": b"rubbish"}})
+    with pytest.raises(SettingsError, match="is damaged"):
+        store.newest()
+
+
+def test_store_keeps_a_bounded_number_of_versions(table: DynamoTable) -> None:
+    store = store_of(table, Clock())
+    for number in range(1, 6):
+        store.push(DOCUMENT + f"lookback_hours: {number}\n", author="me", now=NOON)
+    store = store_of(table, Clock())
+    kept, settings_store.MOST_PARSED = settings_store.MOST_PARSED, 3
+    try:
+        assert [store.version(number).settings.lookback_hours for number in range(1, 6)] == [1, 2, 3, 4, 5]
+    finally:
+        settings_store.MOST_PARSED = kept
+    assert len(store._parsed) == 3
+    with pytest.raises(NotFoundError):
+        store.version(6)
+
+
+def test_yaml_is_read_as_json_and_shown_as_it_was_pushed(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed = store_of(table, Clock()).push(DOCUMENT, author="me", now=NOON)
+
+    def no_yaml(*_: Any, **__: Any) -> Any:
+        raise AssertionError("YAML was read")
+
+    monkeypatch.setattr(yaml, "load", no_yaml)
+    stored = store_of(table, Clock()).current()
+    assert stored.settings == pushed.settings
+    assert stored.text == DOCUMENT
+
+
+def test_json_of_another_text_is_not_read(table: DynamoTable) -> None:
+    store_of(table, Clock()).push(DOCUMENT, author="me", now=NOON)
+    other = DOCUMENT.replace("12.10", "99")
+    item = {**item_of(table, 1), "b": {"B": zlib.compress(other.encode())}}
+    table.client.put_item(TableName=table.name, Item=item)
+    assert store_of(table, Clock()).current().settings == parse_settings(other)
+
+
+def test_json_document_is_stored_once(table: DynamoTable) -> None:
+    store_of(table, Clock()).push(json.dumps(yaml.safe_load(DOCUMENT), default=str), author="me", now=NOON)
+    assert "j" not in item_of(table, 1)
+
+
+def test_largest_document_fits_without_its_json(table: DynamoTable) -> None:
+    letters = random.Random(7)
+    names = ("".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=60)) for _ in itertools.count())
+    text = DOCUMENT + "".join(f"  - {{name: {name}, namespaces: [x]}}\n" for name in itertools.islice(names, 6_500))
+    assert LARGEST / 2 < len(zlib.compress(text.encode())) <= LARGEST
+    store_of(table, Clock()).push(text, author="me", now=NOON)
+    assert "j" not in item_of(table, 1)
+    assert len(store_of(table, Clock()).current().settings.business_units) == 6_503

@@ -1,0 +1,37 @@
+"""Usage that was stored prices and attributes as it did before."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from hypothesis import given, settings
+
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.core.metering.observations import Observation
+from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.prices import Price, PriceBook
+from gpucost.storage import compressed_documents as blobs
+from gpucost.storage.usage_blobs import read_usage, usage_document
+from tests.core.observed import observations, rules
+
+UNITS = (
+    BusinessUnit("labelled", pod_labels={"label_team": "x"}),
+    BusinessUnit("kept", namespace_labels={"label_owner": "y"}),
+    BusinessUnit("named", namespaces=("a",), distribute="even"),
+)
+PRICES = PriceBook(
+    [
+        Price("on-demand", "node-hour", Decimal("98.32"), {"instance_type": "p4d*", "operating_system": "linux"}),
+        Price("rates", "gpu-hour", Decimal("3.3"), {"gpu_model": "NVIDIA-A100*"}),
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(observations(), rules)
+def test_stored_usage_says_what_it_said(observation: Observation, metering: MeteringRules) -> None:
+    usage = meter(observation, metering)
+    asked = AttributionRules(Pricing(PRICES, ("on-demand", "rates")), UNITS, cost_labels={"team": "label_team"})
+    items = [{"b": {"B": piece}} for piece in blobs.pack(usage_document(usage))]
+    stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), blobs.unpack(items))
+    assert attribute(stored, asked) == attribute(usage, asked)
