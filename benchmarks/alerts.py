@@ -34,11 +34,11 @@ from gpucost.features.alerting.storage.history import DynamoAlertHistory, Dynamo
 from gpucost.features.alerting.storage.spend import DynamoSpendMemory
 from gpucost.features.alerting.storage.states import DynamoAlertMemory
 from gpucost.runtime.messages import ClusterState, HourClosed, Tick
-from gpucost.settings import Settings, parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings import Settings
+from gpucost.settings_document import DocumentStore, parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.manifests import write_manifest
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from gpucost.storage.table import Table
 
 UNITS, PODS, RULES = 500, 10_000, 20
@@ -171,7 +171,7 @@ class Fleet:
         fill(client, table, days)
         self.nobody = Nobody()
         self.now = self.end
-        DynamoSettingsStore(client, table, clock=lambda: self.now).push(document(), author="benchmark", now=self.now)
+        DocumentStore(client, table, clock=lambda: self.now).push(document(), author="benchmark", now=self.now)
 
     def days(self) -> list[DaySummary]:
         """What budgets are summed from."""
@@ -180,7 +180,7 @@ class Fleet:
     def publish(self, number: int, own: list[Line]) -> None:
         """An hour of the day under way, in full; the day is rolled up."""
         hour = self.end + HOUR * number
-        ledger = DynamoLedger(self.client, self.table)
+        ledger = DynamoLedgerTmp(self.client, self.table)
         record = large_ledger.record(CLUSTER, hour, own)
         before = ledger.manifest(CLUSTER, hour)
         ledger.publish(record, replacing=before, settings_version=1, now=hour + HOUR)
@@ -207,10 +207,10 @@ class Fleet:
         metered, told, began = Metered(self.client), self.nobody.told, time.perf_counter()
         own = (metered, self.table)
         sources = AlertSources(
-            DynamoLedger(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: 0
+            DynamoLedgerTmp(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: 0
         )
         service = AlertService(
-            DynamoSettingsStore(*own, clock=lambda: self.now), sources, DynamoAlertMemory(*own),
+            DocumentStore(*own, clock=lambda: self.now), sources, DynamoAlertMemory(*own),
             DynamoAlertHistory(*own), DynamoSilences(*own), self._receivers, clock=lambda: self.now,
         )  # fmt: skip
         metered.only_reads()

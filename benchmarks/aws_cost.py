@@ -24,7 +24,7 @@ from devstack.template import transform
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DEFAULT_RETENTION
 from gpucost.core.rollups import DAY
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.rollups import DynamoRollups
 
 HOURS = 730
@@ -159,16 +159,16 @@ def measure(pods: int = large_ledger.PODS) -> Measured:
         hour = day + 23 * HOUR
         record, usage = large_ledger.record("large", hour, lines), large_ledger.usage("large", hour, lines)
         writes = Metered(client)
-        DynamoLedger(writes, table).publish(record, replacing=None, settings_version=1, now=hour + HOUR, usage=usage)
+        DynamoLedgerTmp(writes, table).publish(record, replacing=None, settings_version=1, now=hour + HOUR, usage=usage)
         after = _items(client, table)
         hour_bytes = _by_level(item for key, item in after.items() if key not in before)
         rolled = Metered(client)
         rolled.only_writes()
         DynamoRollups(rolled, table).roll_up("large", day, hour + HOUR / 2)  # as at each hour of a day under way
         look_back = Metered(client)
-        DynamoLedger(look_back, table).manifests("large", day - 13 * DAY, day + DAY)
+        DynamoLedgerTmp(look_back, table).manifests("large", day - 13 * DAY, day + DAY)
         reads = Metered(client)
-        DynamoLedger(reads, table).lines("large", hour)
+        DynamoLedgerTmp(reads, table).lines("large", hour)
         # Of the look-back's 336 hours 24 are there; the day's sums are read anew from 24 hours in its last one.
         hourly_reads = writes.reads + rolled.reads + look_back.units * 14
         closing = Metered(client)

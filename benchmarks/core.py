@@ -28,7 +28,7 @@ from gpucost.core.metering.observations import (
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import pricing_of
-from gpucost.runtime.gc_control import collector_paused
+from gpucost.runtime.gc_control import gc_paused
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 GPU, MODEL = "nvidia_com_gpu", "NVIDIA H100 80GB HBM3"
@@ -68,7 +68,7 @@ def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
     rules = attribution_rules(settings, pricing_of(settings))
 
     def run() -> HourRecord:
-        with collector_paused():  # as the service does
+        with gc_paused():  # as the service does
             return attribute(meter(seen, metering), rules)
 
     return run

@@ -36,13 +36,13 @@ from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.backfill import Backfill
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.messages import HourClosed, HoursDue, Tick
+from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.price_book import DynamoPriceBook
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 
 ROUNDS = 3
 STEP = 60
@@ -81,10 +81,10 @@ class Ledger:
         self.metered = Metered(self.client)
         self.metered.only_writes()
         now = datetime.now(UTC)
-        store = DynamoSettingsStore(self.client, self.table, clock=lambda: now)
+        store = DocumentStore(self.client, self.table, clock=lambda: now)
         store.push(settings_for(self.url).model_dump_json(exclude_none=True), author="benchmark", now=now)
         self.queue = Queue()
-        self.ledger = DynamoLedger(self.metered, self.table)
+        self.ledger = DynamoLedgerTmp(self.metered, self.table)
         pricer = Pricer(
             DynamoPriceBook(self.client, self.table), DynamoBillStore(self.client, self.table, clock=lambda: now)
         )
@@ -147,17 +147,17 @@ def cpu_seconds() -> float:
 @contextmanager
 def watched(queries: list[Query]) -> Any:
     """Look over the client's shoulder."""
-    ask = PrometheusClient._ask
+    ask = PrometheusClient._send_query
 
     def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
         queries.append((path, dict(form)))
         return ask(self, path, form)
 
-    PrometheusClient._ask = record  # type: ignore[method-assign]
+    PrometheusClient._send_query = record  # type: ignore[method-assign]
     try:
         yield
     finally:
-        PrometheusClient._ask = ask  # type: ignore[method-assign]
+        PrometheusClient._send_query = ask  # type: ignore[method-assign]
 
 
 def send_bare(url: str, queries: Sequence[Query]) -> None:

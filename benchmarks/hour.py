@@ -18,7 +18,8 @@ from benchmarks.figures import Figure, against, called, in_turns, stand_alone
 from devstack.prometheus import running_prometheus
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.pipeline.attribute import attribute_hours
-from gpucost.settings import Settings, parse_settings
+from gpucost.settings import Settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 

@@ -22,7 +22,7 @@ from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsag
 from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, NodeHour, Totals
 from gpucost.core.money import from_quanta, to_quanta
 from gpucost.core.rollups import DAY, FactKey
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.rollups import DynamoRollups
 
 UNITS = 200
@@ -52,7 +52,7 @@ def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, s
         ledger.put(_summary(cluster, last + HOUR * hour, chance))
 
 
-class _Prepared(DynamoLedger):
+class _Prepared(DynamoLedgerTmp):
     """Publishes summaries without lines."""
 
     def put(self, summary: HourSummary) -> Manifest:

@@ -22,7 +22,7 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.hours import HOUR
 from gpucost.core.rollups import DAY
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.rollups import DynamoRollups
 
 MONTH = 31
@@ -99,7 +99,7 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
 
     def write(metered: Any) -> None:
         record, usage = large_ledger.record(cluster, last, lines), large_ledger.usage(cluster, last, lines)
-        DynamoLedger(metered, table).publish(record, replacing=None, settings_version=1, now=last + HOUR, usage=usage)
+        DynamoLedgerTmp(metered, table).publish(record, replacing=None, settings_version=1, now=last + HOUR, usage=usage)
         metered.only_writes()
         DynamoRollups(metered, table).roll_up(cluster, end, last)
 
@@ -113,11 +113,11 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
     )
     yield spent(
         "which hours are missing or due, 7 days", 10, 1,
-        lambda to: DynamoLedger(to, table).manifests(cluster, end - 7 * DAY, end),
+        lambda to: DynamoLedgerTmp(to, table).manifests(cluster, end - 7 * DAY, end),
     )  # fmt: skip
     yield spent("writing a day's last hour, 10,000 pods: lines, usage, nodes, the day's sums", 2_000, None, write)
     yield spent(
-        "one unit, one hour, down to 50 pods", 4, 3, lambda to: DynamoLedger(to, table).lines(cluster, last, unit)
+        "one unit, one hour, down to 50 pods", 4, 3, lambda to: DynamoLedgerTmp(to, table).lines(cluster, last, unit)
     )
 
 

@@ -150,14 +150,14 @@ def _event(report: Report) -> dict[str, Any]:
 
 def push_settings(client: Any, clusters: int) -> None:
     """A document with the clusters."""
-    from gpucost.storage.settings_store import DynamoSettingsStore
+    from gpucost.settings_document import DocumentStore
 
     document = {
         "clusters": [{"name": f"cluster-{n}", "prometheus": {"url": "http://127.0.0.1:9"}} for n in range(clusters)],
         "pricing": {"source": "constant", "gpu_hourly_usd": 12},
         "cost_labels": ["app", "team"],
     }
-    store = DynamoSettingsStore(client, TABLE, clock=lambda: datetime.now(UTC))
+    store = DocumentStore(client, TABLE, clock=lambda: datetime.now(UTC))
     store.push(json.dumps(document), author="bench", now=datetime.now(UTC))
 
 

@@ -23,12 +23,11 @@ from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HourClosed, HoursToRestate
-from gpucost.settings import parse_settings
+from gpucost.settings_document import DocumentStore, parse_settings
 from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.price_book import DynamoPriceBook
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 
 NODES, GPUS, UNITS, HOURS = 1000, 8, 200, 24
 NOW = datetime.now(UTC)
@@ -115,8 +114,8 @@ def figures(quick: bool) -> list[Figure]:
         client, table = local_client("dynamodb", url), "ledger"
         create_table(client, table)
         counted = Counted(client)
-        ledger = DynamoLedger(counted, table)
-        store = DynamoSettingsStore(client, table, clock=lambda: NOW)
+        ledger = DynamoLedgerTmp(counted, table)
+        store = DocumentStore(client, table, clock=lambda: NOW)
         for price in (100, 120):
             store.push(document(price), author="benchmark", now=NOW)
         settings = parse_settings(document(100))

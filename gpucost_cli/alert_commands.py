@@ -67,7 +67,7 @@ def replay(stack: str, start: datetime, end: datetime, path: Path | None) -> Non
     """Say what rules would have decided on stored hours; nobody is told, and nothing is remembered."""
     from gpucost.features.alerting.replay import counts
     from gpucost.features.alerting.replay import replay as run
-    from gpucost.settings import check_new, parse_settings
+    from gpucost.settings_document import parse_settings
     from gpucost.storage.ports import StoredSettings
 
     stored = settings_store(stack).current()
@@ -77,7 +77,7 @@ def replay(stack: str, start: datetime, end: datetime, path: Path | None) -> Non
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"settings file {str(path)!r} cannot be read") from error
         settings = parse_settings(text)
-        check_new(settings)
+        settings.check_new()
         stored = StoredSettings(stored.version, text, settings, author(), datetime.now(UTC))
     news = list(run(_sources(stack), stored, start, end))
     for one in news:
@@ -198,8 +198,8 @@ def _desk(stack: str) -> "AlertDesk":
 def _sources(stack: str) -> "AlertSources":
     from gpucost.features.alerting.ports import AlertSources
     from gpucost.features.alerting.storage.spend import DynamoSpendMemory
-    from gpucost.storage.ledger import DynamoLedger
+    from gpucost.storage.ledger import DynamoLedgerTmp
     from gpucost.storage.rollups import DynamoRollups
 
     own = _table(stack)
-    return AlertSources(DynamoLedger(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: None)
+    return AlertSources(DynamoLedgerTmp(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: None)

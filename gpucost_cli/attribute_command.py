@@ -36,7 +36,7 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
     Ends with status 1 where a cluster could not be read, or no cluster has figures for any of the hours.
     """
     from gpucost.pipeline.attribute import check_hour
-    from gpucost.settings import parse_settings
+    from gpucost.settings_document import parse_settings
     from gpucost_cli import rendering as render
 
     settings = parse_settings(read_settings_file(path))

@@ -35,7 +35,7 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
     from gpucost.pipeline.backfill import Backfill
     from gpucost.runtime import aws
     from gpucost.sources.prometheus import metrics_reader
-    from gpucost.storage.ledger import DynamoLedger
+    from gpucost.storage.ledger import DynamoLedgerTmp
     from gpucost_cli import deployment
 
     if start >= end:
@@ -59,7 +59,7 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
         raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {names}")
     for one in clusters:
         check_retention(start, one, metrics_reader(one, stored.settings), now)
-    ledger = DynamoLedger(aws.client("dynamodb"), found.table)
+    ledger = DynamoLedgerTmp(aws.client("dynamodb"), found.table)
     work = Backfill(ledger, found.bus(), [one.name for one in clusters], start, end, lambda: datetime.now(UTC))
     try:
         sent = work.send(stored.version, f"backfill-{format_instant(now)}")

@@ -27,7 +27,7 @@ from devstack.stack import LocalStack, running_stack
 from devstack.template import TEMPLATE
 from gpucost.core.hours import HOUR, floor_hour, format_instant, hours_between
 from gpucost.pipeline.dispatch import messages
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
 from gpucost_cli import report
 from gpucost_cli.aws_session import drop_own_configuration
 
@@ -110,7 +110,7 @@ def _work(stack: LocalStack, start: datetime, end: datetime, steps: Progress) ->
 
 def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None:
     local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
-    store = DynamoSettingsStore(
+    store = DocumentStore(
         local_client("dynamodb", stack.dynamodb), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
     )
     store.push(settings_text(prometheus_url), author="demo", now=datetime.now(UTC))

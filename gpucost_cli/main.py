@@ -43,7 +43,7 @@ def cli() -> None:
 @aws_options
 def doctor(path: Path, form: str) -> None:
     """Which metrics and labels each cluster's Prometheus has, which are missing, and what to change."""
-    from gpucost.settings import parse_settings
+    from gpucost.settings_document import parse_settings
     from gpucost_cli.doctor import examine_all, render
 
     settings = parse_settings(read_settings_file(path))
@@ -73,7 +73,7 @@ def settings() -> None:
 @stack_option
 def push(path: Path, stack: str) -> None:
     """Validate a document and put it in force."""
-    from gpucost.settings import parse_settings
+    from gpucost.settings_document import parse_settings
 
     text = read_settings_file(path)
     settings = parse_settings(text)

@@ -93,7 +93,7 @@ def _print(found: "Adjustments") -> None:
     from gpucost_cli.rendering import money, printable, put
 
     month = found.month
-    title = f"{month.month}, frozen {month.frozen_at:%Y-%m-%d} by {month.author}: {month.reason}"
+    title = f"{month.month}, frozen {month.closed_at:%Y-%m-%d} by {month.author}: {month.reason}"
     table = Table(
         "cluster", "business unit", title=printable(title), box=box.SIMPLE_HEAD, title_justify="left",
         caption=f"{found.hours} hours have a later version", caption_justify="left",
@@ -111,12 +111,12 @@ def _print(found: "Adjustments") -> None:
 def _freezing(stack: str) -> "Freezing":
     from gpucost.pipeline.months import Freezing
     from gpucost.runtime import aws
-    from gpucost.storage.ledger import DynamoLedger
+    from gpucost.storage.ledger import DynamoLedgerTmp
     from gpucost.storage.rollups import DynamoRollups
     from gpucost_cli import deployment
 
     table, client = deployment.find(stack).table, aws.client("dynamodb")
-    ledger = DynamoLedger(client, table)
+    ledger = DynamoLedgerTmp(client, table)
     return Freezing(
         settings_store(stack), ledger, ledger.versions, DynamoRollups(client, table), lambda: datetime.now(UTC)
     )

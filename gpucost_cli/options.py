@@ -46,11 +46,11 @@ def stack_option(command: Command) -> Command:
 def settings_store(stack: str) -> Any:
     """The settings of a deployment."""
     from gpucost.runtime import aws
-    from gpucost.storage.settings_store import DynamoSettingsStore
+    from gpucost.settings_document import DocumentStore
     from gpucost_cli import deployment
 
     table = deployment.find(stack).table
-    return DynamoSettingsStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
+    return DocumentStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
 
 
 def read_settings_file(path: Path) -> str:

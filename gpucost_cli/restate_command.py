@@ -44,7 +44,7 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, whi
     """Rate past hours again from their stored usage, through the deployment's own queue; nobody is notified."""
     from gpucost.pipeline.reprice import to_restate
     from gpucost.runtime import aws
-    from gpucost.storage.ledger import DynamoLedger
+    from gpucost.storage.ledger import DynamoLedgerTmp
     from gpucost_cli import deployment
 
     _period(start, end)
@@ -52,11 +52,11 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, whi
         raise InvalidInputError("--reason must have 1 to 500 characters")
     found = deployment.find(stack)
     stored = settings_store(stack).current()
-    ledger = DynamoLedger(aws.client("dynamodb"), found.table)
+    ledger = DynamoLedgerTmp(aws.client("dynamodb"), found.table)
     version = stored.version if which == "current" else None
     why, correlation_id = f"{reason.strip()} ({author()})"[:500], f"restate-{format_instant(datetime.now(UTC))}"
     for name in _clusters(stored, cluster, start):
-        newest = [*ledger.manifests(name, start, end), *ledger.beside(name, start, end)]
+        newest = [*ledger.manifests(name, start, end), *ledger.adjustments(name, start, end)]
         hours = sorted({one.hour for one in newest if one.status != "incomplete"})
         work = to_restate(name, hours, settings_version=version, why=why, correlation_id=correlation_id)
         found.bus().send_due(work)
@@ -75,7 +75,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     from gpucost.pipeline.split_comparison import SplitComparison
     from gpucost.runtime import aws
     from gpucost.storage.bill_store import DynamoBillStore
-    from gpucost.storage.ledger import DynamoLedger
+    from gpucost.storage.ledger import DynamoLedgerTmp
     from gpucost.storage.price_book import DynamoPriceBook
     from gpucost_cli import deployment
 
@@ -87,7 +87,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     store = settings_store(stack)
     bills = DynamoBillStore(client, table, clock=lambda: datetime.now(UTC))
     pricer = Pricer(DynamoPriceBook(client, table), bills)
-    comparison = SplitComparison(store, DynamoLedger(client, table), pricer)
+    comparison = SplitComparison(store, DynamoLedgerTmp(client, table), pricer)
     found = comparison.compare(_clusters(store.current(), cluster, start), start, end)
     if not any(one.hours for one in found):
         raise InvalidInputError(f"no hour from {format_instant(start)} to {format_instant(end)} has stored usage")

@@ -10,7 +10,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from authoring.grafana import business_unit, fleet, ledger, node_pool, pipeline
 from devstack.template import REPOSITORY
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.dashboard_metrics import FOLDER, RULES
 from gpucost_cli.rules import documents
 

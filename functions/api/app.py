@@ -7,7 +7,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.api.app import build_app
-from gpucost.api.events import answer
+from gpucost.api.events import handle_event
 from gpucost.container import api_services
 from gpucost.runtime.observability import logger
 
@@ -19,4 +19,4 @@ if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one HTTP request."""
-    return answer(app, event, context)
+    return handle_event(app, event, context)

@@ -84,7 +84,7 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
         client = connect(cluster, Deadline(QUERIES_SECONDS))
-        facts = Asking(client, cluster.selector, need, ranks, Sources.of(cluster.sources)).facts(now)
+        facts = Asking(client, cluster.selector, need, ranks, Sources.from_settings(cluster.sources)).facts(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
         return Report(cluster.name, [_unanswered(finding, _check_access(cluster.prometheus))], [])

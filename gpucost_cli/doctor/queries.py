@@ -9,7 +9,7 @@ from gpucost.core.metering.kubernetes_labels import (
     all_node_labels,
     exported_name,
 )
-from gpucost.sources.prometheus.queries import one_of, quote, union
+from gpucost.sources.prometheus.queries import any_of_values, quote, union
 from gpucost.sources.prometheus.source_selectors import Sources, source_of
 from gpucost_cli.doctor.facts import REQUESTS, Source
 
@@ -124,7 +124,7 @@ class Queries:
         """Scrapes of some processes: raw samples."""
         some = list(sources)
         jobs, instances = {one.job for one in some}, {one.instance for one in some}
-        return self.select("up", f"job=~{one_of(sorted(jobs))}", f"instance=~{one_of(sorted(instances))}")
+        return self.select("up", f"job=~{any_of_values(sorted(jobs))}", f"instance=~{any_of_values(sorted(instances))}")
 
     def one_series(self, metric: str, labels: Mapping[str, str]) -> str:
         """One series, or a few of one process: raw samples."""
@@ -141,7 +141,7 @@ def elsewhere(metrics: Iterable[str], selector: Mapping[str, str]) -> str:
 
 
 def _named(metrics: Iterable[str]) -> str:
-    return f"__name__=~{one_of(metrics)}"
+    return f"__name__=~{any_of_values(metrics)}"
 
 
 _PHASES_WITHOUT_USE = 'phase=~"Pending|Succeeded|Failed"'

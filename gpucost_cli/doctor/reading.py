@@ -6,7 +6,7 @@ from decimal import Decimal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import STAT
 from gpucost.sources.prometheus.source_selectors import source_of
-from gpucost.sources.prometheus.tables import number, own_labels, told
+from gpucost.sources.prometheus.tables import number, object_labels, exported_label
 from gpucost_cli.doctor.facts import Device, Holder, Node, Source
 from gpucost_cli.doctor.signals import NEURON
 
@@ -51,10 +51,10 @@ def holders(series: Iterable[Series]) -> list[Holder]:
     for one in series:
         labels = one.labels
         pod = (
-            told(labels, "namespace"), told(labels, "pod"), labels.get("uid", ""), told(labels, "node"),
+            exported_label(labels, "namespace"), exported_label(labels, "pod"), labels.get("uid", ""), exported_label(labels, "node"),
             labels.get("resource", ""),
         )  # fmt: skip
-        container = labels.get(STAT) == "init", told(labels, "container")
+        container = labels.get(STAT) == "init", exported_label(labels, "container")
         units.setdefault(pod, {})[container] = int(number(one.samples[-1][1]))
         seen.setdefault(pod, set()).add(source(labels))
     return [
@@ -68,7 +68,7 @@ def nodes(series: Iterable[Series], holders: Iterable[Holder] = ()) -> dict[str,
     """Nodes by name, those included of which only the pods on them tell."""
     by_name: dict[str, list[Series]] = {one.node: [] for one in holders}
     for one in series:
-        by_name.setdefault(told(one.labels, "node"), []).append(one)
+        by_name.setdefault(exported_label(one.labels, "node"), []).append(one)
     return {name: _node(name, rows) for name, rows in by_name.items() if name}
 
 
@@ -131,9 +131,9 @@ def _node(name: str, rows: Sequence[Series]) -> Node:
     info = stats.get("info", [])
     return Node(
         name=name,
-        instance_id=next((told(row.labels, "provider_id").rsplit("/", 1)[-1] for row in info), ""),
+        instance_id=next((exported_label(row.labels, "provider_id").rsplit("/", 1)[-1] for row in info), ""),
         has_info=bool(info),
-        labels={key: value for row in stats.get("labels", []) for key, value in own_labels(row.labels).items()},
+        labels={key: value for row in stats.get("labels", []) for key, value in object_labels(row.labels).items()},
         capacity=_units(stats.get("capacity", [])),
         allocatable=_units(stats.get("allocatable", [])),
         seen_by=frozenset(source(row.labels) for row in info),

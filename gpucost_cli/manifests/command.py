@@ -20,7 +20,7 @@ def kit() -> None:
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="folder to write to")
 def render(settings_path: Path, parameters_path: Path, out: Path) -> None:
     """Write eksctl, Karpenter, Helm, collector and workload files for one cluster of the settings."""
-    from gpucost.settings import parse_settings
+    from gpucost.settings_document import parse_settings
     from gpucost_cli.manifests.parameters import parse_parameters
     from gpucost_cli.manifests.rendering import write
     from gpucost_cli.manifests.values import values

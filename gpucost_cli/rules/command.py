@@ -22,7 +22,7 @@ from gpucost_cli.options import read_settings_file
 )
 def rules(path: Path, cluster: str | None, form: str) -> None:
     """Print recording and alerting rules for Prometheus or AMP: GPUs by business unit, namespace, pool, cluster."""
-    from gpucost.settings import parse_settings
+    from gpucost.settings_document import parse_settings
     from gpucost_cli.rules import documents
 
     settings = parse_settings(read_settings_file(path))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from gpucost.core.metering.signals import Signal
-from gpucost.sources.prometheus.queries import Queries, named
+from gpucost.sources.prometheus.queries import Queries, name_matcher
 from gpucost_cli.rules.promql import first_of, first_that_matches
 
 DEVICE = "node, UUID, GPU_I_ID"
@@ -33,7 +33,7 @@ def _alike(rank: Sequence[Signal]) -> list[list[Signal]]:
 
 
 def _of_signals(queries: Queries, signals: Sequence[Signal]) -> str:
-    matchers = [named(signal.name for signal in signals)]
+    matchers = [name_matcher(signal.name for signal in signals)]
     if not signals[0].works_under_mig:
         matchers.append('GPU_I_ID=""')  # absent or 0 whatever runs there, so that it says nothing
     vector = queries.select("", *matchers)

@@ -52,7 +52,7 @@ def recording_groups(settings: Settings, clusters: Sequence[ClusterSettings], no
     for cluster in clusters:
         signals = preference(settings.utilization.signal, settings.utilization.scale)
         units = units_in_force(business_units(settings), now)
-        queries = Queries(cluster.selector, [], sources=Sources.of(cluster.sources))
+        queries = Queries(cluster.selector, [], sources=Sources.from_settings(cluster.sources))
         rules = RecordingRules(cluster.name, queries, signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}
         for part, some in (("pods", rules.bases()), ("sums", rules.sums())):

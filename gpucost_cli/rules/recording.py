@@ -23,7 +23,7 @@ from gpucost.sources.prometheus.queries import (
     PHASE,
     REQUESTS,
     Queries,
-    named,
+    name_matcher,
 )
 from gpucost_cli.rules import shares
 from gpucost_cli.rules.devices import DEVICE, use
@@ -216,7 +216,7 @@ class RecordingRules:
     # Pods
 
     def _requests(self, *matchers: str) -> str:
-        return self.queries.select("", named([REQUESTS, INIT_REQUESTS]), _RESOURCES, *matchers)
+        return self.queries.select("", name_matcher([REQUESTS, INIT_REQUESTS]), _RESOURCES, *matchers)
 
     @property
     def _owners(self) -> str:

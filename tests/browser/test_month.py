@@ -24,8 +24,8 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.model import HourRecord, Line
 from gpucost.features.recommendations.model import About, Advice, Evidence, Kind, Recommendation, Saving
 from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
-from gpucost.storage.ledger import DynamoLedger
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from tests.browser.looks import has_every_look
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
@@ -85,10 +85,10 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
         deployed = create_stack(endpoint, address, {})
         client, table = local_client("dynamodb", dynamodb), deployed.outputs["TableName"]
         create_table(client, table)
-        DynamoSettingsStore(client, table, clock=lambda: datetime.now(UTC)).push(
+        DocumentStore(client, table, clock=lambda: datetime.now(UTC)).push(
             SETTINGS, author="test", now=datetime.now(UTC)
         )
-        ledger = DynamoLedger(client, table)
+        ledger = DynamoLedgerTmp(client, table)
         for made in records(length):
             ledger.publish(made, replacing=None, settings_version=1, now=datetime.now(UTC))
         advice = DynamoAdvice(client, table)

@@ -24,8 +24,8 @@ from gpucost.features.alerting.model import Alert, Book, Subject
 from gpucost.features.alerting.storage.states import DynamoAlertMemory
 from gpucost.features.recommendations.model import About, Advice, Evidence, Recommendation, Saving
 from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
-from gpucost.storage.ledger import DynamoLedger
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
 from tests.browser.looks import has_every_look
 from tests.browser.tabs import Tabs, settled
@@ -95,9 +95,9 @@ def as_gateway_writes(value: object) -> str:
 
 
 def publish(client: Any, table: str) -> None:
-    store = DynamoSettingsStore(client, table, clock=lambda: datetime.now(UTC))
+    store = DocumentStore(client, table, clock=lambda: datetime.now(UTC))
     store.push(SETTINGS, author="test", now=datetime.now(UTC))
-    ledger = DynamoLedger(client, table)
+    ledger = DynamoLedgerTmp(client, table)
     for number in range(3):
         hour = LAST - number * HOUR
         ledger.publish(hour_with_strange_names(hour), replacing=None, settings_version=1, now=datetime.now(UTC))

@@ -11,7 +11,7 @@ from gpucost.core.errors import ConflictError
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import Book
 from gpucost.runtime.messages import HoursDue
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
 from tests.chaos.bench import Bench, Faulty
 from tests.chaos.crash import Undisturbed, compare
 from tests.chaos.outside import Fault, KilledError
@@ -269,12 +269,12 @@ def two_pushes(bench: Bench) -> None:
         text = document(("east",))
 
         def other() -> None:
-            DynamoSettingsStore(world.dynamodb, world.table, clock=lambda: world.now).push(
+            DocumentStore(world.dynamodb, world.table, clock=lambda: world.now).push(
                 text, author="other", now=world.now
             )
 
         world.outside.before = (2, other)
-        store = DynamoSettingsStore(world.outside.wrap(world.dynamodb), world.table, clock=lambda: world.now)
+        store = DocumentStore(world.outside.wrap(world.dynamodb), world.table, clock=lambda: world.now)
         try:
             store.push(text, author="me", now=world.now)
             told = False

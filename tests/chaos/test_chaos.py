@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.errors import SourceError
 from gpucost.runtime.messaging import AwsBus
 from gpucost.runtime.observability import logger
-from gpucost.storage.hour_versions import Versions
+from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.table import Table
 from tests.chaos import faults
 from tests.chaos.bench import Bench, Faulty
@@ -88,16 +88,16 @@ def test_a_manifest_before_its_items_would_be_found(
     world, expected = first_tick
     assert verdict_of(world, expected, "killed after", "batch_write_item").is_clean()
     later: list[Any] = []
-    put_all, flip = Table.put_all, Versions.put
+    put_all, flip = Table.put_all, HourVersions.put
 
-    def flip_first(self: Versions, manifest: Any, replacing: Any, expires_at: Any) -> None:
+    def flip_first(self: HourVersions, manifest: Any, replacing: Any, expires_at: Any) -> None:
         items = list(later)
         later.clear()  # a killed function takes what it remembers with it
         flip(self, manifest, replacing, expires_at)
         put_all(self._table, items)
 
     with monkeypatch.context() as planted:
-        planted.setattr(Versions, "put", flip_first)
+        planted.setattr(HourVersions, "put", flip_first)
         planted.setattr(Table, "put_all", lambda _, items: later.extend(items))
         restore, planted_put = World.restore, Table.put_all
 

@@ -22,11 +22,11 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.storage.states import DynamoAlertMemory
 from gpucost.runtime.messages import HourClosed, read_alert_input
 from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import MetricsReader
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from gpucost.storage.table import Table
 from tests.chaos.outside import KilledError, Outside
 from tests.chaos.script import NOBODY, ScriptedReader, document
@@ -122,7 +122,7 @@ class World:
             enforcing(self.endpoints.dynamodb, self.endpoints.aws, physical=self._physical())
         )
         self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
-        self.ledger = DynamoLedger(self.dynamodb, self.table)
+        self.ledger = DynamoLedgerTmp(self.dynamodb, self.table)
         self.rollups = DynamoRollups(self.dynamodb, self.table)
         self.push(document(self.clusters, self.prometheus or NOBODY))
 
@@ -157,7 +157,7 @@ class World:
 
     def push(self, text: str) -> None:
         """Put settings in force."""
-        store = DynamoSettingsStore(self.dynamodb, self.table, clock=lambda: self.now)
+        store = DocumentStore(self.dynamodb, self.table, clock=lambda: self.now)
         store.push(text, author="chaos", now=self.now)
 
     def saved(self) -> "Saved":
@@ -169,7 +169,7 @@ class World:
         self.dynamodb.delete_table(TableName=self.table)
         self.table = f"chaos-{uuid4()}"
         create_table(self.dynamodb, self.table)
-        self.ledger = DynamoLedger(self.dynamodb, self.table)
+        self.ledger = DynamoLedgerTmp(self.dynamodb, self.table)
         self.rollups = DynamoRollups(self.dynamodb, self.table)
         Table(self.dynamodb, self.table).put_all(saved.items)
         self.now, self.outside = saved.now, Outside()
@@ -351,7 +351,7 @@ class World:
     @contextmanager
     def _real_metrics(self) -> Iterator[None]:
         """Every single query is a call over the line."""
-        ask = PrometheusClient._ask
+        ask = PrometheusClient._send_query
 
         def through(client: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
             return self.outside.through("ask", lambda: ask(client, path, form), {})

@@ -22,10 +22,10 @@ from gpucost import container as bootstrap
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.core.pricing.prices import Price
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.price_book import DynamoPriceBook
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.enforced import enforcing
 from tests.functions.asking import Context
 from tests.records import line, record
@@ -93,8 +93,8 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
 
 def fill(client: Any, table: str, *, days: int = DAYS) -> None:
     """A month of one cluster and two days of another, a restated hour, a price, and the settings."""
-    ledger, rollups = DynamoLedger(client, table), DynamoRollups(client, table)
-    DynamoSettingsStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
+    ledger, rollups = DynamoLedgerTmp(client, table), DynamoRollups(client, table)
+    DocumentStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
     midnight = NOW.replace(hour=0, minute=0)
     for cluster, length in (("prod-eu", days), ("demo", 2)):
         first = midnight - timedelta(days=length)
@@ -102,7 +102,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
             hour = first + HOUR * number
             published = ledger.publish(hour_of(cluster, hour), replacing=None, settings_version=1, now=NOW)
         dearer = hour_of(cluster, hour, line("assistant", "bu-b", "late", "2"))
-        ledger.publish(dearer, replacing=published, settings_version=1, now=NOW, why="a price came late")
+        ledger.publish(dearer, replacing=published, settings_version=1, now=NOW, reason="a price came late")
         for number in range(length):
             rollups.roll_up(cluster, first + timedelta(days=number), NOW)
     listed = Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}, "USD",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpucost.core.model import Costs
 from gpucost.core.money import from_quanta
-from gpucost.runtime.json_text import csv_cell, csv_text, decimal_text, dumps, dumps_row, quanta_text
+from gpucost.runtime.json_text import csv_cell, csv_text, decimal_text, dumps, dumps_row, fixed_point_text
 from tests.records import line
 
 AMOUNTS = st.decimals(allow_nan=False, allow_infinity=False, places=12, min_value=-(10**20), max_value=10**20)
@@ -38,7 +38,7 @@ def test_one_way_to_write_a_number(value: str, text: str) -> None:
 
 @given(st.integers(-(10**32), 10**32) | st.integers(-(10**13), 10**13) | st.integers(-99, 99).map((10**11).__mul__))
 def test_whole_numbers_are_written_as_the_amounts_they_are(quanta: int) -> None:
-    text = quanta_text(quanta)
+    text = fixed_point_text(quanta)
 
     assert Fraction(text) == Fraction(quanta, 10**12)
     assert text == decimal_text(from_quanta(quanta))
@@ -53,7 +53,7 @@ def test_whole_numbers_are_written_as_the_amounts_they_are(quanta: int) -> None:
     ],
 )  # fmt: skip
 def test_one_way_to_write_a_whole_number(quanta: int | None, text: str) -> None:
-    assert quanta_text(quanta) == text
+    assert fixed_point_text(quanta) == text
 
 
 def test_a_float_is_refused_for_it_has_lost_digits_already() -> None:

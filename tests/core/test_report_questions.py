@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.query.cost_query import Question, check_reach, parse_sort
+from gpucost.core.query.cost_query import CostQuery, check_reach, parse_sort
 from gpucost.core.query.dimensions import parse_group_by
 from gpucost.core.query.filters import Filter, check_text, parse_filter, parse_label_filters
 from gpucost.core.query.paging import fingerprint, read_cursor, write_cursor
@@ -223,11 +223,11 @@ def test_groups_and_orders_are_known_ones() -> None:
 
 def test_pods_and_nodes_are_answered_for_48_hours() -> None:
     period = Period(at("2026-11-18"), at("2026-11-20"))
-    check_reach(Question(period, group_by=("pod",)))
+    check_reach(CostQuery(period, group_by=("pod",)))
     longer = Period(period.start, at("2026-11-20T01:00"))
     for question, parameter in (
-        (Question(longer, group_by=("pod",)), "group_by"),
-        (Question(longer, filters=(Filter("node", ()),)), "node"),
+        (CostQuery(longer, group_by=("pod",)), "group_by"),
+        (CostQuery(longer, filters=(Filter("node", ()),)), "node"),
     ):
         with pytest.raises(ParameterError, match="GET /v1/exports") as refused:
             check_reach(question)

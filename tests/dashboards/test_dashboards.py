@@ -15,7 +15,8 @@ from authoring.grafana.__main__ import files, main
 from devstack.fleet.scenario import Pod, Scenario
 from devstack.template import REPOSITORY
 from gpucost.core.metering.signals import SIGNALS
-from gpucost.settings import Settings, parse_settings
+from gpucost.settings import Settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests import dashboard_metrics as committed
 from gpucost_cli.manifests import series
 from gpucost_cli.manifests.parameters import parse_parameters

@@ -10,7 +10,7 @@ import pytest
 
 from devstack.fleet.scenario import Scenario
 from devstack.fleet.scenarios import all_scenarios
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.rules import documents
 from tests.dashboards import promtool
 from tests.dashboards.looks import Look, quiet_look

@@ -23,7 +23,7 @@ from devstack.prometheus import running_prometheus
 from gpucost.core.hours import floor_hour
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli.rules import documents
 from gpucost_cli.rules.documents import Groups

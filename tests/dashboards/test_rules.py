@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.main import main
 from gpucost_cli.rules import documents
 from gpucost_cli.rules.promql import glob

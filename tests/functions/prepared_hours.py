@@ -10,7 +10,7 @@ from gpucost.core.ledger import HourSummary, Manifest, Restatement
 from gpucost.core.model import Capacity, ClusterCharge, Costs, Coverage, Line, NodeHour, Status, Totals
 from gpucost.core.money import quantize, split
 from gpucost.core.rollups import DaySummary, FactKey, days_of, sum_day
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.functions.asking import Answer, by_iam
 

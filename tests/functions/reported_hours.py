@@ -20,8 +20,8 @@ from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.core.rollups import DAY
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.limits import DynamoLimits
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import DynamoRollups
@@ -116,7 +116,7 @@ def reported(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
     client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
     create_table(client, table)
     for one in hours():
-        DynamoLedger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
+        DynamoLedgerTmp(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
     for number in range(3):
         DynamoRollups(client, table).roll_up("east", FIRST + number * DAY, NOW)
     pools = (

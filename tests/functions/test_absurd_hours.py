@@ -16,8 +16,8 @@ from gpucost.core.errors import ConflictError, NotKeptError
 from gpucost.core.hours import HOUR, floor_day, format_instant
 from gpucost.core.model import Capacity, Costs, HourRecord, Totals
 from gpucost.core.rollups import DAY
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import DynamoRollups
 from tests.conftest import DynamoTable
@@ -63,7 +63,7 @@ def absurd(amount: str) -> HourRecord:
 
 def publish(table: DynamoTable, amount: str) -> None:
     """Every sixth hour of two days in two clusters; one of them is absurd."""
-    ledger = DynamoLedger(*table)
+    ledger = DynamoLedgerTmp(*table)
     for cluster in ("east", "west"):
         for number in range(5, 48, 6):
             start = FIRST + number * HOUR
@@ -142,7 +142,7 @@ def test_waste_units_nodes_lines_and_allocations_are_answered(published: DynamoT
 
 def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -> None:
     publish(table, "1E+308")
-    ledger = DynamoLedger(*table)
+    ledger = DynamoLedgerTmp(*table)
     before = ledger.newest("east", ABSURD)
     assert before is not None
     assert not ledger.is_readable(before)

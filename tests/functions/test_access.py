@@ -16,9 +16,9 @@ from gpucost import container as bootstrap
 from gpucost.api.app import build_app
 from gpucost.core.access import EVERYTHING, IamCaller, Scope, TokenCaller, principal_of, scope_of
 from gpucost.core.errors import SettingsError
-from gpucost.http.access import caller_of, need_of
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.http.access import caller_of, required_role
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
@@ -113,7 +113,7 @@ def filled(dynamodb_url: str) -> DynamoTable:
     create_table(table.client, table.name)
     lines = [line("research", "bu-a", "p1"), line("assistant", "bu-b", "p2", "3.25"), line("other", "bu-c", "p3", "5")]
     hour = datetime(2026, 11, 19, 10, tzinfo=UTC)
-    ledger = DynamoLedger(table.client, table.name)
+    ledger = DynamoLedgerTmp(table.client, table.name)
     ledger.publish(record(lines, hour=hour, notes=("pod p3 of other",)), replacing=None, settings_version=1, now=NOW)
     return table
 
@@ -141,7 +141,7 @@ def path_of(route: str) -> str:
 
 
 def test_every_route_says_what_it_needs_and_stands_in_the_matrix() -> None:
-    assert {path: need_of(route) for path, route in routes().items()} == {
+    assert {path: required_role(route) for path, route in routes().items()} == {
         path: need for path, (need, _) in MATRIX.items()
     }
 
@@ -186,7 +186,7 @@ def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyP
         return Response(200, "text/plain", "everything")
 
     monkeypatch.setattr(function, "app", app)
-    assert need_of(forgotten) is None
+    assert required_role(forgotten) is None
     for caller, _ in CALLERS.values():
         answer = ask_as(caller, "/v1/forgotten")
         assert (answer.status, "everything" in answer.body) == (403, False)

@@ -16,7 +16,7 @@ from devstack.template import REPOSITORY
 from gpucost.core.hours import HOUR, format_instant
 from gpucost.core.model import Costs
 from gpucost.core.money import quantize
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.functions.prepared_hours import DAY, DOCUMENT, NASTY, NOON, NOW, Ask, Prepared, at, usd
 

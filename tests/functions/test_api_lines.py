@@ -13,8 +13,8 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost import container as bootstrap
 from gpucost.core.model import Capacity, Costs, HourRecord, Line, Totals
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
@@ -61,7 +61,7 @@ PUBLISHED = [
 def filled(dynamodb_url: str) -> DynamoTable:
     table = DynamoTable(local_client("dynamodb", dynamodb_url), f"lines-{uuid4()}")
     create_table(table.client, table.name)
-    ledger = DynamoLedger(table.client, table.name)
+    ledger = DynamoLedgerTmp(table.client, table.name)
     for one in PUBLISHED:
         ledger.publish(one, replacing=None, settings_version=1, now=NOW)
     return table

@@ -13,9 +13,9 @@ from gpucost import container as bootstrap
 from gpucost.core.hours import HOUR, floor_day, format_instant
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.core.rollups import DAY
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.storage import rollups
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import DynamoRollups
 from tests.conftest import DynamoTable
@@ -122,7 +122,7 @@ class Crossed:
 
     def __init__(self, table: DynamoTable, api_client: Any) -> None:
         self._client = api_client
-        self._ledger = DynamoLedger(*table)
+        self._ledger = DynamoLedgerTmp(*table)
         self._rollups = DynamoRollups(*table)
         self._calls_left = 0
         self._then: Callable[[], None] | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from devstack.template import REPOSITORY
-from gpucost.http.documentation import page
+from gpucost.http.documentation import documentation_page
 from tests.functions.asking import ask_as
 
 DOCUMENT: dict[str, Any] = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
@@ -100,7 +100,7 @@ def test_what_the_document_says_is_text_on_the_page() -> None:
     document["components"]["schemas"][nasty] = {
         "description": nasty, "properties": {nasty: {"enum": [nasty], "description": nasty}},
     }  # fmt: skip
-    shown = Page(page(document))
+    shown = Page(documentation_page(document))
     assert shown.text.count("<script>alert(1)</script>") >= 12
     assert "script" not in {tag for tag, _ in shown.elements}
 

@@ -9,8 +9,8 @@ import pytest
 from gpucost import container as bootstrap
 from gpucost.core.hours import HOUR, floor_day, format_instant
 from gpucost.core.rollups import DAY
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
@@ -54,7 +54,7 @@ class Store:
 @pytest.fixture
 def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable]:
     made = record([line()], hour=DAMAGED, cluster=CLUSTER)
-    DynamoLedger(*table).publish(made, replacing=None, settings_version=1, now=NOW)
+    DynamoLedgerTmp(*table).publish(made, replacing=None, settings_version=1, now=NOW)
     api = enforced.client("dynamodb", "ApiFunction")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", table.name)

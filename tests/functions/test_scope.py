@@ -23,8 +23,8 @@ from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost import container as bootstrap
 from gpucost.features.alerting.storage.history import DynamoAlertHistory
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import DynamoRollups
 from tests.enforced import EnforcedAws
@@ -94,13 +94,13 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
             fleet = Strangers(day, random.Random(seed))
             table = f"scope-{uuid4()}"
             create_table(client, table)
-            ledger = DynamoLedger(client, table)
+            ledger = DynamoLedgerTmp(client, table)
             for one in fleet.records:
                 is_restated = one is fleet.records[0]  # the version before is another one's secret, too
                 before = replace(one, notes=("first",)) if is_restated else one
                 first = ledger.publish(before, replacing=None, settings_version=1, now=NOW)
                 if is_restated:
-                    ledger.publish(one, replacing=first, settings_version=1, now=NOW, why=fleet.units["c"])
+                    ledger.publish(one, replacing=first, settings_version=1, now=NOW, reason=fleet.units["c"])
             for news in fleet.news():
                 DynamoAlertHistory(client, table).add(news.subject.cluster, [news])
             for cluster in fleet.clusters:

@@ -32,9 +32,9 @@ from gpucost.core.hours import HOUR, floor_day, floor_hour, format_instant
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import messages
 from gpucost.pipeline.reprice import SETTLES_AFTER, to_restate
+from gpucost.settings_document import DocumentStore
 from gpucost.storage.bill_store import DynamoBillStore
 from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.system.timeline import Timeline
 
 OTHER_ACCOUNT = "210987654321"
@@ -230,7 +230,7 @@ def _create_bill(stack: LocalStack) -> None:
 
 def _push(stack: LocalStack, document: dict[str, Any]) -> None:
     dynamodb = local_client("dynamodb", stack.dynamodb)
-    store = DynamoSettingsStore(dynamodb, stack.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store = DocumentStore(dynamodb, stack.outputs["TableName"], clock=lambda: datetime.now(UTC))
     store.push(json.dumps(document), author="test", now=datetime.now(UTC))
 
 

@@ -24,7 +24,7 @@ from devstack.aws import STACK, Deployed, create_stack, credentials, local_clien
 from devstack.functions import WORKER, LocalFunction
 from devstack.template import REPOSITORY
 from gpucost.core.hours import format_instant
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
 from gpucost_cli.demo_command import settings_text
 from tests.system.timeline import HOUR, Timeline
 
@@ -77,7 +77,7 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
 def push(aws: tuple[str, Deployed], text: str) -> None:
     endpoint, deployed = aws
     client = local_client("dynamodb", endpoint)
-    store = DynamoSettingsStore(client, deployed.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store = DocumentStore(client, deployed.outputs["TableName"], clock=lambda: datetime.now(UTC))
     store.push(text, author="test", now=datetime.now(UTC))
 
 

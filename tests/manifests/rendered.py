@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from devstack.template import REPOSITORY
-from gpucost.settings import Settings, parse_settings
+from gpucost.settings import Settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import Parameters, parse_parameters
 from gpucost_cli.manifests.rendering import rendered
 from gpucost_cli.manifests.values import values

@@ -24,7 +24,7 @@ from devstack.template import REPOSITORY
 from gpucost.core.hours import floor_day, floor_hour
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusMemory
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost_cli.doctor import examine
@@ -216,7 +216,7 @@ def _once(series: Sequence[Series]) -> Callable[[str], bytes]:
 def sent(history: str) -> Sent:
     """Every query of a metered hour, of what advice asks of a day, and of a doctor's visit."""
     found: list[str] = []
-    ask_as_ever = PrometheusClient._ask
+    ask_as_ever = PrometheusClient._send_query
 
     def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
         found.append(form["query"])

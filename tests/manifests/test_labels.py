@@ -17,7 +17,7 @@ from gpucost.core.metering.kubernetes_labels import all_node_labels, exported_na
 from gpucost.core.metering.nodes import describe
 from gpucost.core.metering.observations import NodeObservation
 from gpucost.core.pricing.prices import facts_of
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost_cli.doctor.queries import Queries

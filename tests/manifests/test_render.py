@@ -11,7 +11,7 @@ import yaml
 
 from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import rendered, write
 from gpucost_cli.manifests.values import values

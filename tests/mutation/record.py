@@ -9,7 +9,7 @@ from pathlib import Path
 from devstack.fleet import openmetrics
 from devstack.fleet.scenarios import all_scenarios
 from devstack.prometheus import running_prometheus
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from tests.system.fleet_truth import settings
 

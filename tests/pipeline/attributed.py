@@ -8,14 +8,14 @@ from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.limits import LimitsKeeper
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.messages import HourClosed, HoursDue, Origin, Tick
+from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.limits import PrometheusLimits
 from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.limits import DynamoLimits
 from gpucost.storage.price_book import DynamoPriceBook
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
 from tests.system.timeline import HOUR, Timeline
 
@@ -43,8 +43,8 @@ class Heard:
 class System:
     def __init__(self, table: DynamoTable, url: str) -> None:
         self.url = url
-        self.ledger = DynamoLedger(table.client, table.name)
-        self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        self.ledger = DynamoLedgerTmp(table.client, table.name)
+        self.store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push(url)
         self.heard = Heard()
         self.now = NOW

@@ -17,7 +17,7 @@ from gpucost.pipeline.attribute import check_hour, check_retention
 from gpucost.pipeline.limits import LimitsKeeper
 from gpucost.runtime.messages import HoursDue, Origin
 from gpucost.runtime.observability import tally
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost.sources.prometheus import metrics_reader
@@ -262,7 +262,7 @@ def test_hours_past_the_retention_are_refused_with_the_reason(system: System) ->
 def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """32 days for instant queries, 95 for range queries: a message's 24 hours reach hardly beyond themselves."""
     asked: list[tuple[str, dict[str, str]]] = []
-    ask = PrometheusClient._ask
+    ask = PrometheusClient._send_query
 
     def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
         asked.append((path, dict(form)))

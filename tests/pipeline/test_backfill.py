@@ -9,11 +9,11 @@ from samtranslator.yaml_helper import yaml_parse
 from devstack.template import TEMPLATE
 from gpucost.core.errors import GpuCostError, SourceError
 from gpucost.core.hours import HOUR
-from gpucost.core.ledger import FrozenMonth
+from gpucost.core.ledger import ClosedMonth
 from gpucost.core.model import Status
 from gpucost.pipeline.backfill import STALLED, Backfill, Progress
 from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -25,7 +25,7 @@ NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
 class Queue:
     """Keeps what is sent until it is worked on; may take only so many."""
 
-    def __init__(self, ledger: DynamoLedger) -> None:
+    def __init__(self, ledger: DynamoLedgerTmp) -> None:
         self.ledger = ledger
         self.sent: list[HoursDue] = []
         self.most = 1000
@@ -74,7 +74,7 @@ class Queue:
 
 @pytest.fixture
 def queue(table: DynamoTable) -> Queue:
-    return Queue(DynamoLedger(table.client, table.name))
+    return Queue(DynamoLedgerTmp(table.client, table.name))
 
 
 def backfill(queue: Queue, *clusters: str) -> Backfill:
@@ -139,7 +139,7 @@ def test_hours_of_a_month_that_is_frozen_meanwhile_are_done_beside(queue: Queue)
     out_of_reach = {start + HOUR, start + 2 * HOUR}
     for freezes, missing, sent in ((False, out_of_reach, 10), (True, {start + HOUR}, 2), (False, set(), 1)):
         if freezes:
-            queue.ledger.versions.freeze(FrozenMonth("2026-10", NOW, "me", "chargeback"))
+            queue.ledger.versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
         queue.out_of_reach = missing
         run = Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now)
         assert run.send(1, "why") == sent

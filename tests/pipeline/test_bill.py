@@ -18,7 +18,8 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.pipeline.refresh_bill import BillRefresh, BillService
-from gpucost.settings import Settings, parse_settings
+from gpucost.settings import Settings
+from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import DynamoBillStore
 from tests.bill_export import DuckDbBill, cur_settings
 from tests.conftest import DynamoTable

@@ -115,7 +115,7 @@ def test_an_hour_is_provisional_until_its_bill_is_there(billed: Billed) -> None:
     assert billed.status() == ("complete", 2)
     assert billed.status(HOUR + ONE_HOUR) == ("provisional", 1)
     (restatement,) = billed.ledger.restatements("demo", HOUR, HOUR + 2 * ONE_HOUR)
-    assert restatement.why == f"the bill of {HOUR:%Y-%m-%d} is new or changed"
+    assert restatement.reason == f"the bill of {HOUR:%Y-%m-%d} is new or changed"
 
 
 def test_refreshed_and_repriced_again_nothing_changes(billed: Billed) -> None:

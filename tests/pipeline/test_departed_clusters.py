@@ -17,12 +17,12 @@ from gpucost.features.exports.listing import ExportListing
 from gpucost.pipeline.months import Freezing
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.reports import ReportService
-from gpucost.reports.parameters import Asked
+from gpucost.reports.parameters import QueryParameters
+from gpucost.settings_document import DocumentStore
 from gpucost.storage import settings_store
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import Departure, StoredSettings
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -36,7 +36,7 @@ class Fleet:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = DynamoLedger(table.client, table.name)
+        self.ledger = DynamoLedgerTmp(table.client, table.name)
         self.push(SEPTEMBER, "east", "west")
         for hour in (OCTOBER - HOUR, OCTOBER, OCTOBER + HOUR):
             for cluster, usd in (("east", "10"), ("west", "1")):
@@ -52,8 +52,8 @@ class Fleet:
         }
         return self.store().push(json.dumps(document), author="me", now=at)
 
-    def store(self) -> DynamoSettingsStore:
-        return DynamoSettingsStore(self.table.client, self.table.name, clock=lambda: NOW)
+    def store(self) -> DocumentStore:
+        return DocumentStore(self.table.client, self.table.name, clock=lambda: NOW)
 
     def change(self, version: int, how: str, values: dict[str, Any] | None = None) -> None:
         """Damage a version."""
@@ -73,8 +73,8 @@ class Fleet:
         return found
 
 
-def asked(start: datetime, end: datetime, group_by: str = "", cluster: str | None = None) -> Asked:
-    return Asked(format_instant(start), format_instant(end), granularity="total", group_by=group_by, cluster=cluster)
+def asked(start: datetime, end: datetime, group_by: str = "", cluster: str | None = None) -> QueryParameters:
+    return QueryParameters(format_instant(start), format_instant(end), granularity="total", group_by=group_by, cluster=cluster)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_only_so_many_are_remembered(fleet: Fleet, monkeypatch: pytest.MonkeyPat
 def test_a_push_reads_no_more_than_the_newest_version(fleet: Fleet) -> None:
     store = fleet.store()
     with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(DynamoSettingsStore, "history")
+        patch.delattr(DocumentStore, "history")
         assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed
 
 

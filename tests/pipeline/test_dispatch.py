@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from devstack.aws import credentials, local_client, running_aws
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
-from gpucost.core.ledger import FrozenMonth, due_hours
+from gpucost.core.ledger import ClosedMonth, due_hours
 from gpucost.core.model import HourRecord, Status
 from gpucost.core.rollups import DAY
 from gpucost.pipeline.dispatch import LONGEST_SILENCE, DispatchService, messages
 from gpucost.runtime import aws
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.runtime.messaging import AwsBus
-from gpucost.storage.ledger import DynamoLedger
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -40,8 +40,8 @@ class Fleet:
     """A dispatch service with everything real behind it."""
 
     def __init__(self, endpoint: str, table: DynamoTable) -> None:
-        self.ledger = DynamoLedger(table.client, table.name)
-        self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: datetime.now(UTC))
+        self.ledger = DynamoLedgerTmp(table.client, table.name)
+        self.store = DocumentStore(table.client, table.name, clock=lambda: datetime.now(UTC))
         self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
         self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{table.name}"[:80])["QueueUrl"]
                         for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
@@ -146,7 +146,7 @@ def test_fired_twice_the_same_is_sent_again_and_harmless(fleet: Fleet) -> None:
 
 
 def test_one_clusters_trouble_delays_only_itself(fleet: Fleet) -> None:
-    class Troubled(DynamoLedger):
+    class Troubled(DynamoLedgerTmp):
         def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
             if cluster == "blue":
                 raise SourceError("the table is away")
@@ -350,7 +350,7 @@ def test_an_hour_that_waited_before_a_long_silence_is_tried_once_more(fleet: Fle
 
 
 def test_a_tick_after_others_reads_no_further_than_its_reach(fleet: Fleet) -> None:
-    class Heard(DynamoLedger):
+    class Heard(DynamoLedgerTmp):
         starts: ClassVar[list[datetime]] = []
 
         def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
@@ -379,7 +379,7 @@ def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> No
     for number, damage in enumerate(damages, start=2):
         newer = {**item, "sk": {"S": f"{number:08d}"}, "n": {"N": str(number)}, **damage}
         table._client.put_item(TableName=table._name, Item=newer)
-    fresh = DynamoSettingsStore(table._client, table._name, clock=lambda: datetime.now(UTC))
+    fresh = DocumentStore(table._client, table._name, clock=lambda: datetime.now(UTC))
     result = DispatchService(fresh, fleet.ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
     assert [reason.split(":")[0] for reason in result.settings_refused] == [
@@ -432,11 +432,11 @@ def test_hours_of_a_frozen_month_are_not_sent(fleet: Fleet) -> None:
     for name in ("blue", "green"):
         fleet.publish(record([line()], cluster=name, hour=first), tick.scheduled_time)
         fleet.publish(record(cluster=name, hour=first + HOUR, status="incomplete"), tick.scheduled_time - 2 * HOUR)
-    fleet.ledger.versions.freeze(FrozenMonth("2026-10", tick.scheduled_time, "me", "why"))
+    fleet.ledger.versions.close_month(ClosedMonth("2026-10", tick.scheduled_time, "me", "why"))
     result = fleet.service.dispatch(tick, "why")
     assert result is not None
     assert fleet.work() == [(name, datetime(2026, 11, 1, tzinfo=UTC), 1) for name in ("blue", "green")]
     assert result.hours_overdue == 0
-    fleet.ledger.versions.unfreeze("2026-10")
+    fleet.ledger.versions.reopen_month("2026-10")
     fleet.service.dispatch(tick, "why")
     assert fleet.work() == [(name, first + HOUR, 4) for name in ("blue", "green")]

@@ -20,11 +20,11 @@ from gpucost.features.opencost.service import AllocationQuery, AllocationService
 from gpucost.pipeline.backfill import Backfill
 from gpucost.pipeline.months import Adjustments, Freezing
 from gpucost.reports import ReportService
-from gpucost.reports.parameters import Asked
+from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow
-from gpucost.storage.ledger import LATE, DynamoLedger
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import LATE, DynamoLedgerTmp
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -58,9 +58,9 @@ class System:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = DynamoLedger(table.client, table.name)
+        self.ledger = DynamoLedgerTmp(table.client, table.name)
         self.rollups = DynamoRollups(table.client, table.name)
-        self.store = store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        self.store = store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push("demo")
         self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
         self.freezing = Freezing(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
@@ -82,12 +82,12 @@ class System:
 
     def publish(self, hour: datetime, usd: str, why: str = "", client: Any = None) -> Manifest:
         """One hour in which one pod costs so much."""
-        ledger = DynamoLedger(client or self.table.client, self.table.name)
+        ledger = DynamoLedgerTmp(client or self.table.client, self.table.name)
         return self.put(ledger, record([line(usd=usd)], hour=hour), why)
 
-    def put(self, ledger: DynamoLedger, what: HourRecord, why: str = "") -> Manifest:
+    def put(self, ledger: DynamoLedgerTmp, what: HourRecord, why: str = "") -> Manifest:
         old = ledger.newest(what.cluster, what.hour)
-        done = ledger.publish(what, replacing=old, settings_version=1, now=NOW, why=why)
+        done = ledger.publish(what, replacing=old, settings_version=1, now=NOW, reason=why)
         self.rollups.roll_up("demo", what.hour.replace(hour=0), NOW)
         return done
 
@@ -131,9 +131,9 @@ class System:
         return self.reports.restatements(asked(), scope=EVERYTHING)[1]
 
 
-def asked(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> Asked:
+def asked(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> QueryParameters:
     """What a report is asked of the two days."""
-    return Asked(format_instant(START), format_instant(end), granularity=granularity, group_by=group_by)
+    return QueryParameters(format_instant(START), format_instant(end), granularity=granularity, group_by=group_by)
 
 
 @pytest.fixture
@@ -145,11 +145,11 @@ def test_a_frozen_months_answers_stay_and_later_versions_stand_beside(system: Sy
     system.freeze()
     before = system.answers()
     assert system.month() == 40
-    assert system.publish(FIRST, "13", "spot price corrected").beside
+    assert system.publish(FIRST, "13", "spot price corrected").is_adjustment
     assert system.publish(FIRST, "14", "again").version == 3
-    assert system.publish(FIRST + HOUR, "7", "bill").beside
+    assert system.publish(FIRST + HOUR, "7", "bill").is_adjustment
     assert system.answers() == before
-    told = [(one.hour, one.version, one.why, one.beside) for one in system.restatements()]
+    told = [(one.hour, one.version, one.reason, one.is_adjustment) for one in system.restatements()]
     assert told == [
         (FIRST, 2, "spot price corrected", True),
         (FIRST, 3, "again", True),
@@ -160,7 +160,7 @@ def test_a_frozen_months_answers_stay_and_later_versions_stand_beside(system: Sy
     assert moved(found) == [20, 21]
     assert json.loads(adjustments_json(found))["rows"][0]["now"]["allocated_usd"] == 21
     assert adjustments_csv(found).splitlines()[1].startswith("2026-10,demo,research,USD,0.285714285714,")
-    assert not system.publish(END, "11", "November is open").beside
+    assert not system.publish(END, "11", "November is open").is_adjustment
     assert system.month(END + DAY) == 40 + 11 + 10
 
 
@@ -171,13 +171,13 @@ def test_opened_again_the_month_takes_what_stood_beside(system: System) -> None:
     system.publish(FIRST + HOUR, "9", "three")
     assert system.freezing.unfreeze(MONTH) == 2
     assert system.month() == 2 * 10 + 14 + 9
-    assert [one.beside for one in system.restatements()] == [False] * 3
+    assert [one.is_adjustment for one in system.restatements()] == [False] * 3
     assert system.publish(FIRST, "15", "open again").version == 4
     with pytest.raises(NotFoundError, match="2026-10 is not frozen"):
         system.freezing.adjustments(MONTH)
     system.freeze()
     assert system.freezing.adjustments(MONTH).hours == 0, "what stood beside is no longer beside anything"
-    assert system.publish(FIRST, "16", "frozen again").beside
+    assert system.publish(FIRST, "16", "frozen again").is_adjustment
     assert system.month() == 2 * 10 + 15 + 9
 
 
@@ -185,32 +185,32 @@ def test_a_month_frozen_before_any_call_of_a_publication_keeps_it_out(system: Sy
     before, crossed = system.answers(), 0
     for at in range(1, 30):
         done = system.publish(FIRST, f"{10 + at}", "why", Before(system.table.client, "", system.freeze, at))
-        if not done.beside:
+        if not done.is_adjustment:
             break
         assert system.answers() == before, f"frozen before call {at}"
         crossed += 1
-        system.ledger.versions.unfreeze(MONTH)
+        system.ledger.versions.reopen_month(MONTH)
         system.publish(FIRST, "10", "back")
         before = system.answers()
     assert crossed > 6
-    assert system.ledger.versions.frozen(MONTH) is not None, "frozen after the version was put, it is in the month"
+    assert system.ledger.versions.closed_month(MONTH) is not None, "frozen after the version was put, it is in the month"
     assert system.month() == 30 + 10 + at
 
 
 def test_the_very_last_moment_is_closed_by_the_transaction(system: System) -> None:
     before = system.answers()
     done = system.publish(FIRST, "13", "why", Before(system.table.client, "transact_write_items", system.freeze))
-    assert done.beside
+    assert done.is_adjustment
     assert system.answers() == before
-    opened = Before(system.table.client, "transact_write_items", lambda: system.ledger.versions.unfreeze(MONTH))
-    assert not system.publish(FIRST, "17", "opened meanwhile", opened).beside
+    opened = Before(system.table.client, "transact_write_items", lambda: system.ledger.versions.reopen_month(MONTH))
+    assert not system.publish(FIRST, "17", "opened meanwhile", opened).is_adjustment
     system.freeze()
     system.publish(FIRST, "18", "beside")
     opened = Before(system.table.client, "transact_write_items", lambda: system.freezing.unfreeze(MONTH))
     with pytest.raises(ConflictError):
         system.publish(FIRST, "19", "the version beside was put in force meanwhile", opened)
     assert system.month() == 30 + 18
-    assert not system.publish(FIRST, "17", "tried again").beside
+    assert not system.publish(FIRST, "17", "tried again").is_adjustment
     assert system.month() == 3 * 10 + 17
 
 
@@ -220,14 +220,14 @@ def test_frozen_for_a_moment_what_was_recorded_beside_is_not_passed_over(system:
     def frozen_for_a_moment() -> None:
         system.freeze()
         system.publish(FIRST, "13", "newer")
-        system.ledger.versions.unfreeze(MONTH)
+        system.ledger.versions.reopen_month(MONTH)
 
     opened = Before(system.table.client, "transact_write_items", frozen_for_a_moment)
     with pytest.raises(ConflictError):
         system.publish(FIRST, "11", "older", opened)
     assert system.freezing.unfreeze(MONTH) == 1
     assert system.month() == 30 + 13
-    assert [one.why for one in system.restatements()] == ["newer"]
+    assert [one.reason for one in system.restatements()] == ["newer"]
 
 
 def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
@@ -245,10 +245,10 @@ def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
     queue = Queue()
     work = Backfill(system.ledger, queue, ["demo"], never, FIRST + HOUR, lambda: NOW)  # type: ignore[arg-type]
     assert work.send(1, "why") == 2
-    assert system.publish(gap.hour, "5").beside
-    assert system.publish(never, "6").beside
+    assert system.publish(gap.hour, "5").is_adjustment
+    assert system.publish(never, "6").is_adjustment
     assert system.answers() == before
-    assert [(one.hour, one.before, one.why) for one in system.restatements()] == [
+    assert [(one.hour, one.before, one.reason) for one in system.restatements()] == [
         (never, None, LATE),
         (gap.hour, None, LATE),
     ]
@@ -265,12 +265,12 @@ def test_of_two_versions_beside_one_wins_and_nobody_sees_the_other(system: Syste
     for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):
         if why == "first":
             system.ledger.publish(
-                record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, why=why
+                record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, reason=why
             )
             continue
         with pytest.raises(ConflictError):
             system.ledger.publish(
-                record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, why=why
+                record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, reason=why
             )
     assert moved(system.freezing.adjustments(MONTH)) == [10, 13]
     newest = system.ledger.newest("demo", FIRST)
@@ -343,7 +343,7 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -
     for at in range(1, 60):
         killed = Freezing(
             system.freezing._settings_store,
-            DynamoLedger(Before(table.client, "", kill, at), table.name),
+            DynamoLedgerTmp(Before(table.client, "", kill, at), table.name),
             system.ledger.versions,
             system.rollups,
             lambda: NOW,
@@ -353,7 +353,7 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -
         except KilledError:
             continue
         break
-    assert system.ledger.beside("demo", START, END) == []
+    assert system.ledger.adjustments("demo", START, END) == []
     changed = sum(row.manifest is not None and row.manifest.version > 1 for row in system.rows())
     assert changed == late
 
@@ -369,7 +369,7 @@ def test_a_month_that_may_still_move_is_refused(system: System) -> None:
     system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
     with pytest.raises(ConflictError, match="frozen already"):
         system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
-    assert [one.month for one in system.ledger.versions.frozen_months()] == [MONTH]
+    assert [one.month for one in system.ledger.versions.closed_months()] == [MONTH]
 
 
 def test_hours_missing_at_a_months_beginning_are_missing_if_the_cluster_was_there(system: System) -> None:

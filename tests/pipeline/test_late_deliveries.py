@@ -14,8 +14,8 @@ from gpucost.core.metering.observations import Observation
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.runtime.messages import HoursDue
-from gpucost.storage.ledger import DynamoLedger
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, OnePod, System, document
 from tests.records import HOUR
@@ -41,7 +41,7 @@ def test_a_late_delivery_leaves_the_usage_that_later_versions_stand_on(table: Dy
         system.attribute()
         assert system.restate(version=2) == [2]
 
-    system.attribute(ledger=DynamoLedger(Meanwhile(table.client, meanwhile), table.name))
+    system.attribute(ledger=DynamoLedgerTmp(Meanwhile(table.client, meanwhile), table.name))
     system.push(30)
     assert system.restate(version=3) == [3]
     assert system.line().allocated_usd == 30
@@ -57,7 +57,7 @@ def test_a_late_restatement_leaves_the_chain_and_newer_settings_as_they_are(tabl
         system.push(30)
         assert system.restate(version=3) == [3]
 
-    assert system.restate(version=2, ledger=DynamoLedger(Meanwhile(table.client, meanwhile), table.name)) == [3]
+    assert system.restate(version=2, ledger=DynamoLedgerTmp(Meanwhile(table.client, meanwhile), table.name)) == [3]
     assert system.restate(version=2) == [3], "delivered again"
     assert system.line().allocated_usd == 30
     assert [one.after.costs.allocated_usd for one in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [
@@ -85,7 +85,7 @@ def test_settings_that_a_warm_function_has_kept_are_not_put_back(table: DynamoTa
     system.attribute()
     system.push(20)
     assert system.store.current().version == 2
-    others = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    others = DocumentStore(table.client, table.name, clock=lambda: NOW)
     others.push(document(12), author="me", now=NOW)
     assert system.store.current().version == 2, "less than a minute old"
     assert system.restate(version=2) == [2]
@@ -115,10 +115,10 @@ def test_of_two_restatements_with_the_same_figures_the_one_that_won_is_told(tabl
     def meanwhile() -> None:
         assert system.restate(why="approved by finance") == [2]
 
-    late = DynamoLedger(Meanwhile(table.client, meanwhile, "batch_write_item"), table.name)
+    late = DynamoLedgerTmp(Meanwhile(table.client, meanwhile, "batch_write_item"), table.name)
     assert system.restate(why="just trying", ledger=late) == [2]
     (told,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
-    assert told.why == "approved by finance"
+    assert told.reason == "approved by finance"
 
 
 class Away(OnePod):
@@ -184,7 +184,7 @@ def test_figures_that_others_transactions_keep_from_trying_are_delivered_again(t
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ConflictError):
         patch.setattr("gpucost.storage.table.ROUNDS", 2)
-        system.attribute(ledger=DynamoLedger(Busy(), table.name), origin="backfill")
+        system.attribute(ledger=DynamoLedgerTmp(Busy(), table.name), origin="backfill")
     system.attribute(origin="backfill")
     assert system.line().allocated_usd == 12
 

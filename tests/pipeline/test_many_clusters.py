@@ -18,14 +18,14 @@ from gpucost.runtime import aws
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.runtime.messaging import AwsBus
-from gpucost.settings import ClusterSettings, Settings, parse_settings
+from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings_document import DocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import MetricsReader
 from gpucost.storage.price_book import DynamoPriceBook
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.chaos.script import ScriptedReader
 from tests.conftest import DynamoTable
 from tests.sources.test_prometheus_client import GOOD, answering
@@ -71,7 +71,7 @@ def document() -> str:
     return json.dumps({"clusters": clusters, "pricing": {"source": "constant", "gpu_hourly_usd": 12}})
 
 
-class Troubled(DynamoLedger):
+class Troubled(DynamoLedgerTmp):
     """The real ledger, which some clusters' partitions are refused of."""
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
@@ -93,7 +93,7 @@ def test_of_three_hundred_clusters_those_that_fail_delay_only_themselves(
         hours_queue_url=queues["hours"], backfill_queue_url=queues["hours"], dead_letter_queue_url=queues["dead"],
         events_topic_arn=topic,
     )  # fmt: skip
-    store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    store = DocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(document(), author="me", now=NOW)
     ledger = Troubled(table.client, table.name)
     result = DispatchService(store, ledger, ledger.versions, bus).dispatch(ScheduledTick(scheduled_time=NOW), "why")
@@ -113,7 +113,7 @@ def test_of_three_hundred_clusters_those_that_fail_delay_only_themselves(
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)
 
     monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
-    real, rollups = DynamoLedger(table.client, table.name), DynamoRollups(table.client, table.name)
+    real, rollups = DynamoLedgerTmp(table.client, table.name), DynamoRollups(table.client, table.name)
     bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
     pricer = Pricer(DynamoPriceBook(table.client, table.name), bills)
     attribute = AttributeService(store, real, rollups, reader, bus, pricer=pricer, clock=lambda: NOW)

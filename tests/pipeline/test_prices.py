@@ -19,14 +19,14 @@ from gpucost.pipeline.refresh_bill import BillService
 from gpucost.pipeline.refresh_prices import PricesService, RefreshResult
 from gpucost.runtime.messages import PricesDue
 from gpucost.settings.bill import CurSettings
+from gpucost.settings_document import DocumentStore
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost.storage.bill_ports import BillReader
 from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
 from tests.records import record
 from tests.sources.aws_prices import Aws, Offer, Point, every, gpus
@@ -49,8 +49,8 @@ class System:
     ) -> None:
         self.aws, self.now = aws, NOON + MINUTE
         client = client or table.client
-        self.store = DynamoSettingsStore(client, table.name, clock=lambda: self.now)
-        self.ledger = DynamoLedger(client, table.name)
+        self.store = DocumentStore(client, table.name, clock=lambda: self.now)
+        self.ledger = DynamoLedgerTmp(client, table.name)
         self.book = DynamoPriceBook(client, table.name)
         store = DynamoBillStore(client, table.name, clock=lambda: self.now)
         bill = BillService(no_bill, store, clock=lambda: self.now)

@@ -11,7 +11,7 @@ from devstack.template import REPOSITORY
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape
 from gpucost.core.pricing.prices import FACTS, PRICE_SOURCES
 from gpucost.pipeline.pricing import pricing_of
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 
 TEXT = (REPOSITORY / "docs" / "pricing.md").read_text()
 EXAMPLES = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]

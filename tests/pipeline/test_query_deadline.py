@@ -19,13 +19,13 @@ from gpucost.features.recommendations.sources.disruption import PrometheusDisrup
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusMemory
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.gc_control import collector_paused
+from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import AdviceDue, HoursDue
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryBudget
-from gpucost.sources.prometheus.sharding import QUERIES_AT_ONCE
+from gpucost.sources.prometheus.sharding import CONCURRENT_QUERIES
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.features.recommendations.test_advice_service import Book, Kept, Ledger, NoDays, Reviews, Store
@@ -93,7 +93,7 @@ def test_function_ends_in_time_and_hours_say_why_they_are_incomplete(
         system = System(table, server.url)
         invoke(system, monkeypatch, hours)
     asked = {query["query"] for query in server.queries}
-    assert len(asked) <= QUERIES_AT_ONCE, "after the first failure no other query starts"
+    assert len(asked) <= CONCURRENT_QUERIES, "after the first failure no other query starts"
     for number in range(hours):
         manifest = system.ledger.manifest("demo", HOUR - timedelta(hours=number))
         assert manifest is not None
@@ -168,7 +168,7 @@ def test_after_a_refusal_no_other_query_of_the_hour_starts(table: DynamoTable) -
     with raw_server(lambda exchange: exchange.answer(b"no", status="400 Bad Request")) as server:
         system = System(table, server.url)
         system.attribute()
-    assert len({query["query"] for query in server.queries}) <= QUERIES_AT_ONCE
+    assert len({query["query"] for query in server.queries}) <= CONCURRENT_QUERIES
 
 
 def test_refused_answers_are_not_kept(table: DynamoTable) -> None:
@@ -177,7 +177,7 @@ def test_refused_answers_are_not_kept(table: DynamoTable) -> None:
     with raw_server(lambda exchange: exchange.answer(body)) as server:
         settings = System(table, server.url).store.current().settings
         reader = metrics_reader(settings.clusters[0], settings)
-        with collector_paused():
+        with gc_paused():
             tracemalloc.start()
             try:
                 for _ in range(3):
@@ -191,7 +191,7 @@ def test_refused_answers_are_not_kept(table: DynamoTable) -> None:
 
 def record_queries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     sent: list[dict[str, str]] = []
-    ask = PrometheusClient._ask
+    ask = PrometheusClient._send_query
 
     def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
         sent.append(form)

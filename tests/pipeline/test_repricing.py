@@ -9,10 +9,10 @@ from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.reprice import SETTLES_AFTER, RepricingService, to_restate
 from gpucost.runtime.messages import HoursDue, HoursToRestate
+from gpucost.settings_document import DocumentStore
 from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
 from tests.records import record
 
@@ -41,10 +41,10 @@ class Queue:
 
 class Repriced:
     def __init__(self, table: DynamoTable) -> None:
-        self.ledger = DynamoLedger(table.client, table.name)
+        self.ledger = DynamoLedgerTmp(table.client, table.name)
         self.book = DynamoPriceBook(table.client, table.name)
         self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
-        store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         store.push(SETTINGS, author="me", now=NOW)
         self.queue = Queue()
         self.service = RepricingService(store, self.ledger, self.book, self.bills, self.queue)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
 ) -> None:
     repriced.publish("blue", 24 * 500)
     repriced.set(None)
-    store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    store = DocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(SETTINGS + "retention: {lines_days: 600}", author="me", now=NOW)
     service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
     assert service.reprice(NOW, "c") == 1
@@ -132,7 +132,7 @@ def test_what_the_queue_did_not_take_is_not_settled(repriced: Repriced) -> None:
 def test_hours_of_a_cluster_that_left_the_settings_are_sent(repriced: Repriced, table: DynamoTable) -> None:
     repriced.publish("green", 0)
     repriced.set(None)
-    store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+    store = DocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(SETTINGS.replace("green", "west"), author="me", now=NOW)
     service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
     assert service.reprice(NOW, "c") == 1

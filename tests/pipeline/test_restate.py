@@ -21,12 +21,12 @@ from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
 from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings_document import DocumentStore
 from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import MetricsReader
 from gpucost.storage.price_book import DynamoPriceBook
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
 from tests.records import HOUR, record
 
@@ -106,9 +106,9 @@ def document(price: int, **more: Any) -> str:
 class System:
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = DynamoLedger(table.client, table.name)
+        self.ledger = DynamoLedgerTmp(table.client, table.name)
         self.rollups = DynamoRollups(table.client, table.name)
-        self.store = DynamoSettingsStore(table.client, table.name, clock=lambda: NOW)
+        self.store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         self.book = DynamoPriceBook(table.client, table.name)
         self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
@@ -123,7 +123,7 @@ class System:
         self.store.push(document(price, **more), author="me", now=NOW)
 
     def attribute(
-        self, hours: int = 1, version: int = 1, ledger: DynamoLedger | None = None, origin: Origin = "schedule"
+        self, hours: int = 1, version: int = 1, ledger: DynamoLedgerTmp | None = None, origin: Origin = "schedule"
     ) -> None:
         message = HoursDue(
             cluster="demo",
@@ -148,7 +148,7 @@ class System:
         *,
         version: int | None = 2,
         hours: int = 1,
-        ledger: DynamoLedger | None = None,
+        ledger: DynamoLedgerTmp | None = None,
         why: str = "new price",
     ) -> list[int]:
         message = HoursToRestate(
@@ -157,7 +157,7 @@ class System:
         service = self.restating(ledger or self.ledger)
         return [done.manifest.version for done in service.restate(message)]
 
-    def restating(self, ledger: DynamoLedger) -> RestateService:
+    def restating(self, ledger: DynamoLedgerTmp) -> RestateService:
         return RestateService(self.store, ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW)
 
     def line(self) -> Line:
@@ -218,7 +218,7 @@ def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:
     system.push(6)
     system.restate(version=3)
     first, second = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
-    assert (first.version, first.why, first.settings_version) == (2, "new price", 2)
+    assert (first.version, first.reason, first.settings_version) == (2, "new price", 2)
     assert first.before is not None
     assert second.before is not None
     assert (first.before.costs.allocated_usd, first.after.costs.allocated_usd) == (Decimal(12), Decimal(20))
@@ -322,7 +322,7 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(system: System) -> No
         message = HoursToRestate(
             cluster="demo", first_hour=start, hours=1, settings_version=2, why="new price", correlation_id="c"
         )
-        killed = DynamoLedger(Killed(system.table.client, hours + 1), system.table.name)
+        killed = DynamoLedgerTmp(Killed(system.table.client, hours + 1), system.table.name)
         try:
             system.restating(killed).restate(message)
         except KeyboardInterrupt:

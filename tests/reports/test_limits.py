@@ -12,7 +12,8 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as ONE
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.pipeline.limits import LimitsKeeper
-from gpucost.settings import Settings, parse_settings
+from gpucost.settings import Settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.limits import PrometheusLimits
 from gpucost.storage.limits import DynamoLimits
 from tests.conftest import DynamoTable

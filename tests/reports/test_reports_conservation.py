@@ -25,7 +25,7 @@ from gpucost.core.model import Capacity, Costs, Line
 from gpucost.core.money import QUANTUM
 from gpucost.core.query.grouping import Row
 from gpucost.core.rollups import DAY
-from gpucost.reports import Asked, CostReport, ReportService
+from gpucost.reports import QueryParameters, CostReport, ReportService
 from tests.features.recommendations import small_fleets
 from tests.features.recommendations.small_fleets import CLUSTERS, DAYS, FIRST, NAMES, NOW, TEAMS, SmallFleet
 
@@ -82,8 +82,8 @@ class Case:
     clusters: tuple[str, ...]
     limit: int
 
-    def asked(self, cursor: str | None = None) -> Asked:
-        return Asked(
+    def asked(self, cursor: str | None = None) -> QueryParameters:
+        return QueryParameters(
             start=f"{self.start:%Y-%m-%dT%H:%M:%SZ}",
             end=f"{self.end:%Y-%m-%dT%H:%M:%SZ}",
             granularity=self.granularity,
@@ -148,14 +148,14 @@ def service_of(fleet: SmallFleet) -> ReportService:
 
 def whole(fleet: SmallFleet, case: Case) -> tuple[list[Row], CostReport]:
     """All pages."""
-    from gpucost.http.pages import cursor_of
+    from gpucost.http.pages import cursor_writer
 
     service, rows, cursor = service_of(fleet), [], None
     while True:
         report = service.costs(case.asked(cursor), scope=EVERYTHING)
         rows += report.rows
         assert len(report.rows) <= case.limit
-        cursor = cursor_of(report)(len(report.rows))
+        cursor = cursor_writer(report)(len(report.rows))
         if cursor is None:
             assert len(rows) == report.row_count
             return rows, report

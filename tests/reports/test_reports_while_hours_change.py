@@ -12,20 +12,20 @@ from gpucost.core.fixed_point import costs_of
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Line
-from gpucost.core.query.cost_query import Question
+from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.periods import Period
-from gpucost.reports.reading import Reader
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.reports.reading import CostReader
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.rollups import DynamoRollups
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
 NOW = floor_hour(datetime.now(UTC))
 PERIOD = Period(NOW - HOUR, NOW)
-QUESTION = Question(PERIOD, "hour", ("workload",))
+QUESTION = CostQuery(PERIOD, "hour", ("workload",))
 
 
-class Restless(DynamoLedger):
+class Restless(DynamoLedgerTmp):
     """The real ledger, in which somebody else replaces the hour whenever its lines are about to be read."""
 
     def __init__(self, table: DynamoTable) -> None:
@@ -45,15 +45,15 @@ class Restless(DynamoLedger):
         return super().lines_of(manifest, business_unit)
 
 
-class Bare(DynamoLedger):
+class Bare(DynamoLedgerTmp):
     """The real ledger, whose lines have expired."""
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         return []
 
 
-def read(table: DynamoTable, ledger: DynamoLedger) -> Any:
-    return Reader(ledger, DynamoRollups(table.client, table.name), EVERYTHING).read(QUESTION, ["demo"])
+def read(table: DynamoTable, ledger: DynamoLedgerTmp) -> Any:
+    return CostReader(ledger, DynamoRollups(table.client, table.name), EVERYTHING).read(QUESTION, ["demo"])
 
 
 def test_an_hour_that_never_rests_is_answered_as_it_was_first(table: DynamoTable) -> None:

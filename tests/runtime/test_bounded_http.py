@@ -15,9 +15,9 @@ import requests
 
 from gpucost.runtime.bounded_http import (
     FAILURES,
-    REFUSAL_LIMIT,
-    Answer,
-    AnswerTooLargeError,
+    ERROR_BODY_LIMIT,
+    HttpResponse,
+    ResponseTooLargeError,
     BoundedHttp,
     is_timeout,
     post_json,
@@ -31,7 +31,7 @@ GENEROUS = 20.0
 """Seconds: far more than any deadline here, far less than the time-outs without one."""
 
 
-def get(http: BoundedHttp, url: str, seconds: float = GENEROUS, limit: int = MIB) -> Answer:
+def get(http: BoundedHttp, url: str, seconds: float = GENEROUS, limit: int = MIB) -> HttpResponse:
     return http.send(requests.Request("GET", url).prepare, deadline=Deadline(seconds), limit=limit)
 
 
@@ -113,7 +113,7 @@ def test_signing_ends_at_deadline() -> None:
 def test_deadline_that_is_moved_up_breaks_off_an_exchange() -> None:
     deadline = Deadline(3 * GENEROUS)
     with raw_server(Exchange.hang) as server, pytest.raises(FAILURES):
-        Timer(0.2, deadline.end, ("no longer needed",)).start()
+        Timer(0.2, deadline.cancel, ("no longer needed",)).start()
         request = requests.Request("GET", server.url).prepare
         assert elapsed(lambda: BoundedHttp(server.url).send(request, deadline=deadline, limit=MIB)) < GENEROUS
 
@@ -136,7 +136,7 @@ def test_compressed_answer_is_not_decompressed_beyond_its_limit() -> None:
     with raw_server(lambda exchange: exchange.answer(body, "Content-Encoding: gzip")) as server:
         tracemalloc.start()
         try:
-            with pytest.raises(AnswerTooLargeError, match="more than 1 MiB"):
+            with pytest.raises(ResponseTooLargeError, match="more than 1 MiB"):
                 get(BoundedHttp(server.url), server.url)
             _, peak = tracemalloc.get_traced_memory()
         finally:
@@ -165,7 +165,7 @@ def endless(head: bytes, part: bytes) -> Callable[[Exchange], None]:
     ids=["body", "chunks", "chunk of size -1", "empty gzip members", "headers", "continues"],
 )
 def test_endless_answer_is_read_up_to_its_limit(head: bytes, part: bytes) -> None:
-    with raw_server(endless(head, part)) as server, pytest.raises((AnswerTooLargeError, *FAILURES)) as failure:
+    with raw_server(endless(head, part)) as server, pytest.raises((ResponseTooLargeError, *FAILURES)) as failure:
         get(BoundedHttp(server.url), server.url)
     assert not is_timeout(failure.value)
 
@@ -174,7 +174,7 @@ def test_endless_answer_is_read_up_to_its_limit(head: bytes, part: bytes) -> Non
 def test_of_a_refusal_the_beginning_is_read(status: str) -> None:
     with raw_server(lambda exchange: exchange.answer(b"why" * MIB, "Location: /", status=status)) as server:
         answer = get(BoundedHttp(server.url), server.url, limit=8 * MIB)
-    assert len(answer.body) == REFUSAL_LIMIT
+    assert len(answer.body) == ERROR_BODY_LIMIT
     assert answer.text(6) == "whywhy"
     assert len(server.queries) == 1, "a redirect is not followed"
 

@@ -18,11 +18,11 @@ from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifie
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.runtime import secrets
 from gpucost.runtime.bearer import BearerAuth
-from gpucost.runtime.bounded_http import FAILURES, Answer, post_json
+from gpucost.runtime.bounded_http import FAILURES, HttpResponse, post_json
 from gpucost.runtime.destinations import origin_of
-from gpucost.settings import check_new, parse_settings
 from gpucost.settings.section import protects_secrets
-from gpucost.sources.prometheus.auth import OneAtATime, authenticator
+from gpucost.settings_document import parse_settings
+from gpucost.sources.prometheus.auth import SerializedSigner, authenticator
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
 from tests.features.alerting.alerts import notification
@@ -133,7 +133,7 @@ def test_no_redirect_is_followed_with_a_signature() -> None:
         return request
 
     with server() as (target, reached), server(307, target) as (url, _):
-        client = PrometheusClient(url, cluster="demo", auth=OneAtATime(sign), timeout=5)  # type: ignore[arg-type]
+        client = PrometheusClient(url, cluster="demo", auth=SerializedSigner(sign), timeout=5)  # type: ignore[arg-type]
         with pytest.raises(SourceError, match="which is not followed"):
             client.query("up", NOON)
     assert reached == []
@@ -141,7 +141,7 @@ def test_no_redirect_is_followed_with_a_signature() -> None:
 
 @pytest.mark.parametrize("auth", [BearerAuth("gpucost/x", lambda _: secret_for("http://prometheus.example"))])
 def test_credentials_never_leave_without_tls(auth: BearerAuth) -> None:
-    for signer in (auth, OneAtATime(lambda request: request)):  # type: ignore[arg-type]
+    for signer in (auth, SerializedSigner(lambda request: request)):  # type: ignore[arg-type]
         with pytest.raises(SourceError, match="has no TLS, and credentials are sent to https"):
             requests.Request("GET", "http://prometheus.example", auth=signer).prepare()
 
@@ -262,7 +262,7 @@ def document(prometheus: str = '{url: "http://127.0.0.1:9090"}', receivers: str 
 def test_push_refuses_credentials_over_plain_http(text: str, says: str) -> None:
     settings = parse_settings(text)  # one that was stored before is still read
     with pytest.raises(SettingsError) as refused:
-        check_new(settings)
+        settings.check_new()
     assert says in str(refused.value)
 
 
@@ -276,15 +276,15 @@ def test_push_refuses_credentials_over_plain_http(text: str, says: str) -> None:
     ],
 )
 def test_push_takes_plain_http_where_no_credentials_go(text: str) -> None:
-    check_new(parse_settings(text))
+    parse_settings(text).check_new()
 
 
 def test_slack_webhook_must_be_slacks_or_of_the_host_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     posted: list[str] = []
 
-    def post(url: str, *_: Any, **__: Any) -> Answer:
+    def post(url: str, *_: Any, **__: Any) -> HttpResponse:
         posted.append(url)
-        return Answer(200, "OK", {}, b"ok")
+        return HttpResponse(200, "OK", {}, b"ok")
 
     monkeypatch.setattr(slack, "post_json", post)
 

@@ -3,7 +3,8 @@
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings import Settings, parse_settings
+from gpucost.settings import Settings
+from gpucost.settings_document import parse_settings
 
 
 def parsed(cur: str, *, clusters: tuple[str, ...] = ("demo",), sources: str = "[cur, constant]") -> Settings:

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 
 HEAD = 'clusters: [{name: a, prometheus: {url: "http://x"}}]\npricing: '
 CONSTANT = "source: constant, gpu_hourly_usd: 1"

@@ -8,7 +8,8 @@ import yaml
 
 from devstack.template import REPOSITORY
 from gpucost.core.errors import SettingsError
-from gpucost.settings import _UniqueKeyLoader, parse_settings
+from gpucost.settings import _UniqueKeyLoader
+from gpucost.settings_document import parse_settings
 
 KIT = REPOSITORY / "cluster" / "settings.yaml"
 HEAD = '"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]'
@@ -136,3 +137,14 @@ def test_value_that_yaml_cannot_convert_is_one_finding_with_its_line(value: str,
     assert str(caught.value) == (
         f"settings are not valid YAML or JSON in line 2: {finding}; correct it, or put it in quotes if it is text"
     )
+
+
+def test_ladder_is_read_as_the_former_name_of_sources() -> None:
+    """A fixed interface: both names are read until the next release."""
+    cluster = "clusters: [{name: a, prometheus: {url: http://127.0.0.1:9090}}]"
+    head = f"{cluster}\npricing: {{source: constant, gpu_hourly_usd: 1}}\n"
+    former = parse_settings(head + "utilization: {ladder: [node, pod]}")
+    assert former == parse_settings(head + "utilization: {sources: [node, pod]}")
+    assert former.utilization.sources == ("node", "pod")
+    with pytest.raises(SettingsError, match="`ladder` is the former name of `sources`; keep `sources` only"):
+        parse_settings(head + "utilization: {ladder: [pod], sources: [pod]}")

@@ -4,7 +4,7 @@ import pytest
 
 from gpucost.core.errors import SettingsError
 from gpucost.core.metering.signals import NEURON, SIGNALS
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.queries import Queries
 from gpucost.sources.prometheus.source_selectors import Sources
 
@@ -12,7 +12,7 @@ from gpucost.sources.prometheus.source_selectors import Sources
 def sources(text: str) -> Sources:
     cluster = f'{{name: demo, prometheus: {{url: "http://127.0.0.1:9090"}}, sources: {text}}}'
     document = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}\n"
-    return Sources.of(parse_settings(document).clusters[0].sources)
+    return Sources.from_settings(parse_settings(document).clusters[0].sources)
 
 
 def test_each_metric_is_asked_of_its_source_alone() -> None:
@@ -27,9 +27,9 @@ def test_each_metric_is_asked_of_its_source_alone() -> None:
 
 def test_sources_without_matchers_send_the_queries_of_old() -> None:
     signals = [[SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"], NEURON]]
-    assert len(Queries({}, signals).some_devices(0, "UUID", ["GPU-1"])) == 1
+    assert len(Queries({}, signals).device_selectors(0, "UUID", ["GPU-1"])) == 1
     apart = Queries({}, signals, sources=sources("{neuron_monitor: {job: neuron}}"))
-    first, second = apart.some_devices(0, "instance", ["10.0.0.1:9400"])
+    first, second = apart.device_selectors(0, "instance", ["10.0.0.1:9400"])
     assert "job" not in first
     assert 'job="neuron"' in second
 

@@ -16,7 +16,7 @@ from devstack.bill.export import write_export
 from devstack.bill.items import on_demand, plan_fee, spot
 from gpucost.core.errors import SourceError
 from gpucost.settings.bill import CurSettings
-from gpucost.sources.bill.athena import PATIENCE_SECONDS, AthenaBill, athena_client
+from gpucost.sources.bill.athena import QUERY_TIMEOUT_SECONDS, AthenaBill, athena_client
 from gpucost.sources.bill.statements import COLUMNS, statement
 from tests.bill_export import NOW, DuckDbBill, athena_rows, cur_settings, run
 
@@ -151,13 +151,13 @@ def test_a_query_that_takes_too_long_is_stopped() -> None:
     athena = Stubbed()
     athena.start()
     waits = accumulate(min(5.0, 0.5 * 2**number) for number in count())
-    for _ in takewhile(lambda waited: waited < PATIENCE_SECONDS, chain([0.0], waits)):
+    for _ in takewhile(lambda waited: waited < QUERY_TIMEOUT_SECONDS, chain([0.0], waits)):
         athena.look("RUNNING")
     athena.look("RUNNING")
     athena.stub.add_response("stop_query_execution", {}, {"QueryExecutionId": "q" * 36})
     with pytest.raises(SourceError, match="within 480 s"):
         athena.bill.read(NOVEMBER, DECEMBER)
-    assert PATIENCE_SECONDS <= sum(athena.waits) <= PATIENCE_SECONDS + 5
+    assert QUERY_TIMEOUT_SECONDS <= sum(athena.waits) <= QUERY_TIMEOUT_SECONDS + 5
     athena.stub.assert_no_pending_responses()
 
 

@@ -13,7 +13,7 @@ from devstack.bill.export import write_export
 from devstack.bill.items import covered, on_demand
 from devstack.template import REPOSITORY
 from gpucost.core.pricing.bill_lines import Sharing, bill_of
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.bill.statements import statement
 from tests.bill_export import NOW, DuckDbBill, cur_settings
 

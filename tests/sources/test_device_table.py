@@ -10,7 +10,7 @@ from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.devices import DeviceTable
-from gpucost.sources.prometheus.queries import STAT, UNMARKED
+from gpucost.sources.prometheus.queries import STAT, UNLABELED
 from gpucost.sources.prometheus.tables import Rows
 
 START = to_ms(datetime(2026, 11, 19, 10, tzinfo=UTC))
@@ -24,14 +24,14 @@ LABELS = {"job": "dcgm", "instance": "n1:9400", "Hostname": "n1", "UUID": "GPU-0
 
 def table(count: int = 60, total: str = "30", **more: Decimal) -> DeviceTable:
     stats = {"count": Decimal(count), **more}
-    rows: dict[str, Rows] = {UNMARKED: [(LABELS, Decimal(total))]}
+    rows: dict[str, Rows] = {UNLABELED: [(LABELS, Decimal(total))]}
     rows |= {f"{stat} {BUSY}": [({**LABELS, STAT: f"{stat} {BUSY}"}, value)] for stat, value in stats.items()}
     return DeviceTable(0, [SIGNALS[BUSY]], rows, {"n1": "n1"})
 
 
 def test_sum_and_count_of_a_device_are_one_series() -> None:
     found = table()
-    assert found.uncertain({EXPORTER: EVERY_MINUTE}, HOUR, set()) == {}
+    assert found.needing_raw_samples({EXPORTER: EVERY_MINUTE}, HOUR, set()) == {}
     (one,) = found.series()
     assert (one.node, one.uuid, one.instance) == ("n1", "GPU-0", EXPORTER)
     assert (one.samples, int(one.total), one.values, one.namespace, one.pod) == (60, 30, None, "team", "p")
@@ -52,7 +52,7 @@ def test_what_does_not_tell_all_is_looked_at(
     seen: DeviceTable, scrapes: Scrapes, passing: set[tuple[str, str]]
 ) -> None:
     (one,) = seen.series()
-    assert seen.uncertain({EXPORTER: scrapes}, HOUR, passing) == {"UUID": {"GPU-0": one.samples}}
+    assert seen.needing_raw_samples({EXPORTER: scrapes}, HOUR, passing) == {"UUID": {"GPU-0": one.samples}}
 
 
 def test_a_series_that_two_closer_looks_brought_is_one() -> None:
@@ -60,5 +60,5 @@ def test_a_series_that_two_closer_looks_brought_is_one() -> None:
     raw = Series({**LABELS, "__name__": BUSY}, ((START + 60_000, "0.5"),))
     only_before = Series({**LABELS, "__name__": BUSY, "pod": "before"}, ((START - 60_000, "0.5"),))
     for _ in range(2):
-        found.look_closer([raw, only_before], HOUR)
+        found.add_raw_samples([raw, only_before], HOUR)
     assert [(one.pod, one.samples, len(one.values or ())) for one in found.series()] == [("p", 59, 1), ("before", 0, 1)]

@@ -9,7 +9,7 @@ import pytest
 from pydantic_core import from_json
 
 from gpucost.core.errors import HoursTooLargeError, MetricsTooLargeError
-from gpucost.sources.prometheus.client import _taken
+from gpucost.sources.prometheus.client import _parse_rows
 from gpucost.sources.prometheus.memory_budget import (
     ANSWER_MEMORY,
     MIB,
@@ -78,7 +78,7 @@ def test_parsed_answer_takes_no_more_than_it_is_counted_as(name: str) -> None:
 @pytest.mark.parametrize("name", SERIES)
 def test_series_take_no_more_than_they_are_counted_as(name: str) -> None:
     body = SERIES[name]
-    taken, kept, peak = traced(lambda: _taken(from_json(body)))
+    taken, kept, peak = traced(lambda: _parse_rows(from_json(body)))
     assert kept - SLACK <= exact_series_size(taken, body) <= series_size(taken, body)
     assert peak - SLACK <= parsed_size(body) + exact_series_size(taken, body)
 
@@ -89,7 +89,7 @@ def test_answers_of_prometheus_are_not_counted_as_much_more_than_they_take() -> 
         '"namespace":"team-{0}","pod":"training-job-{1}-abcde","uid":"{1:08}-7f3c-4a5b-9d2e-1f0a","node":"node-{2}"'
     )
     body = rows(lambda i: series(labels.format(i % 20, i, i // 8) + ',"resource":"nvidia_com_gpu","job":"kube"'))
-    taken, kept, _ = traced(lambda: _taken(from_json(body)))
+    taken, kept, _ = traced(lambda: _parse_rows(from_json(body)))
     assert exact_series_size(taken, body) < 1.7 * kept
 
 
@@ -102,20 +102,20 @@ def test_answer_that_takes_too_much_is_refused_before_it_is_parsed() -> None:
 def test_answers_that_take_too_much_together_are_refused() -> None:
     budget = MemoryBudget(10 * MIB)
     budget.charge(6 * MIB)
-    with budget.returned():
+    with budget.temporary():
         budget.charge(4 * MIB)
         with pytest.raises(HoursTooLargeError, match="more than 10 MiB"):
             budget.admit(b"[1]")
     budget.admit(b"[1]")
     with pytest.raises(HoursTooLargeError):
         budget.charge(5 * MIB)
-    budget.start()
+    budget.reset()
     budget.charge(10 * MIB)
 
 
 def test_rough_size_is_replaced_by_the_exact_one_where_memory_is_short() -> None:
     body = SERIES["many labels"]
-    taken = _taken(from_json(body))
+    taken = _parse_rows(from_json(body))
     exact = exact_series_size(taken, body)
     assert exact < series_size(taken, body)
     MemoryBudget(exact).charge_series(taken, body)

@@ -13,7 +13,7 @@ import pytest
 
 from gpucost.core.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError, SettingsError
 from gpucost.runtime.deadline import Deadline
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import ATTEMPTS, PrometheusClient, parse_duration
 from gpucost.sources.prometheus.limits import PrometheusLimits
@@ -347,7 +347,7 @@ def test_only_amp_is_asked_to_refuse_dear_queries(
 
 def test_what_the_limit_refuses_is_neither_tried_again_nor_asked_in_parts() -> None:
     with answering((422, THRESHOLD, {})) as server:
-        limited = PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", most_samples=10**6)
+        limited = PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", max_samples=10**6)
         with pytest.raises(MetricsAnswerError, match="the error threshold is reached") as refused:
             limited.query_range("up", HOUR, HOUR)
     assert not isinstance(refused.value, MetricsTooLargeError)

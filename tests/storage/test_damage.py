@@ -16,7 +16,7 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.model import ClusterCharge
 from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.storage.daily_items import SeenDays
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.limits import DynamoLimits
 from gpucost.storage.rollups import DynamoRollups
 from tests.conftest import DynamoTable
@@ -34,7 +34,7 @@ class Kept:
 
     def __init__(self, table: DynamoTable) -> None:
         self._table = table
-        self.ledger = DynamoLedger(table.client, table.name)
+        self.ledger = DynamoLedgerTmp(table.client, table.name)
         self.rollups = DynamoRollups(table.client, table.name)
         self.limits = DynamoLimits(table.client, table.name)
         self.days = SeenDays(table.client, table.name, "memory")
@@ -49,7 +49,7 @@ class Kept:
         what = replace(record(lines, hour=DAY_1, notes=("a note",)), charges=(CHARGE,))
         usage = meter(seen(), MeteringRules())
         old = self.ledger.newest("demo", DAY_1)
-        self.ledger.publish(what, replacing=old, settings_version=1, now=NOW, usage=usage, why=why)
+        self.ledger.publish(what, replacing=old, settings_version=1, now=NOW, usage=usage, reason=why)
 
     def newest(self, kind: str) -> Item:
         """The item of a kind; of the hour's newest version, where it has several."""

@@ -22,7 +22,7 @@ from gpucost.features.recommendations.storage.daily_items import SeenDays
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage.hour_items import _notes
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.limits import DynamoLimits
 from gpucost.storage.rollups import DynamoRollups
 from gpucost.storage.table import Table
@@ -166,7 +166,7 @@ def test_day_of_thousands_of_business_units_is_summed(
                 unmeasured_gpu_hours=amount(numbers),
             )
         )
-    ledger, rollups = DynamoLedger(table.client, table.name), DynamoRollups(table.client, table.name)
+    ledger, rollups = DynamoLedgerTmp(table.client, table.name), DynamoRollups(table.client, table.name)
     ledger.publish(record(lines, hour=NOON), replacing=None, settings_version=1, now=NOON + HOUR)
     (expected,) = rollups.days("demo", DAY, DAY + timedelta(days=1))
     assert rollups.roll_up("demo", DAY, DAY + timedelta(days=2))
@@ -174,7 +174,7 @@ def test_day_of_thousands_of_business_units_is_summed(
     assert sum(sizes(table, "C#demo#days")) > ITEM > max(sizes(table, "C#demo#days"))
     manifests = ledger.manifests("demo", DAY, DAY + timedelta(days=1))
     with monkeypatch.context() as patched:
-        patched.delattr(DynamoLedger, "summaries_of")  # so that hours cannot stand in for the day
+        patched.delattr(DynamoLedgerTmp, "summaries_of")  # so that hours cannot stand in for the day
         (day,) = rollups.days_of(manifests)
         ((_, facts),) = rollups.facts_of(manifests)
     assert dict(day.units.items()) == dict(expected.units.items())

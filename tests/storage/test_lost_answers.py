@@ -11,13 +11,13 @@ import pytest
 
 from devstack.aws import local_client
 from gpucost.core.errors import ConflictError
-from gpucost.core.ledger import FrozenMonth
+from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import Book
 from gpucost.features.alerting.storage.states import DynamoAlertMemory
 from gpucost.features.recommendations.model import About, Advice, Evidence, Recommendation, Saving
 from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
-from gpucost.storage.ledger import DynamoLedger
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.table import Table, key
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -55,17 +55,17 @@ def client(dynamodb_url: str) -> Iterator[Any]:
 
 
 def test_a_push_that_arrived_is_a_success(client: Any, table: DynamoTable) -> None:
-    store = DynamoSettingsStore(client, table.name, clock=lambda: NOW)
+    store = DocumentStore(client, table.name, clock=lambda: NOW)
     assert [store.push(SETTINGS, author="me", now=NOW).version for _ in range(2)] == [1, 2]
     assert [one.version for one in store.history()] == [2, 1]
 
 
 def test_a_month_frozen_by_the_call_is_no_conflict_and_one_frozen_by_others_is(client: Any, table: DynamoTable) -> None:
-    versions = DynamoLedger(client, table.name).versions
-    versions.freeze(FrozenMonth("2026-10", NOW, "me", "chargeback"))
+    versions = DynamoLedgerTmp(client, table.name).versions
+    versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
     with pytest.raises(ConflictError):
-        versions.freeze(FrozenMonth("2026-10", NOW, "me", "chargeback"))
-    assert [month.author for month in versions.frozen_months()] == ["me"]
+        versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
+    assert [month.author for month in versions.closed_months()] == ["me"]
 
 
 def test_a_recommendation_is_saved_once(client: Any, table: DynamoTable) -> None:
@@ -85,7 +85,7 @@ def test_a_claim_of_an_outbox_is_the_senders_own(client: Any, table: DynamoTable
 
 
 def test_an_hour_is_published_once(client: Any, table: DynamoTable) -> None:
-    ledger = DynamoLedger(client, table.name)
+    ledger = DynamoLedgerTmp(client, table.name)
     published = ledger.publish(record([line()]), replacing=None, settings_version=1, now=NOW)
     assert published.version == 1
     assert ledger.versions.in_force(published.cluster, published.hour) == published

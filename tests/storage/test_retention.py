@@ -13,8 +13,8 @@ from gpucost.core.errors import ConflictError, SettingsError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Retention
 from gpucost.core.rollups import DAY
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.rollups import DynamoRollups
 from gpucost.storage.table import ROUNDS, Table
 from tests.conftest import DynamoTable
@@ -29,14 +29,14 @@ DOCUMENT = (
 )
 
 
-def fill(table: DynamoTable) -> DynamoLedger:
+def fill(table: DynamoTable) -> DynamoLedgerTmp:
     """Two hours of a day, rolled up; one with a note, one restated."""
-    ledger = DynamoLedger(table.client, table.name)
+    ledger = DynamoLedgerTmp(table.client, table.name)
     for hour in (LAST, LAST + HOUR):
         what = record([line(), line("other", "ns", "q")], hour=hour, notes=("note",))
         first = ledger.publish(what, replacing=None, settings_version=1, now=NOW, retention=LEVELS)
     again = record([line(usd="7")], hour=LAST + HOUR)
-    ledger.publish(again, replacing=first, settings_version=1, now=NOW, why="w", retention=LEVELS)
+    ledger.publish(again, replacing=first, settings_version=1, now=NOW, reason="w", retention=LEVELS)
     DynamoRollups(table.client, table.name).roll_up("demo", LAST, NOW, LEVELS)
     return ledger
 

@@ -11,7 +11,7 @@ from gpucost.core.errors import NotKeptError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Costs, HourRecord, Line
 from gpucost.core.rollups import DAY
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.rollups import BUCKETS, DynamoRollups, _bucket
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -28,7 +28,7 @@ class Day:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = DynamoLedger(table.client, table.name)
+        self.ledger = DynamoLedgerTmp(table.client, table.name)
         self.rollups = DynamoRollups(table.client, table.name)
         self.told: dict[datetime, HourRecord] = {}
 

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from gpucost.core.errors import NotFoundError, SettingsError
-from gpucost.settings import Settings, parse_settings
+from gpucost.settings import SettingsModel, parse_document
+from gpucost.settings_document import DocumentStore, parse_settings
 from gpucost.storage import settings_store
-from gpucost.storage.settings_store import LARGEST, DynamoSettingsStore
+from gpucost.storage.settings_store import LARGEST
 from tests.conftest import DynamoTable
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -42,16 +43,16 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every document that the store parses."""
     documents: list[str] = []
 
-    def counted(text: str) -> Settings:
+    def counted(text: str, model: type[SettingsModel]) -> SettingsModel:
         documents.append(text)
-        return parse_settings(text)
+        return parse_document(text, model)
 
-    monkeypatch.setattr(settings_store, "parse_settings", counted)
+    monkeypatch.setattr(settings_store, "parse_document", counted)
     return documents
 
 
-def store_of(table: DynamoTable, clock: Clock) -> DynamoSettingsStore:
-    return DynamoSettingsStore(table.client, table.name, clock=clock)
+def store_of(table: DynamoTable, clock: Clock) -> DocumentStore:
+    return DocumentStore(table.client, table.name, clock=clock)
 
 
 def item_of(table: DynamoTable, version: int) -> dict[str, Any]:

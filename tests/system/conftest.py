@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli.doctor import Report, examine
 from tests.system.doctor_cluster import Recent

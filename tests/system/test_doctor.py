@@ -18,7 +18,7 @@ NODES = "--metric-labels-allowlist=nodes=[node.kubernetes.io/instance-type,"
 
 def test_a_handful_of_queries_that_read_little(examined: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
-    ask = PrometheusClient._ask
+    ask = PrometheusClient._send_query
 
     def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
         sent.append(form["query"])

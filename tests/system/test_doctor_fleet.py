@@ -12,7 +12,7 @@ from devstack.fleet import openmetrics
 from devstack.fleet.scenario import Scenario
 from devstack.fleet.scenarios import all_scenarios
 from devstack.prometheus import running_prometheus
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor import Report, examine
 from tests.system.fleet_truth import ask, settings
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor import Report, examine
 from tests.system.doctor_cluster import Recent, healthy
 from tests.system.doctor_findings import document, faults, named

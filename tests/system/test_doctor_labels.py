@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor import Report, examine
 from tests.system.doctor_cluster import LABELS, Recent, bare, healthy, pod
 from tests.system.doctor_findings import faults, named, only

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import MetricsAnswerError
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost_cli.doctor import Report, examine
 from gpucost_cli.doctor.checks import Check
@@ -122,7 +122,7 @@ def test_server_that_refuses_long_queries_is_named(
     """Prometheus takes any length; VictoriaMetrics, as `make compat` runs it with its default, refuses."""
     cluster, limit = healthy(), 16384
     settings = parse_settings(document(prometheus(cluster.text())))
-    ask = PrometheusClient._ask
+    ask = PrometheusClient._send_query
 
     def refuse(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
         if refuses and len(form["query"]) > limit:

@@ -13,7 +13,7 @@ from devstack.prometheus import running_prometheus
 from gpucost.core.errors import MetricsAnswerError
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
 from gpucost.sources.prometheus.client import PrometheusClient, Series
@@ -144,7 +144,7 @@ def test_whatever_statistic_is_no_number_the_hour_or_one_sentence_is_the_answer(
     def query_range(self: PrometheusClient, query: str, *args: Any) -> list[Series]:
         found = []
         for labels, samples in original(self, query, *args):
-            stat = labels.get(names.STAT, names.UNMARKED)
+            stat = labels.get(names.STAT, names.UNLABELED)
             asked[query, stat] = len(samples)
             hit = spoil is not None and spoil[:2] == (query, stat)
             found.append(Series(labels, tuple((at, spoil[2]) for at, _ in samples) if hit and spoil else samples))
@@ -160,4 +160,4 @@ def test_whatever_statistic_is_no_number_the_hour_or_one_sentence_is_the_answer(
             attributed(url, "sound")
         except MetricsAnswerError as error:
             assert "unusable" in str(error), (stat, odd)
-            assert stat in {names.UNMARKED, "init-count", "info"} or stat.startswith("count"), (stat, odd)
+            assert stat in {names.UNLABELED, "init-count", "info"} or stat.startswith("count"), (stat, odd)

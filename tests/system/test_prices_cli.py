@@ -15,8 +15,8 @@ import pytest
 from devstack.aws import create_stack, local_client, running_aws
 from gpucost.core.hours import floor_hour, format_instant
 from gpucost.core.pricing.prices import Price
+from gpucost.settings_document import DocumentStore
 from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.settings_store import DynamoSettingsStore
 from gpucost_cli.demo_command import settings_text
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import gpucost
@@ -33,7 +33,7 @@ class Stack:
         deployed = create_stack(endpoint, "http://127.0.0.1:1", parameters)
         client = local_client("dynamodb", endpoint)
         self.book = DynamoPriceBook(client, deployed.outputs["TableName"])
-        self.store = DynamoSettingsStore(client, deployed.outputs["TableName"], clock=lambda: NOW)
+        self.store = DocumentStore(client, deployed.outputs["TableName"], clock=lambda: NOW)
         self.store.push(settings_text("http://127.0.0.1:1"), author="me", now=NOW)
         self.folder = folder
 

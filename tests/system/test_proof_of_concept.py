@@ -11,7 +11,7 @@ import pytest
 
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from tests.system.timeline import HOUR, Timeline
 

@@ -15,7 +15,7 @@ from devstack.prometheus import running_prometheus
 from gpucost.core.metering.implausible_samples import SUSPECT
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
 from tests.system.metered_hours import assert_identity

@@ -32,11 +32,11 @@ def _always(_: Case, __: Node) -> bool:
 
 
 def _needs_zone_id(case: Case, node: Node) -> bool:
-    return "spot" in case.settings.pricing.order and capacity_type(node.labels) == "spot"
+    return "spot" in case.settings.pricing.ordered_sources and capacity_type(node.labels) == "spot"
 
 
 def _needs_region(case: Case, node: Node) -> bool:
-    return not node.label(ZONE) and {"spot", "on-demand"} & {*case.settings.pricing.order} != set()
+    return not node.label(ZONE) and {"spot", "on-demand"} & {*case.settings.pricing.ordered_sources} != set()
 
 
 def _needs_operating_system(case: Case, _: Node) -> bool:

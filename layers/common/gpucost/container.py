@@ -8,12 +8,14 @@ from gpucost.runtime.environment import environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
 
     from gpucost.api.app import Services
     from gpucost.api.page import SignIn
     from gpucost.features.alerting.ports import Notifier, WorkloadSavings
     from gpucost.features.alerting.queries import AlertDesk
     from gpucost.features.alerting.service import AlertService
+    from gpucost.features.alerting.settings import AlertingSettings
     from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
     from gpucost.features.alerting.storage.states import DynamoAlertMemory
     from gpucost.features.exports.bucket import S3Bucket
@@ -37,13 +39,12 @@ if TYPE_CHECKING:
     from gpucost.reports.limits import LimitReports
     from gpucost.reports.prices import PriceListing
     from gpucost.runtime.messaging import AwsBus
-    from gpucost.settings import Settings
+    from gpucost.settings_document import DocumentStore
     from gpucost.storage.bill_store import DynamoBillStore
-    from gpucost.storage.ledger import DynamoLedger
+    from gpucost.storage.ledger import DynamoLedgerTmp
     from gpucost.storage.limits import DynamoLimits
     from gpucost.storage.price_book import DynamoPriceBook
     from gpucost.storage.rollups import DynamoRollups
-    from gpucost.storage.settings_store import DynamoSettingsStore
 
 
 def utc_now() -> datetime:
@@ -52,12 +53,12 @@ def utc_now() -> datetime:
 
 
 @cache
-def ledger() -> "DynamoLedger":
+def ledger() -> "DynamoLedgerTmp":
     """The cost records."""
     from gpucost.runtime import aws
-    from gpucost.storage.ledger import DynamoLedger
+    from gpucost.storage.ledger import DynamoLedgerTmp
 
-    return DynamoLedger(aws.client("dynamodb"), environment().table)
+    return DynamoLedgerTmp(aws.client("dynamodb"), environment().table)
 
 
 @cache
@@ -70,12 +71,12 @@ def rollups() -> "DynamoRollups":
 
 
 @cache
-def settings_store() -> "DynamoSettingsStore":
+def settings_store() -> "DocumentStore":
     """The settings document, cached for a minute."""
     from gpucost.runtime import aws
-    from gpucost.storage.settings_store import DynamoSettingsStore
+    from gpucost.settings_document import DocumentStore
 
-    return DynamoSettingsStore(aws.client("dynamodb"), environment().table, clock=utc_now)
+    return DocumentStore(aws.client("dynamodb"), environment().table, clock=utc_now)
 
 
 @cache
@@ -255,7 +256,7 @@ def alert_service() -> "AlertService":
 
     env = environment()
 
-    def receivers(settings: "Settings") -> "Mapping[str, Notifier]":
+    def receivers(settings: "AlertingSettings") -> "Mapping[str, Notifier]":
         return notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
 
     sources = AlertSources(
@@ -406,6 +407,7 @@ def advice_service() -> "AdviceService":
         waiting_keeper(PrometheusWaiting, DynamoWaitingPods(dynamodb, table), clock=utc_now),
         PrometheusDisruption,
         clock=utc_now,
+        time_zone=lambda: settings_store().current().settings.alerts.time_zone,
     )
 
 
@@ -423,7 +425,10 @@ def forecasts() -> "Forecasts":
     from gpucost.features.alerting.budgets import tightest_budget
     from gpucost.features.recommendations.forecasts import Forecasts
 
-    return Forecasts(settings_store(), rollups(), tightest_budget, clock=utc_now)
+    def budget_of(business_unit: str, months: int) -> "Decimal | None":
+        return tightest_budget(settings_store().current().settings, business_unit, months)
+
+    return Forecasts(settings_store(), rollups(), budget_of, clock=utc_now)
 
 
 @cache
@@ -449,7 +454,7 @@ def api_services() -> "Services":
         exports=export_listing,
         limits=limit_reports,
         alerts=alert_desk,
-        advice=advice_desk,
+        recommendations=advice_desk,
         forecasts=forecasts,
         access=access_policy,
         sign_in=sign_in,

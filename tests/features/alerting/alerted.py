@@ -13,11 +13,12 @@ from gpucost.core.money import quantize
 from gpucost.features.alerting.model import Book, Cursor, Entry, Notification
 from gpucost.features.alerting.ports import AlertSources, Notifier
 from gpucost.features.alerting.service import AlertService, scopes_of
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
 from gpucost.features.alerting.storage.spend import DynamoSpendMemory
 from gpucost.features.alerting.storage.states import DynamoAlertMemory
 from gpucost.runtime.messages import ClusterState, HourClosed, Origin, Tick
-from gpucost.settings import Settings, parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import DynamoRollups
 from tests.conftest import DynamoTable
@@ -43,21 +44,21 @@ class Store:
     def __init__(self, text: str | None) -> None:
         self.text = text
 
-    def current(self) -> StoredSettings:
+    def current(self) -> StoredSettings[AlertingSettings]:
         if self.text is None:
             raise SettingsMissingError("no settings have been pushed yet")
         return StoredSettings(1, self.text, parse_settings(self.text), "test", START)
 
-    def newest(self) -> StoredSettings:
+    def newest(self) -> StoredSettings[AlertingSettings]:
         return self.current()
 
-    def version(self, number: int) -> StoredSettings:
+    def version(self, number: int) -> StoredSettings[AlertingSettings]:
         raise NotImplementedError
 
-    def history(self) -> list[StoredSettings]:
+    def history(self) -> list[StoredSettings[AlertingSettings]]:
         raise NotImplementedError
 
-    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[AlertingSettings]:
         raise NotImplementedError
 
 
@@ -165,7 +166,7 @@ class World:
     email: Person = field(default_factory=Person)
     now: datetime = START
 
-    def receivers(self, settings: Settings) -> dict[str, Notifier]:
+    def receivers(self, settings: AlertingSettings) -> dict[str, Notifier]:
         return {"slack:gpucost/slack": self.slack, "email": self.email} if settings.alerts.receivers else {}
 
     def service(self) -> AlertService:

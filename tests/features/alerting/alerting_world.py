@@ -14,15 +14,15 @@ from gpucost.core.money import quantize
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import AlertSources, Notifier
 from gpucost.features.alerting.service import AlertService
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
 from gpucost.features.alerting.storage.spend import DynamoSpendMemory
 from gpucost.features.alerting.storage.states import DynamoAlertMemory
 from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
 from gpucost.runtime.messages import ClusterState, HourClosed, Origin, Tick
-from gpucost.settings import Settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.rollups import DynamoRollups
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
 from tests.records import line
 
@@ -100,12 +100,12 @@ class Fleet:
 
     def __post_init__(self) -> None:
         own = (self.table.client, self.table.name)
-        self.ledger = DynamoLedger(*own)
+        self.ledger = DynamoLedgerTmp(*own)
         self.rollups = DynamoRollups(*own)
         self.memory = DynamoAlertMemory(*own)
         self.history = DynamoAlertHistory(*own)
         self.silences = DynamoSilences(*own)
-        self.settings = DynamoSettingsStore(*own, clock=lambda: self.now)
+        self.settings = DocumentStore(*own, clock=lambda: self.now)
         self.push(self.text)
 
     @property
@@ -115,13 +115,13 @@ class Fleet:
     def push(self, text: str) -> None:
         self.settings.push(text, author="test", now=self.now)
 
-    def receivers(self, settings: Settings) -> dict[str, Notifier]:
+    def receivers(self, settings: AlertingSettings) -> dict[str, Notifier]:
         return {one.key: self.people[one.key] for one in settings.alerts.receivers}
 
     def service(self, client: Any = None) -> AlertService:
         own = (client or self.table.client, self.table.name)
         sources = AlertSources(
-            DynamoLedger(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: self.price_fetched,
+            DynamoLedgerTmp(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: self.price_fetched,
             lambda: self.dead_letters, workload_savings(DynamoAdvice(*own)),
         )  # fmt: skip
         memory = DynamoAlertMemory(*own)

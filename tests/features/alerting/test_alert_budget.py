@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import alerts
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from tests.conftest import DynamoTable
 
 

@@ -12,8 +12,8 @@ from gpucost.features.alerting.queries import AlertDesk
 from gpucost.features.alerting.replay import counts, replay
 from gpucost.features.alerting.storage.spend import DynamoSpendMemory
 from gpucost.runtime import aws, secrets
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import DynamoRollups
 from tests.conftest import DynamoTable
@@ -31,7 +31,7 @@ IDLE, BUSY = pod(gpus=2, use="0.05"), pod(gpus=2, use="0.9")
 
 def sources(table: DynamoTable) -> AlertSources:
     own = (table.client, table.name)
-    return AlertSources(DynamoLedger(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: None)
+    return AlertSources(DynamoLedgerTmp(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: None)
 
 
 def desk(fleet: Fleet) -> AlertDesk:
@@ -126,11 +126,11 @@ def test_a_rotated_secret_is_picked_up_without_a_deploy(monkeypatch: pytest.Monk
     vault, now = Vault(), [1000.0]
     monkeypatch.setattr(aws, "client", lambda _service: vault)
     monkeypatch.setattr("gpucost.runtime.secrets.time.monotonic", lambda: now[0])
-    secrets.forget()
+    secrets.clear_cache()
     for _ in range(3):
         assert secrets.secret_value("gpucost/slack") == "https://hooks.slack.com/old"
     assert vault.asked == 1
     vault.value = "https://hooks.slack.com/new"
     now[0] += secrets.MAX_AGE_SECONDS + 1
     assert secrets.secret_value("gpucost/slack") == "https://hooks.slack.com/new"
-    secrets.forget()
+    secrets.clear_cache()

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings import check_new, parse_settings
+from gpucost.settings_document import parse_settings
 
 HEAD = 'clusters: [{name: a, prometheus: {url: "http://x"}}]\npricing: {source: constant, gpu_hourly_usd: 1}\nalerts: '
 WASTE = "rule: waste, waste_usd_per_hour: 5, waste_percent: 10"
@@ -32,7 +32,7 @@ WASTE = "rule: waste, waste_usd_per_hour: 5, waste_percent: 10"
         ("{quiet_hours: {from: '22:00', to: '22:00'}}", "both 22:00, which is no time at all"),
         ("{quiet_hours: {from: '25:00', to: '07:00'}}",
          "quiet_hours.from: must be a time of the day from 00:00 to 23:59, as 22:30"),
-        ("{time_zone: Mars/Olympus}", "time_zone 'Mars/Olympus' is not known; one like Europe/Berlin is meant"),
+        ("{time_zone: Mars/Olympus}", "time_zone 'Mars/Olympus' is not known; use one like Europe/Berlin"),
         (f"{{rules: [{{{WASTE}, time_zone: 'a b'}}]}}", "must be a time zone, as Europe/Berlin or UTC"),
         ("{repeat_hours: -1}", "repeat_hours: Input should be greater than or equal to 0"),
         ("{receivers: [{type: pager}]}", "type must be slack, email or alertmanager"),
@@ -42,7 +42,7 @@ WASTE = "rule: waste, waste_usd_per_hour: 5, waste_percent: 10"
 )  # fmt: skip
 def test_what_is_refused(section: str, says: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        check_new(parse_settings(HEAD + section))
+        parse_settings(HEAD + section).check_new()
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 

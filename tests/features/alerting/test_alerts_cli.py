@@ -56,10 +56,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         running.enter_context(announced_in(tmp_path_factory.mktemp("alerts"), endpoint))
         running.enter_context(patch.dict(os.environ))  # commands set where AWS is
         aws.client.cache_clear()
-        secrets.forget()
+        secrets.clear_cache()
         yield Stack(endpoint, running.enter_context(running_slack()))
         aws.client.cache_clear()
-        secrets.forget()
+        secrets.clear_cache()
 
 
 def gpucost(*arguments: str) -> Said:

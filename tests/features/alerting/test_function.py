@@ -19,8 +19,8 @@ from gpucost.core.hours import HOUR, format_instant
 from gpucost.core.model import Coverage, HourRecord, Line, Totals
 from gpucost.core.money import quantize
 from gpucost.runtime import secrets
-from gpucost.storage.ledger import DynamoLedger
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from tests.enforced import enforcing
 from tests.sandbox import forget
 
@@ -112,7 +112,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
 def _forget() -> None:
     """Start as a new execution environment does."""
     forget()
-    secrets.forget()
+    secrets.clear_cache()
 
 
 def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
@@ -128,7 +128,7 @@ def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
         effective_usd=allocated - wasted, waste_usd=wasted, unmeasured_usd=zero,
     )  # fmt: skip
     record = HourRecord("demo", hour, "complete", Coverage(Decimal(1), None), Totals(line.costs(), None), (line,))
-    ledger = DynamoLedger(deployment.dynamodb, deployment.table)
+    ledger = DynamoLedgerTmp(deployment.dynamodb, deployment.table)
     ledger.publish(record, replacing=None, settings_version=1, now=hour + HOUR)
     return json.dumps({
         "version": 1, "kind": "hour-closed", "cluster": "demo", "hour": format_instant(hour), "status": "complete",
@@ -150,7 +150,7 @@ def deliver(*bodies: str) -> None:
 
 
 def push_settings(deployment: Deployment) -> None:
-    store = DynamoSettingsStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
+    store = DocumentStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
     store.push(DOCUMENT, author="test", now=HOUR_10)
 
 

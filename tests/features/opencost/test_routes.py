@@ -20,8 +20,8 @@ from gpucost.core.model import Capacity, HourRecord, Line, Totals
 from gpucost.features.opencost.filters import parse_filter
 from gpucost.features.opencost.properties import Properties
 from gpucost.features.opencost.windows import parse_duration, parse_window
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role
@@ -98,7 +98,7 @@ def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecor
     client, table, known = local_client("dynamodb", dynamodb_url), f"opencost-{uuid4()}", fleet()
     create_table(client, table)
     for one in known:
-        DynamoLedger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
+        DynamoLedgerTmp(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
 
     class Store:
         def current(self) -> StoredSettings:

@@ -12,8 +12,8 @@ from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
 from gpucost.core.money import from_quanta
 from gpucost.core.rollups import DAY
-from gpucost.settings import parse_settings
-from gpucost.storage.ledger import DynamoLedger
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import DynamoRollups
 
@@ -108,7 +108,7 @@ def make(seed: int) -> SmallFleet:
 
 def publish(fleet: SmallFleet, client: Any, table: str) -> SmallFleet:
     """Put a fleet into a table: some days rolled up, one of them restated since, the last under way."""
-    ledger, rollups = DynamoLedger(client, table), DynamoRollups(client, table)
+    ledger, rollups = DynamoLedgerTmp(client, table), DynamoRollups(client, table)
     manifests = {}
     for one in fleet.records:
         manifests[one.cluster, one.hour] = ledger.publish(one, replacing=None, settings_version=1, now=NOW)
@@ -120,7 +120,7 @@ def publish(fleet: SmallFleet, client: Any, table: str) -> SmallFleet:
         if floor_day(one.hour) == FIRST + 3 * DAY and one.totals is not None and chance.random() < 0.3:
             fleet.records[place] = again = _record(one.cluster, one.hour, chance)
             ledger.publish(
-                again, replacing=manifests[one.cluster, one.hour], settings_version=1, now=NOW, why="a price"
+                again, replacing=manifests[one.cluster, one.hour], settings_version=1, now=NOW, reason="a price"
             )
     fleet.ledger, fleet.rollups = Cached(ledger), Cached(rollups)
     return fleet

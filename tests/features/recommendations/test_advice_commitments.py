@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.model import HourRecord
 from gpucost.features.recommendations.model import Recommendation
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.test_advice_life import nightly

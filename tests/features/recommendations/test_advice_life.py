@@ -18,7 +18,7 @@ from gpucost.features.recommendations.look_back import read_look_back
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.service import AdviceService
 from gpucost.runtime.messages import AdviceDue
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.test_advice_service import (
@@ -90,7 +90,8 @@ def nightly(
         stored: Any = settings or Store()
         prices = book or Book([])
         service = AdviceService(
-            stored, Ledger(records), store, prices, memory, waiting, karpenter or Silent(), clock=lambda now=now: now
+            stored, Ledger(records), store, prices, memory, waiting, karpenter or Silent(), clock=lambda now=now: now,
+            time_zone=lambda: stored.current().settings.alerts.time_zone,
         )
         service.advise(AdviceDue(scheduled_time=now, cluster="a"), lambda: 900)
         found.append(dict(store.rows))

@@ -16,7 +16,8 @@ from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.features.recommendations.price_lists import node_list_prices, node_spot_prices
 from gpucost.features.recommendations.service import AdviceService
 from gpucost.runtime.messages import AdviceDue
-from gpucost.settings import ClusterSettings, parse_settings
+from gpucost.settings import ClusterSettings
+from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.price_book import DynamoPriceBook
 from gpucost.storage.price_ports import PricesInForce

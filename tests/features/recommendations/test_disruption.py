@@ -10,7 +10,7 @@ from gpucost.features.recommendations.history import Disruption, LookBack
 from gpucost.features.recommendations.model import Advice
 from gpucost.features.recommendations.rules.consolidation import consolidate
 from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_packing import SPREAD, loads_on
 from tests.features.recommendations.rules.test_rightsizing import HOURS, look_at

@@ -15,7 +15,7 @@ from gpucost.core.model import Costs
 from gpucost.core.rollups import UnitHour
 from gpucost.features.alerting.budgets import tightest_budget
 from gpucost.features.recommendations.forecasts import Forecasts
-from gpucost.settings import parse_settings
+from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost.storage.ports import StoredSettings
 
 NOW = datetime(2026, 11, 16, 2, 30, tzinfo=UTC)
@@ -38,7 +38,7 @@ class Store:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def current(self) -> StoredSettings:
+    def current(self) -> StoredSettings[SettingsDocument]:
         return StoredSettings(1, self._text, parse_settings(self._text), "test", NOW)
 
 
@@ -77,7 +77,9 @@ def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:
 
 
 def forecasts(rollups: Hours, text: str = TEXT) -> Forecasts:
-    return Forecasts(Store(text), rollups, tightest_budget, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
+    store = Store(text)
+    budget_of = lambda unit, months: tightest_budget(store.current().settings, unit, months)  # noqa: E731
+    return Forecasts(store, rollups, budget_of, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
 
 
 def test_a_month_is_what_was_spent_and_the_hours_to_come() -> None:

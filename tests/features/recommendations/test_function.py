@@ -22,8 +22,8 @@ from gpucost.features.recommendations.scenarios import Scenarios
 from gpucost.features.recommendations.what_if import Move
 from gpucost.runtime.environment import environment
 from gpucost.runtime.observability import tally
-from gpucost.storage.ledger import DynamoLedger
-from gpucost.storage.settings_store import DynamoSettingsStore
+from gpucost.settings_document import DocumentStore
+from gpucost.storage.ledger import DynamoLedgerTmp
 from gpucost_cli.main import main
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
@@ -68,7 +68,7 @@ class Lambda(Context):
 def publish(table: DynamoTable, first: int, last: int) -> None:
     records = list(sim.simulate(LOADS, last, sums=True))
     for record in records[first:]:
-        DynamoLedger(*table).publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
+        DynamoLedgerTmp(*table).publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
 
 
 def metrics() -> str:
@@ -117,7 +117,7 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
         for name, value in variables.items():
             patch.setenv(name, value)
         forget()
-        DynamoSettingsStore(*table, clock=bootstrap.utc_now).push(
+        DocumentStore(*table, clock=bootstrap.utc_now).push(
             SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=bootstrap.utc_now()
         )
         publish(table, 0, HOURS)

@@ -11,7 +11,7 @@ from gpucost.core.errors import MetricsAnswerError
 from gpucost.features.recommendations.history import Wait
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from tests.conftest import DynamoTable
 
 DAY = datetime(2026, 11, 3, tzinfo=UTC)

@@ -14,9 +14,9 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.line_routes import add_line_routes
-from gpucost.api.page import Page, SignIn, add_page_routes, takes_anything
+from gpucost.api.page import DashboardPage, SignIn, add_page_routes, accepts_any_parameter
 from gpucost.api.prices import add_price_routes
-from gpucost.api.report_routes import add_routes
+from gpucost.api.report_routes import add_report_routes
 from gpucost.core.errors import ParameterError
 from gpucost.core.query.filters import check_text
 from gpucost.features.alerting.queries import AlertDesk
@@ -29,18 +29,18 @@ from gpucost.features.recommendations.forecast_routes import add_forecast_routes
 from gpucost.features.recommendations.forecasts import Forecasts
 from gpucost.features.recommendations.queries import AdviceDesk
 from gpucost.features.recommendations.routes import add_advice_routes
-from gpucost.http.access import guard, need_of, open_to
+from gpucost.http.access import authorize, required_role, open_to
 from gpucost.http.answers import JSON
-from gpucost.http.documentation import HTML, PAGE_SECURITY, page
+from gpucost.http.documentation import HTML, PAGE_SECURITY, documentation_page
 from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.reports import ReportService
 from gpucost.reports.access import AccessPolicy
 from gpucost.reports.limits import LimitReports
 from gpucost.reports.prices import PriceListing
-from gpucost.runtime.gc_control import collector_paused
+from gpucost.runtime.gc_control import gc_paused
 
 API_VERSION = "1.0.0"
-_NAME_SHOWN = 60
+_SHOWN_NAME_LENGTH = 60
 """Characters of an unknown parameter's name that its problem repeats."""
 PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
 DESCRIPTION = (
@@ -76,7 +76,7 @@ class Services:
     exports: Callable[[], ExportListing]
     limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertDesk]
-    advice: Callable[[], AdviceDesk]
+    recommendations: Callable[[], AdviceDesk]
     forecasts: Callable[[], Forecasts]
     access: Callable[[], AccessPolicy]
     sign_in: Callable[[], SignIn | None]
@@ -90,19 +90,19 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
         page_folder: where the built dashboard page lies.
     """
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
-    app.use(middlewares=[guard(services.access), only_known_parameters, without_collector])
+    app.use(middlewares=[authorize(services.access), reject_unknown_parameters, pause_garbage_collector])
     add_problems(app)
     add_cost_routes(app, services.reports)
-    add_routes(app, services.reports)
+    add_report_routes(app, services.reports)
     add_line_routes(app, services.reports)
     add_limit_routes(app, services.limits)
     add_price_routes(app, services.prices)
     add_opencost_routes(app, services.allocations)
     add_export_routes(app, services.exports)
     add_alert_routes(app, services.alerts)
-    add_advice_routes(app, services.advice)
+    add_advice_routes(app, services.recommendations)
     add_forecast_routes(app, services.forecasts)
-    add_page_routes(app, Page(page_folder), services.sign_in)
+    add_page_routes(app, DashboardPage(page_folder), services.sign_in)
 
     @cache
     def document() -> str:
@@ -115,7 +115,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
 
     @cache
     def documentation() -> str:
-        return page(openapi_document(app))
+        return documentation_page(openapi_document(app))
 
     @app.get("/docs", include_in_schema=False)
     @open_to("public")
@@ -126,12 +126,12 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     return app
 
 
-def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Refuse what would otherwise be ignored: a misspelt parameter answers another question than the one asked."""
     route = app.context["_route"]
     if route not in (*app._static_routes, *app._dynamic_routes):
         return next_middleware(app)  # that there is no such path says more than that it takes no parameters
-    if takes_anything(route.func):
+    if accepts_any_parameter(route.func):
         return next_middleware(app)
     dependant = getattr(route, "dependant", None)
     allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
@@ -141,14 +141,14 @@ def only_known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMidd
     for name, value in given:
         if name not in allowed:
             takes = f"allowed: {', '.join(allowed)}" if allowed else "none is taken here"
-            raise ParameterError(name[:_NAME_SHOWN], f"is not a parameter; {takes}")
+            raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"is not a parameter; {takes}")
         check_text(name, value)
     return next_middleware(app)
 
 
-def without_collector(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+def pause_garbage_collector(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Answer without looking for reference cycles: there are none in rows and amounts, but a great many of those."""
-    with collector_paused():
+    with gc_paused():
         return next_middleware(app)
 
 
@@ -165,7 +165,7 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
     bug = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            needed = need_of(functions[path, method])
+            needed = required_role(functions[path, method])
             operation["operationId"] = functions[path, method].__name__  # what generated clients call it
             operation["x-required-role"] = needed
             operation["security"] = [] if needed == "public" else [{name: []} for name in SECURITY]

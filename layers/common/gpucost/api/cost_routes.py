@@ -9,10 +9,10 @@ from gpucost.api.cost_rows import cost_rows
 from gpucost.core.query.cost_query import LARGEST_PAGE
 from gpucost.http import report_parameters as given
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import answers, json_answer
-from gpucost.http.pages import cursor_of, cut, paged_csv, paged_json, paged_lines
-from gpucost.reports import Asked, ReportService
-from gpucost.reports.waste import DEFAULT_OFFENDERS
+from gpucost.http.answers import responses, json_response
+from gpucost.http.pages import cursor_writer, fill_page, csv_page, json_page, json_lines_page
+from gpucost.reports import QueryParameters, ReportService
+from gpucost.reports.waste import DEFAULT_TOP_WASTERS
 from gpucost.runtime.json_text import dumps_row
 
 
@@ -23,8 +23,8 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         "/v1/costs",
         summary="Costs by period and group",
         tags=["reports"],
-        responses=answers(
-            schemas.CostsAnswer,
+        responses=responses(
+            schemas.CostsResponse,
             extra={name: {"schema": {"type": "string"}} for name in ("text/csv", "application/jsonl")},
         ),
     )
@@ -33,7 +33,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         start: given.Start = None,
         end: given.End = None,
         window: given.Window = None,
-        granularity: given.Grain = "hour",
+        granularity: given.RowGranularity = "hour",
         group_by: given.GroupBy = "",
         cluster: given.Cluster = None,
         business_unit: given.BusinessUnit = None,
@@ -67,33 +67,33 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             "capacity_type": capacity_type, "gpu_model": gpu_model, "resource": resource, "zone": zone,
             "label": label, "pod": pod, "node": node,
         }  # fmt: skip
-        asked = Asked(start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor)
+        asked = QueryParameters(start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor)
         report = service().costs(asked, scope=scope_of_caller(app))
         if format == "csv":
-            return paged_csv(*schemas.costs_table(report), cursor_of(report), "costs.csv", report.period)
-        page = cut(cost_rows(report), cursor_of(report))
-        shape = paged_json if format == "json" else paged_lines
+            return csv_page(*schemas.costs_table(report), cursor_writer(report), "costs.csv", report.period)
+        page = fill_page(cost_rows(report), cursor_writer(report))
+        shape = json_page if format == "json" else json_lines_page
         return shape(schemas.costs_head(report), page, schemas.costs_tail(report))
 
     @app.get(
         "/v1/business-units",
         summary="Business units with their sums",
         tags=["reports"],
-        responses=answers(schemas.BusinessUnitsAnswer),
+        responses=responses(schemas.BusinessUnitsResponse),
     )
     @open_to("bu")
     def business_units(
         start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
     ) -> Response[str]:
         """Every business unit with its sum over the whole period; units of the settings that held nothing have 0."""
-        report = service().business_units(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
-        return json_answer(schemas.business_units_answer(report))
+        report = service().business_units(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        return json_response(schemas.business_units_response(report))
 
     @app.get(
         "/v1/business-units/<name>",
         summary="One business unit by period",
         tags=["reports"],
-        responses=answers(schemas.BusinessUnitAnswer, may_be_missing=True),
+        responses=responses(schemas.BusinessUnitResponse, may_be_missing=True),
     )
     @open_to("bu")
     def business_unit(
@@ -101,19 +101,19 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         start: given.Start = None,
         end: given.End = None,
         window: given.Window = None,
-        granularity: given.Grain = "day",
+        granularity: given.RowGranularity = "day",
         cluster: given.Cluster = None,
     ) -> Response[str]:
         """What one business unit cost in each period; its totals are its own: effective + waste + unmeasured."""
-        asked = Asked(start, end, window, granularity, cluster=cluster)
+        asked = QueryParameters(start, end, window, granularity, cluster=cluster)
         report = service().business_unit(name, asked, scope=scope_of_caller(app))
-        return json_answer(schemas.business_unit_answer(name, report))
+        return json_response(schemas.business_unit_response(name, report))
 
     @app.get(
         "/v1/business-units/<name>/workloads",
         summary="Workloads of one business unit",
         tags=["reports"],
-        responses=answers(schemas.WorkloadsAnswer, may_be_missing=True),
+        responses=responses(schemas.WorkloadsResponse, may_be_missing=True),
     )
     @open_to("bu")
     def workloads(
@@ -127,16 +127,16 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         cursor: given.Cursor = None,
     ) -> Response[str]:
         """What each workload of a business unit cost over the whole period, the dearest first."""
-        asked = Asked(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
+        asked = QueryParameters(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
         report = service().workloads(name, asked, scope=scope_of_caller(app))
-        page = cut((dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_of(report))
-        return paged_json(schemas.unit_head(name, report), page, schemas.unit_tail(report))
+        page = fill_page((dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_writer(report))
+        return json_page(schemas.unit_head(name, report), page, schemas.unit_tail(report))
 
     @app.get(
         "/v1/business-units/<name>/trend",
         summary="One business unit, and the period before",
         tags=["reports"],
-        responses=answers(schemas.TrendAnswer, may_be_missing=True),
+        responses=responses(schemas.TrendResponse, may_be_missing=True),
     )
     @open_to("bu")
     def trend(
@@ -151,10 +151,10 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
 
         Percent is null where there was nothing before, or one of the two is not known.
         """
-        found = service().trend(name, Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
-        return json_answer(schemas.trend_answer(name, found))
+        found = service().trend(name, QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        return json_response(schemas.trend_response(name, found))
 
-    @app.get("/v1/waste", summary="Worst offenders", tags=["reports"], responses=answers(schemas.WasteAnswer))
+    @app.get("/v1/waste", summary="Worst offenders", tags=["reports"], responses=responses(schemas.WasteResponse))
     @open_to("bu")
     def waste(
         start: given.Start = None,
@@ -163,7 +163,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         cluster: given.Cluster = None,
         business_unit: given.BusinessUnit = None,
         namespace: given.Namespace = None,
-        limit: given.OffenderLimit = DEFAULT_OFFENDERS,
+        limit: given.TopWasterLimit = DEFAULT_TOP_WASTERS,
         cursor: given.Cursor = None,
     ) -> Response[str]:
         """Which workloads wasted most money, since when without a day's pause, and which of their pods.
@@ -171,7 +171,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         The pods are those of the newest hour that has figures.
         """
         filters = {"business_unit": business_unit, "namespace": namespace}
-        asked = Asked(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
+        asked = QueryParameters(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
         found = service().waste(asked, scope=scope_of_caller(app))
-        page = cut(map(dumps_row, map(schemas.offender_row, found.offenders)), cursor_of(found.report))
-        return paged_json(schemas.waste_head(found.report), page, schemas.waste_tail(found.report))
+        page = fill_page(map(dumps_row, map(schemas.top_waster_row, found.top_wasters)), cursor_writer(found.report))
+        return json_page(schemas.waste_head(found.report), page, schemas.waste_tail(found.report))

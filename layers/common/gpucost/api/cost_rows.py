@@ -6,7 +6,7 @@ from datetime import datetime
 from gpucost.core.fixed_point import published
 from gpucost.core.model import Costs
 from gpucost.reports import CostReport
-from gpucost.runtime.json_text import dumps_row, quanta_text
+from gpucost.runtime.json_text import dumps_row, fixed_point_text
 
 _FIGURES = "".join(f', "{name}": %s' for name in Costs.names())
 
@@ -15,7 +15,7 @@ def cost_rows(report: CostReport) -> Iterator[str]:
     """Each row as `cost_schemas.CostRow`; all rows of an answer have the same dimensions, in the same order."""
     periods: dict[datetime, str] = {}
     groups: dict[tuple[str, ...], str] = {}
-    has_idle = report.question.idle != "hidden"
+    has_idle = report.query.idle != "hidden"
     for row in report.rows:
         period = periods.get(row.start)
         if period is None:
@@ -24,7 +24,7 @@ def cost_rows(report: CostReport) -> Iterator[str]:
         group = groups.get(names)
         if group is None:
             group = groups[names] = dumps_row(row.group)
-        figures = _FIGURES % tuple([quanta_text(whole) for whole in published(row.quanta)])
+        figures = _FIGURES % tuple([fixed_point_text(whole) for whole in published(row.quanta)])
         if has_idle:
             yield f'{period}, "group": {group}, "kind": "{row.kind}"{figures}, {dumps_row(row.idle_figures())[1:]}'
         else:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gpucost.core.model import Costs, Line
 from gpucost.core.money import quantize
-from gpucost.core.query.cost_query import IDLE_FIGURES, IdlePolicy, Question
+from gpucost.core.query.cost_query import IDLE_FIGURES, IdlePolicy, CostQuery
 from gpucost.core.query.grouping import Row
 from gpucost.core.query.periods import Granularity
 from gpucost.http.schemas import (
@@ -16,16 +16,16 @@ from gpucost.http.schemas import (
     Coverage,
     FleetTotals,
     Instant,
-    PeriodAnswer,
-    Shape,
-    coverage_answer,
+    PeriodResponse,
+    ResponseModel,
+    coverage_fields,
     default_window,
-    period_answer,
-    totals_answer,
+    period_fields,
+    totals_fields,
 )
 from gpucost.reports import CostReport
 from gpucost.reports.records import Trend
-from gpucost.reports.waste import Offender
+from gpucost.reports.waste import TopWaster
 
 _CURSOR = "To go on with, as parameter `cursor`; null: these are the last rows"
 _ROW_COUNT = "Rows of all pages together"
@@ -54,7 +54,7 @@ class CostRow(IdleFigures):
     kind: Literal["held", "idle"] = Field(default="held", description="idle: what nobody held, or can be made to bear")
 
 
-class CostsAnswer(PeriodAnswer):
+class CostsResponse(PeriodResponse):
     """GET /v1/costs. A period in which no hour has figures has no row."""
 
     granularity: Granularity
@@ -78,7 +78,7 @@ class BusinessUnitRow(CostFigures):
     business_unit: str
 
 
-class BusinessUnitsAnswer(PeriodAnswer):
+class BusinessUnitsResponse(PeriodResponse):
     """GET /v1/business-units."""
 
     currency: str = Field(description=_CURRENCY, examples=["USD"])
@@ -88,7 +88,7 @@ class BusinessUnitsAnswer(PeriodAnswer):
     cursor: None
 
 
-class UnknownCosts(Shape):
+class NullableCosts(ResponseModel):
     """What one business unit cost: allocated = effective + waste + unmeasured. All null where no hour has figures."""
 
     allocated_gpu_hours: Amount | None
@@ -108,14 +108,14 @@ class PeriodRow(CostFigures):
     end: Instant
 
 
-class BusinessUnitAnswer(PeriodAnswer):
+class BusinessUnitResponse(PeriodResponse):
     """GET /v1/business-units/{name}. A period in which it held nothing has no row."""
 
     business_unit: str
     granularity: Granularity
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[PeriodRow]
-    totals: UnknownCosts
+    totals: NullableCosts
     coverage: Coverage
 
 
@@ -128,28 +128,28 @@ class WorkloadRow(CostFigures):
     workload: str
 
 
-class WorkloadsAnswer(PeriodAnswer):
+class WorkloadsResponse(PeriodResponse):
     """GET /v1/business-units/{name}/workloads."""
 
     business_unit: str
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[WorkloadRow]
     row_count: int = Field(description=_ROW_COUNT)
-    totals: UnknownCosts
+    totals: NullableCosts
     coverage: Coverage
     cursor: str | None = Field(description=_CURSOR)
 
 
-class TrendPeriod(Shape):
+class TrendPeriod(ResponseModel):
     """One of the two periods."""
 
     start: Instant
     end: Instant
-    costs: UnknownCosts
+    costs: NullableCosts
     coverage: Coverage
 
 
-class TrendAnswer(Shape):
+class TrendResponse(ResponseModel):
     """GET /v1/business-units/{name}/trend."""
 
     business_unit: str
@@ -157,16 +157,16 @@ class TrendAnswer(Shape):
     default_window: Literal["24h"] | None = Field(description="As in `/v1/costs`; of the current period")
     current: TrendPeriod
     before: TrendPeriod
-    change: UnknownCosts = Field(
+    change: NullableCosts = Field(
         description="current − before; null where one of the two is not known, and in money where a part of one has no "
         "price (its unpriced_gpu_hours are above 0)"
     )
-    percent: UnknownCosts = Field(
+    percent: NullableCosts = Field(
         description="100 × change ÷ before, rounded to 1e-12; null where before is 0 or the change is"
     )
 
 
-class WastingPod(Shape):
+class WastingPod(ResponseModel):
     """One pod in one hour."""
 
     pod: str
@@ -179,7 +179,7 @@ class WastingPod(Shape):
     waste_usd: Amount | None
 
 
-class OffenderRow(WorkloadRow):
+class TopWasterRow(WorkloadRow):
     """One workload that wasted money."""
 
     business_unit: str
@@ -191,11 +191,11 @@ class OffenderRow(WorkloadRow):
     pods: list[WastingPod] = Field(description="Those that wasted in that hour, the worst first; at most ten")
 
 
-class WasteAnswer(PeriodAnswer):
+class WasteResponse(PeriodResponse):
     """GET /v1/waste: workloads that wasted money, the worst first."""
 
     currency: str = Field(description=_CURRENCY, examples=["USD"])
-    rows: list[OffenderRow]
+    rows: list[TopWasterRow]
     row_count: int = Field(description=_ROW_COUNT)
     totals: FleetTotals
     coverage: Coverage
@@ -204,9 +204,9 @@ class WasteAnswer(PeriodAnswer):
 
 def costs_head(report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `CostsAnswer`."""
-    question = report.question
+    question = report.query
     return {
-        **period_answer(report.period),
+        **period_fields(report.period),
         "granularity": question.granularity,
         "group_by": question.group_by,
         "idle": question.idle,
@@ -219,15 +219,15 @@ def costs_tail(report: CostReport) -> dict[str, Any]:
     left = report.filtered_out
     return {
         "row_count": report.row_count,
-        "totals": totals_answer(report.totals),
-        "filtered_out": None if left is None else _figures(left, report.question),
-        "coverage": coverage_answer(report.coverage),
+        "totals": totals_fields(report.totals),
+        "filtered_out": None if left is None else _figures(left, report.query),
+        "coverage": coverage_fields(report.coverage),
     }
 
 
 def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
     """The rows as a table with a header, for CSV."""
-    question = report.question
+    question = report.query
     has_idle = question.idle != "hidden"
     more = [["kind"], list(IDLE_FIGURES)] if has_idle else [[], []]
     header = ["start", "end", *more[0], *question.group_by, *Costs.names(), *more[1]]
@@ -238,46 +238,46 @@ def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
     return header, rows
 
 
-def business_units_answer(report: CostReport) -> dict[str, Any]:
+def business_units_response(report: CostReport) -> dict[str, Any]:
     """As `BusinessUnitsAnswer`."""
     return {
-        **period_answer(report.period),
+        **period_fields(report.period),
         "currency": report.currency,
         "rows": [{**row.group, **row.costs.figures()} for row in report.rows],
-        "totals": totals_answer(report.totals),
-        "coverage": coverage_answer(report.coverage),
+        "totals": totals_fields(report.totals),
+        "coverage": coverage_fields(report.coverage),
         "cursor": None,
     }
 
 
-def business_unit_answer(name: str, report: CostReport) -> dict[str, Any]:
+def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
     """As `BusinessUnitAnswer`."""
     return {
         **unit_head(name, report),
-        "granularity": report.question.granularity,
+        "granularity": report.query.granularity,
         "rows": [{"start": row.start, "end": row.end, **row.costs.figures()} for row in report.rows],
-        "totals": _own_totals(report),
-        "coverage": coverage_answer(report.coverage),
+        "totals": _cost_totals(report),
+        "coverage": coverage_fields(report.coverage),
     }
 
 
 def unit_head(name: str, report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `WorkloadsAnswer`."""
-    return {"business_unit": name, **period_answer(report.period), "currency": report.currency}
+    return {"business_unit": name, **period_fields(report.period), "currency": report.currency}
 
 
 def unit_tail(report: CostReport) -> dict[str, Any]:
     """What stands after the rows of `WorkloadsAnswer`."""
     return {
         "row_count": report.row_count,
-        "totals": _own_totals(report),
-        "coverage": coverage_answer(report.coverage),
+        "totals": _cost_totals(report),
+        "coverage": coverage_fields(report.coverage),
     }
 
 
-def trend_answer(name: str, trend: Trend) -> dict[str, Any]:
+def trend_response(name: str, trend: Trend) -> dict[str, Any]:
     """As `TrendAnswer`."""
-    current, before = _own_totals(trend.current), _own_totals(trend.before)
+    current, before = _cost_totals(trend.current), _cost_totals(trend.previous)
     partly = any(one["unpriced_gpu_hours"] for one in (current, before))
     change = {
         name: None if partly and name.endswith("_usd") else _minus(value, before[name])
@@ -288,7 +288,7 @@ def trend_answer(name: str, trend: Trend) -> dict[str, Any]:
         "currency": trend.current.currency,
         **default_window(trend.current.period),
         "current": _trend_period(trend.current, current),
-        "before": _trend_period(trend.before, before),
+        "before": _trend_period(trend.previous, before),
         "change": change,
         "percent": {name: _percent(value, before[name]) for name, value in change.items()},
     }
@@ -296,19 +296,19 @@ def trend_answer(name: str, trend: Trend) -> dict[str, Any]:
 
 def waste_head(report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `WasteAnswer`."""
-    return {**period_answer(report.period), "currency": report.currency}
+    return {**period_fields(report.period), "currency": report.currency}
 
 
 def waste_tail(report: CostReport) -> dict[str, Any]:
     """What stands after the rows of `WasteAnswer`."""
     return {
         "row_count": report.row_count,
-        "totals": totals_answer(report.totals),
-        "coverage": coverage_answer(report.coverage),
+        "totals": totals_fields(report.totals),
+        "coverage": coverage_fields(report.coverage),
     }
 
 
-def offender_row(offender: Offender) -> dict[str, Any]:
+def top_waster_row(offender: TopWaster) -> dict[str, Any]:
     """As `OffenderRow`."""
     row = offender.row
     return {
@@ -324,17 +324,17 @@ def _pod(line: Line) -> dict[str, Any]:
     return {name: getattr(line, name) for name in WastingPod.model_fields}
 
 
-def _figures(row: Row, question: Question) -> dict[str, Decimal | None]:
+def _figures(row: Row, question: CostQuery) -> dict[str, Decimal | None]:
     return row.costs.figures() if question.idle == "hidden" else {**row.costs.figures(), **row.idle_figures()}
 
 
-def _own_totals(report: CostReport) -> dict[str, Decimal | None]:
+def _cost_totals(report: CostReport) -> dict[str, Decimal | None]:
     return dict.fromkeys(Costs.names()) if report.totals is None else report.totals.costs.figures()
 
 
 def _trend_period(report: CostReport, costs: dict[str, Decimal | None]) -> dict[str, Any]:
     period = {"start": report.period.start, "end": report.period.end}
-    return {**period, "costs": costs, "coverage": coverage_answer(report.coverage)}
+    return {**period, "costs": costs, "coverage": coverage_fields(report.coverage)}
 
 
 def _minus(one: Decimal | None, other: Decimal | None) -> Decimal | None:

@@ -68,7 +68,7 @@ class _Event(_Model):
     requestContext: _RequestContext  # noqa: N815
 
 
-def answer(app: APIGatewayHttpResolver, event: object, context: LambdaContext) -> dict[str, Any]:
+def handle_event(app: APIGatewayHttpResolver, event: object, context: LambdaContext) -> dict[str, Any]:
     """Answer one HTTP request."""
     try:
         request = read_event(event)

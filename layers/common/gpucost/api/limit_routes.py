@@ -11,13 +11,13 @@ from gpucost.core.money import quantize
 from gpucost.core.query.periods import Period
 from gpucost.http import report_parameters as given
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import answers, json_answer
-from gpucost.http.schemas import Amount, Instant, PeriodAnswer, Shape, period_answer
-from gpucost.reports import Asked
+from gpucost.http.answers import responses, json_response
+from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
+from gpucost.reports import QueryParameters
 from gpucost.reports.limits import LimitReports, PoolRow, QuotaRow
 
 
-class NodePoolRow(Shape):
+class NodePoolRow(ResponseModel):
     """A node pool's resource at the end of an hour, in units of the resource."""
 
     cluster: str
@@ -29,14 +29,14 @@ class NodePoolRow(Shape):
     percent: Amount | None = Field(description="100 × used ÷ limit, rounded to 1e-12; null where one of them is, or 0")
 
 
-class NodePoolsAnswer(PeriodAnswer):
+class NodePoolsResponse(PeriodResponse):
     """GET /v1/nodepools. Hours of which Karpenter's metrics said nothing have no row."""
 
     rows: list[NodePoolRow]
     cursor: None = Field(description="Null: the answer is whole")
 
 
-class QuotaAnswerRow(Shape):
+class QuotaRowModel(ResponseModel):
     """A GPU quota at the end of an hour, in units of its resource, beside means over that hour."""
 
     cluster: str
@@ -52,10 +52,10 @@ class QuotaAnswerRow(Shape):
     used: Amount | None = Field(description="Mean units that they used, as far as observed; null: nothing was observed")
 
 
-class QuotasAnswer(PeriodAnswer):
+class QuotasResponse(PeriodResponse):
     """GET /v1/quotas. Hours of which kube-state-metrics said nothing of quotas have no row."""
 
-    rows: list[QuotaAnswerRow]
+    rows: list[QuotaRowModel]
     cursor: None = Field(description="Null: the answer is whole")
 
 
@@ -63,29 +63,29 @@ def add_limit_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitRep
     """Put the routes on an app; the service is made when it is first asked."""
 
     @app.get(
-        "/v1/nodepools", summary="Node pools against their limits", tags=["reports"], responses=answers(NodePoolsAnswer)
+        "/v1/nodepools", summary="Node pools against their limits", tags=["reports"], responses=responses(NodePoolsResponse)
     )
     @open_to("viewer")
     def node_pools(
         start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
     ) -> Response[str]:
         """GPUs of every Karpenter node pool against the pool's limit, at the end of each hour of at most 48."""
-        asked = Asked(start, end, window, cluster=cluster)
+        asked = QueryParameters(start, end, window, cluster=cluster)
         return _answer(*service().pools(asked, scope=scope_of_caller(app)), _pool)
 
-    @app.get("/v1/quotas", summary="GPU quotas against use", tags=["reports"], responses=answers(QuotasAnswer))
+    @app.get("/v1/quotas", summary="GPU quotas against use", tags=["reports"], responses=responses(QuotasResponse))
     @open_to("viewer")
     def quotas(
         start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
     ) -> Response[str]:
         """GPU quotas of every namespace against what it held and used, in each hour of at most 48."""
-        asked = Asked(start, end, window, cluster=cluster)
+        asked = QueryParameters(start, end, window, cluster=cluster)
         return _answer(*service().quotas(asked, scope=scope_of_caller(app)), _quota)
 
 
 def _answer(period: Period, rows: list[Any], shape: Callable[[Any], dict[str, Any]]) -> Response[str]:
-    found = {**period_answer(period), "rows": [shape(row) for row in rows], "cursor": None}
-    return json_answer(found)
+    found = {**period_fields(period), "rows": [shape(row) for row in rows], "cursor": None}
+    return json_response(found)
 
 
 def _pool(row: PoolRow) -> dict[str, Any]:

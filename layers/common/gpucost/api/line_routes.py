@@ -10,20 +10,20 @@ from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import Granularity
 from gpucost.http import report_parameters as given
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import answers, json_answer
-from gpucost.http.pages import cut, paged_json
+from gpucost.http.answers import responses, json_response
+from gpucost.http.pages import fill_page, json_page
 from gpucost.http.schemas import (
     Amount,
     Coverage,
     FleetTotals,
     Instant,
-    PeriodAnswer,
-    Shape,
-    coverage_answer,
-    period_answer,
-    totals_answer,
+    PeriodResponse,
+    ResponseModel,
+    coverage_fields,
+    period_fields,
+    totals_fields,
 )
-from gpucost.reports import Asked, ReportService
+from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.lines import DEFAULT_LINES, LineRow
 from gpucost.reports.records import FleetRow
 from gpucost.runtime.json_text import dumps_row
@@ -36,7 +36,7 @@ class FleetPeriod(FleetTotals):
     end: Instant
 
 
-class FleetAnswer(PeriodAnswer):
+class FleetResponse(PeriodResponse):
     """GET /v1/fleet. A period in which no hour has figures has no row."""
 
     granularity: Granularity
@@ -46,7 +46,7 @@ class FleetAnswer(PeriodAnswer):
     coverage: Coverage
 
 
-class LineAnswerRow(Shape):
+class LineRowModel(ResponseModel):
     """One pod and one GPU resource in one hour.
 
     allocated_gpu_hours = units × gpu_share × hours held; allocated_usd = allocated_gpu_hours × gpu_hourly_usd.
@@ -94,23 +94,23 @@ class LineAnswerRow(Shape):
     shared_from: str = Field(description='The shared unit whose cost this is a part of; "" for a unit\'s own')
 
 
-class LinesAnswer(PeriodAnswer):
+class LinesResponse(PeriodResponse):
     """GET /v1/lines: in order of hour and cluster."""
 
-    rows: list[LineAnswerRow]
+    rows: list[LineRowModel]
     cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
 
 
 def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
     """Put the routes on an app; the service is made when it is first asked."""
 
-    @app.get("/v1/fleet", summary="The identity by period", tags=["reports"], responses=answers(FleetAnswer))
+    @app.get("/v1/fleet", summary="The identity by period", tags=["reports"], responses=responses(FleetResponse))
     @open_to("bu")
     def fleet(
         start: given.Start = None,
         end: given.End = None,
         window: given.Window = None,
-        granularity: given.Grain = "hour",
+        granularity: given.RowGranularity = "hour",
         cluster: given.Cluster = None,
     ) -> Response[str]:
         """What the fleet cost in every period, and what became of it.
@@ -118,21 +118,21 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost, to the last
         digit. Who may see some business units only is told their costs, and no capacity.
         """
-        asked = Asked(start, end, window, granularity, cluster=cluster)
+        asked = QueryParameters(start, end, window, granularity, cluster=cluster)
         report, rows = service().fleet(asked, scope=scope_of_caller(app))
-        return json_answer(
+        return json_response(
             {
-                **period_answer(report.period),
-                "granularity": report.question.granularity,
+                **period_fields(report.period),
+                "granularity": report.query.granularity,
                 "currency": report.currency,
                 "rows": [_period(row) for row in rows],
-                "totals": totals_answer(report.totals),
-                "coverage": coverage_answer(report.coverage),
+                "totals": totals_fields(report.totals),
+                "coverage": coverage_fields(report.coverage),
             }
         )
 
     @app.get("/v1/lines", summary="Single pods, and how each figure was found", tags=["reports"],
-             responses=answers(LinesAnswer))  # fmt: skip
+             responses=responses(LinesResponse))  # fmt: skip
     @open_to("bu")
     def lines(
         start: given.Start = None,
@@ -157,19 +157,19 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             "business_unit": business_unit, "namespace": namespace, "workload": workload, "pod": pod, "node": node,
             "node_pool": node_pool,
         }  # fmt: skip
-        asked = Asked(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
+        asked = QueryParameters(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
         found = service().lines(asked, scope=scope_of_caller(app))
 
         def cursor_after(count: int) -> str | None:
-            place = found.rows[count].place if count < len(found.rows) else found.next_place
-            return None if place is None else write_cursor(place, found.seal)
+            place = found.rows[count].position if count < len(found.rows) else found.next_position
+            return None if place is None else write_cursor(place, found.etag)
 
-        page = cut(map(dumps_row, map(_line, found.rows)), cursor_after)
-        return paged_json(period_answer(found.question.period), page, {})
+        page = fill_page(map(dumps_row, map(_line, found.rows)), cursor_after)
+        return json_page(period_fields(found.query.period), page, {})
 
 
 def _period(row: FleetRow) -> dict[str, Any]:
-    return {"start": row.start, "end": row.end, **totals_answer(row.totals)}
+    return {"start": row.start, "end": row.end, **totals_fields(row.totals)}
 
 
 def _line(row: LineRow) -> dict[str, Any]:

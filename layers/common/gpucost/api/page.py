@@ -22,9 +22,9 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_FOR_EVER = "public, max-age=31536000, immutable"
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
 """Names of assets hold a digest of their contents."""
-_ANYTHING = "_takes_anything"
+_ANY_PARAMETER = "_takes_anything"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class SignIn:
     issuer: str
     client_id: str
     scopes: str
-    hosts: tuple[str, ...] = ()
+    extra_origins: tuple[str, ...] = ()
     """More origins that are asked while signing in."""
 
 
-class Page:
+class DashboardPage:
     """What Vite built.
 
     Args:
@@ -55,11 +55,11 @@ class Page:
         return {path.name: (_TYPES[path.suffix], path.read_text()) for path in found if path.suffix in _TYPES}
 
 
-def add_page_routes(app: APIGatewayHttpResolver, page: Page, sign_in: Callable[[], SignIn | None]) -> None:
+def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: Callable[[], SignIn | None]) -> None:
     """Put the page on an app. All of it is public: it holds no figures, and asks for them as whoever opened it."""
 
     @app.get("/", include_in_schema=False)
-    @_take_anything  # who comes back from signing in brings parameters along, which ones is the issuer's choice
+    @_accept_any_parameter  # who comes back from signing in brings parameters along, which ones is the issuer's choice
     @open_to("public")
     def index() -> Response[str]:
         policy = {"Content-Security-Policy": security_policy(sign_in()), "Cross-Origin-Opener-Policy": "same-origin"}
@@ -68,7 +68,7 @@ def add_page_routes(app: APIGatewayHttpResolver, page: Page, sign_in: Callable[[
     @app.get("/assets/<file>", include_in_schema=False)
     @open_to("public")
     def asset(file: str) -> Response[str]:
-        return _answer(page, file, {"Cache-Control": _FOR_EVER})
+        return _answer(page, file, {"Cache-Control": _CACHE_FOREVER})
 
     @app.get("/config.json", include_in_schema=False)
     @open_to("public")
@@ -78,14 +78,14 @@ def add_page_routes(app: APIGatewayHttpResolver, page: Page, sign_in: Callable[[
         return Response(HTTPStatus.OK, "application/json", dumps({"sign_in": told}), headers=dict(SECURITY_HEADERS))
 
 
-def takes_anything(route: Callable[..., Any]) -> bool:
+def accepts_any_parameter(route: Callable[..., Any]) -> bool:
     """Whether a route's parameters are somebody else's to choose."""
-    return getattr(route, _ANYTHING, False)
+    return getattr(route, _ANY_PARAMETER, False)
 
 
 def security_policy(sign_in: SignIn | None) -> str:
     """The page's Content-Security-Policy: its own files, this API, and the issuer where there is one."""
-    hosts = [] if sign_in is None else [_origin(sign_in.issuer), *map(_origin, sign_in.hosts)]
+    hosts = [] if sign_in is None else [_origin(sign_in.issuer), *map(_origin, sign_in.extra_origins)]
     asked = " ".join(dict.fromkeys(["'self'", *hosts]))
     return "; ".join(
         (
@@ -103,8 +103,8 @@ def security_policy(sign_in: SignIn | None) -> str:
     )
 
 
-def _take_anything(route: Route) -> Route:
-    setattr(route, _ANYTHING, True)
+def _accept_any_parameter(route: Route) -> Route:
+    setattr(route, _ANY_PARAMETER, True)
     return route
 
 
@@ -113,7 +113,7 @@ def _origin(address: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _answer(page: Page, name: str, headers: Mapping[str, str]) -> Response[str]:
+def _answer(page: DashboardPage, name: str, headers: Mapping[str, str]) -> Response[str]:
     file = page.files.get(name)
     if file is None:
         raise NotFoundError("there is no such file; the page is built by: make web")

@@ -17,16 +17,16 @@ from gpucost.http.schemas import (
     CostFigures,
     FleetTotals,
     Instant,
-    PeriodAnswer,
-    Shape,
-    period_answer,
-    totals_answer,
+    PeriodResponse,
+    ResponseModel,
+    period_fields,
+    totals_fields,
 )
 from gpucost.reports.nodes import NodeRow
 from gpucost.reports.prices import ListedPrice, PricePage
 
 
-class PriceRow(Shape):
+class PriceRow(ResponseModel):
     """One price of the price book, in force for `[from, to)`."""
 
     id: str | None = Field(description="Of a price set by hand: `gpucost prices drop` takes it")
@@ -45,7 +45,7 @@ class PriceRow(Shape):
     reason: str
 
 
-class PricesAnswer(Shape):
+class PricesResponse(ResponseModel):
     """GET /v1/prices."""
 
     start: Instant
@@ -54,7 +54,7 @@ class PricesAnswer(Shape):
     cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
 
 
-class Holder(Shape):
+class Holder(ResponseModel):
     """One pod and one GPU resource on a node in one hour."""
 
     business_unit: str
@@ -77,7 +77,7 @@ class Holder(Shape):
     unmeasured_usd: Amount | None
 
 
-class NodeAnswerRow(CapacityFigures):
+class NodeRowModel(CapacityFigures):
     """A GPU node in one hour: effective + waste + unmeasured of its holders, and what nobody held, are its cost.
 
     A row of `kind` other than `node` is paid for without one: unused commitment or reserved capacity.
@@ -107,14 +107,14 @@ class NodeAnswerRow(CapacityFigures):
     )
 
 
-class NodesAnswer(PeriodAnswer):
+class NodesResponse(PeriodResponse):
     """GET /v1/nodes: in order of hour, cluster and node."""
 
-    rows: list[NodeAnswerRow]
+    rows: list[NodeRowModel]
     cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
 
 
-class UnitChange(Shape):
+class UnitChange(ResponseModel):
     """What a restatement changed for one business unit."""
 
     business_unit: str
@@ -122,7 +122,7 @@ class UnitChange(Shape):
     after: CostFigures
 
 
-class RestatementRow(Shape):
+class RestatementRow(ResponseModel):
     """A version of an hour that replaced figures."""
 
     cluster: str
@@ -139,14 +139,14 @@ class RestatementRow(Shape):
     beside: bool = Field(description="Recorded beside a frozen month: in no figure of /v1/costs", examples=[False])
 
 
-class RestatementsAnswer(PeriodAnswer):
+class RestatementsResponse(PeriodResponse):
     """GET /v1/restatements."""
 
     rows: list[RestatementRow]
     cursor: None = Field(description="Null: the answer is whole")
 
 
-def prices_answer(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
+def prices_response(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
     """As `PricesAnswer`."""
     return {"start": start, "end": end, "rows": [price_row(row) for row in page.rows], "cursor": cursor}
 
@@ -172,14 +172,14 @@ def price_row(row: ListedPrice) -> dict[str, Any]:
 def node_row(row: NodeRow) -> dict[str, Any]:
     """As `NodeAnswerRow`."""
     where = {"cluster": row.cluster, "hour": row.hour, "currency": row.currency}
-    item = row.item
+    item = row.record
     if isinstance(item, NodeHour):
         own: dict[str, Any] = {
             field.name: getattr(item, field.name) for field in fields(item) if field.name != "capacity"
         }
         if not item.price_source:
             own["allocated_usd"] = None
-        held = row.held()
+        held = row.held_costs()
         parts = {
             name: getattr(held, name) if held is not None and item.price_source else None
             for name in ("effective_usd", "waste_usd", "unmeasured_usd")
@@ -209,9 +209,9 @@ def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
     return [{name: getattr(line, name) for name in Holder.model_fields} for line in row.holders]
 
 
-def restatements_answer(period: Period, found: list[Restatement]) -> dict[str, Any]:
+def restatements_response(period: Period, found: list[Restatement]) -> dict[str, Any]:
     """As `RestatementsAnswer`."""
-    return {**period_answer(period), "rows": [_restatement(one) for one in found], "cursor": None}
+    return {**period_fields(period), "rows": [_restatement(one) for one in found], "cursor": None}
 
 
 def _restatement(one: Restatement) -> dict[str, Any]:
@@ -221,14 +221,14 @@ def _restatement(one: Restatement) -> dict[str, Any]:
         "version": one.version,
         "restated_at": one.restated_at,
         "settings_version": one.settings_version,
-        "why": one.why,
+        "why": one.reason,
         "currency": one.currency,
         "currency_before": one.currency_before,
-        "before": totals_answer(one.before),
-        "after": totals_answer(one.after),
+        "before": totals_fields(one.before),
+        "after": totals_fields(one.after),
         "business_units": [
             {"business_unit": unit, "before": before.figures(), "after": after.figures()}
             for unit, (before, after) in one.units.items()
         ],
-        "beside": one.beside,
+        "beside": one.is_adjustment,
     }

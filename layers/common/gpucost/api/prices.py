@@ -13,7 +13,7 @@ from gpucost.core.errors import ParameterError
 from gpucost.core.pricing.prices import PriceSource
 from gpucost.core.query.periods import parse_moment_parameter
 from gpucost.http.access import open_to
-from gpucost.http.answers import answers, json_answer
+from gpucost.http.answers import responses, json_response
 from gpucost.reports.prices import PriceListing
 
 Start = Annotated[str, Query(description="First moment of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
@@ -34,7 +34,7 @@ Cursor = Annotated[
 def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceListing]) -> None:
     """Put the routes on an app; the listing is made when it is first asked."""
 
-    @app.get("/v1/prices", summary="The price book", tags=["prices"], responses=answers(price_schemas.PricesAnswer))
+    @app.get("/v1/prices", summary="The price book", tags=["prices"], responses=responses(price_schemas.PricesResponse))
     @open_to("admin")
     def prices(
         start: Start, end: End, source: Source = None, instance_type: InstanceType = None, cursor: Cursor = None
@@ -45,7 +45,7 @@ def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceLis
         """
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
         page = listing().page(first, last, source=source, instance_type=instance_type, after=_place(cursor))
-        return json_answer(price_schemas.prices_answer(first, last, page, _cursor(page.last)))
+        return json_response(price_schemas.prices_response(first, last, page, _cursor(page.next_position)))
 
 
 def _cursor(place: str | None) -> str | None:

@@ -11,30 +11,30 @@ from gpucost.core.query.paging import write_cursor
 from gpucost.http import report_parameters as given
 from gpucost.http import schemas
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import answers, json_answer, ok
-from gpucost.http.pages import cut, paged_json
-from gpucost.reports import Asked, ReportService
+from gpucost.http.answers import responses, json_response, ok_response
+from gpucost.http.pages import fill_page, json_page
+from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.nodes import DEFAULT_NODES
 from gpucost.runtime.json_text import dumps_row
 
 
-def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
+def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
     """Put the routes on an app; the service is made when it is first asked."""
 
-    @app.get("/v1/hours", summary="Where every hour stands", tags=["reports"], responses=answers(schemas.HoursAnswer))
+    @app.get("/v1/hours", summary="Where every hour stands", tags=["reports"], responses=responses(schemas.HoursResponse))
     @open_to("viewer")
     def hours(
         start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
     ) -> Response[str]:
         """Status, coverage, version and notes of every cluster-hour that has ended; `missing` was never published."""
-        found = service().hours(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
-        return json_answer(schemas.hours_answer(*found))
+        found = service().hours(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        return json_response(schemas.hours_response(*found))
 
     @app.get(
         "/v1/nodes",
         summary="What every node cost, and from which source",
         tags=["reports"],
-        responses=answers(price_schemas.NodesAnswer),
+        responses=responses(price_schemas.NodesResponse),
     )
     @open_to("viewer")
     def nodes(
@@ -50,22 +50,22 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         Beside the nodes stands what was paid for without one.
         """
         found = service().nodes(
-            Asked(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
+            QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
         )
 
         def cursor_after(count: int) -> str | None:
             if count < len(found.rows):
-                return write_cursor(found.rows[count].place, found.seal)
-            return None if found.is_last else write_cursor(found.next_place, found.seal)
+                return write_cursor(found.rows[count].position, found.etag)
+            return None if found.is_last else write_cursor(found.next_position, found.etag)
 
-        page = cut(map(dumps_row, map(price_schemas.node_row, found.rows)), cursor_after)
-        return paged_json(schemas.period_answer(found.period), page, {})
+        page = fill_page(map(dumps_row, map(price_schemas.node_row, found.rows)), cursor_after)
+        return json_page(schemas.period_fields(found.period), page, {})
 
     @app.get(
         "/v1/restatements",
         summary="Which hours were restated, and why",
         tags=["reports"],
-        responses=answers(price_schemas.RestatementsAnswer),
+        responses=responses(price_schemas.RestatementsResponse),
     )
     @open_to("viewer")
     def restatements(
@@ -76,15 +76,15 @@ def add_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]
         `/v1/costs` answers the version in force; here stands what it replaced. Where a month is frozen, its figures
         stay, and later versions are recorded beside them (`beside`).
         """
-        found = service().restatements(Asked(start, end, window, cluster=cluster), scope=scope_of_caller(app))
-        return json_answer(price_schemas.restatements_answer(*found))
+        found = service().restatements(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        return json_response(price_schemas.restatements_response(*found))
 
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
     @open_to("public")
     def health() -> Response[str]:
         """Says that the function runs; public, and asks nothing of the database."""
-        return json_answer({"status": "ok"})
+        return json_response({"status": "ok"})
 
 
 def _healthy() -> dict[int, Any]:
-    return {int(HTTPStatus.OK): ok(schemas.Health)}
+    return {int(HTTPStatus.OK): ok_response(schemas.Health)}

@@ -30,12 +30,12 @@ SHORTEST_RETENTION = timedelta(days=35)
 
 
 @dataclass(frozen=True, slots=True)
-class FrozenMonth:
+class ClosedMonth:
     """A UTC month closed for chargeback: its figures stay, and what would change them is recorded beside them."""
 
     month: str
     """As `2026-10`."""
-    frozen_at: datetime
+    closed_at: datetime
     author: str
     reason: str
 
@@ -62,7 +62,7 @@ class Manifest:
     usage_id: str = ""
     """Names the stored usage that its figures were rated from; "" where none is kept."""
     currency: str = "USD"
-    beside: bool = False
+    is_adjustment: bool = False
     """Whether the version is recorded beside the one in force, because the hour's month is frozen."""
     backfilled: bool = False
     """Whether a backfill asked for the hour first: the schedule owes nothing before the first hour of its own."""
@@ -88,7 +88,7 @@ class Restatement:
     version: int
     restated_at: datetime
     settings_version: int
-    why: str
+    reason: str
     before: Totals | None
     """None where a frozen hour had no figures."""
     after: Totals
@@ -97,7 +97,7 @@ class Restatement:
     currency: str = "USD"
     """Of what is after."""
     currency_before: str = "USD"
-    beside: bool = False
+    is_adjustment: bool = False
     """Whether it is recorded beside a frozen month, and in no other figure."""
 
 

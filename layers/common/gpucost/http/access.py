@@ -37,20 +37,20 @@ def open_to(need: Need) -> Callable[[Route], Route]:
     return declare
 
 
-def need_of(route: Callable[..., Any]) -> Need | None:
+def required_role(route: Callable[..., Any]) -> Need | None:
     """What a route asks of its caller; None: it says nothing, and is refused."""
     need: Need | None = getattr(route, _NEED, None)
     return need
 
 
-def guard(policy: Callable[[], AccessPolicy]) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
+def authorize(policy: Callable[[], AccessPolicy]) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
     """The middleware that lets a request through, or not."""
 
     def guarded(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
         route = app.context["_route"]
         if route not in (*app._static_routes, *app._dynamic_routes):
             return next_middleware(app)  # the answer is that there is nothing
-        need = need_of(route.func)
+        need = required_role(route.func)
         if need is None:
             raise AccessDeniedError("nobody may ask this: the route does not say which role it needs")
         if need != "public":

@@ -11,11 +11,11 @@ from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS
 from gpucost.runtime.json_text import dumps
 
 JSON = "application/json"
-LARGEST_BODY = 5_500_000
+MAX_BODY_BYTES = 5_500_000
 """Lambda answers 6 MB at most, envelope included."""
 
 
-def answers(model: type[Any], extra: dict[str, Any] | None = None, *, may_be_missing: bool = False) -> dict[int, Any]:
+def responses(model: type[Any], extra: dict[str, Any] | None = None, *, may_be_missing: bool = False) -> dict[int, Any]:
     """What a route may answer, for the OpenAPI document."""
     found = {
         int(status): {"description": text, "content": {PROBLEM_JSON: {"model": schemas.Problem}}}
@@ -27,15 +27,15 @@ def answers(model: type[Any], extra: dict[str, Any] | None = None, *, may_be_mis
             (HTTPStatus.SERVICE_UNAVAILABLE, "No settings have been pushed to this deployment yet"),
         )
     }
-    return {int(HTTPStatus.OK): ok(model, extra), **found}
+    return {int(HTTPStatus.OK): ok_response(model, extra), **found}
 
 
-def ok(model: type[Any], extra: dict[str, Any] | None = None) -> dict[str, Any]:
+def ok_response(model: type[Any], extra: dict[str, Any] | None = None) -> dict[str, Any]:
     """A 200 answer of a model, for the OpenAPI document."""
     return {"description": "The answer", "content": {JSON: {"model": model}, **(extra or {})}}
 
 
-def json_answer(document: dict[str, Any]) -> Response[str]:
+def json_response(document: dict[str, Any]) -> Response[str]:
     """An answer, numbers exact.
 
     Raises:
@@ -45,6 +45,6 @@ def json_answer(document: dict[str, Any]) -> Response[str]:
 
 
 def _bounded(text: str) -> str:
-    if len(text.encode()) > LARGEST_BODY:
+    if len(text.encode()) > MAX_BODY_BYTES:
         raise InvalidInputError("the answer would be too large to send; shorten the period, or name one cluster")
     return text

@@ -35,7 +35,7 @@ _ROLES = {
 }
 
 
-def page(document: Mapping[str, Any]) -> str:
+def documentation_page(document: Mapping[str, Any]) -> str:
     """An OpenAPI 3.1 document as HTML."""
     info = document["info"]
     operations = [

@@ -13,7 +13,7 @@ from gpucost.http.problems import SECURITY_HEADERS
 from gpucost.reports import CostReport
 from gpucost.runtime.json_text import csv_text, dumps
 
-LARGEST_PAGE_BODY = 4_500_000
+MAX_PAGE_BYTES = 4_500_000
 """Bytes of rows: Lambda answers 6 MB at most, and what is around the rows counts, too."""
 DEFAULT_WINDOW_HEADER = "X-Default-Window"
 NEXT_CURSOR = "X-Next-Cursor"
@@ -27,7 +27,7 @@ class Page:
     cursor: str | None
 
 
-def cut(rows: Iterable[str], cursor_after: Callable[[int], str | None]) -> Page:
+def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) -> Page:
     """As many rows as one answer can hold, at least one.
 
     Args:
@@ -38,37 +38,37 @@ def cut(rows: Iterable[str], cursor_after: Callable[[int], str | None]) -> Page:
     size = 0
     for text in rows:
         size += len(text) + 2  # dumps writes ASCII
-        if written and size > LARGEST_PAGE_BODY:
+        if written and size > MAX_PAGE_BYTES:
             break
         written.append(text)
     return Page(written, cursor_after(len(written)))
 
 
-def cursor_of(report: CostReport) -> Callable[[int], str | None]:
+def cursor_writer(report: CostReport) -> Callable[[int], str | None]:
     """The cursor to go on after so many rows of a page."""
 
     def after(count: int) -> str | None:
-        place = report.place + count
-        return None if place >= report.row_count else write_cursor(place, report.seal)
+        place = report.offset + count
+        return None if place >= report.row_count else write_cursor(place, report.etag)
 
     return after
 
 
-def paged_json(head: dict[str, Any], page: Page, tail: dict[str, Any]) -> Response[str]:
+def json_page(head: dict[str, Any], page: Page, tail: dict[str, Any]) -> Response[str]:
     """One JSON object: what stands before the rows, the rows, what stands after."""
     rest = dumps({**tail, "cursor": page.cursor})
     body = f'{dumps(head)[:-1]}, "rows": [{", ".join(page.rows)}], {rest[1:]}'
     return Response(HTTPStatus.OK, "application/json", body, headers=dict(SECURITY_HEADERS))
 
 
-def paged_lines(head: dict[str, Any], page: Page, tail: dict[str, Any]) -> Response[str]:
+def json_lines_page(head: dict[str, Any], page: Page, tail: dict[str, Any]) -> Response[str]:
     """JSON Lines: the answer without its rows, then each row."""
     first = dumps({**head, **tail, "cursor": page.cursor})
     body = "\n".join([first, *page.rows]) + "\n"
     return Response(HTTPStatus.OK, "application/jsonl", body, headers=_headers(page.cursor, "costs.jsonl"))
 
 
-def paged_csv(
+def csv_page(
     header: Sequence[str],
     rows: Sequence[Sequence[object]],
     cursor_after: Callable[[int], str | None],
@@ -79,7 +79,7 @@ def paged_csv(
     count, size = 0, 0
     for row in rows:
         size += sum(len(str(value).encode()) + 4 for value in row)
-        if count and size > LARGEST_PAGE_BODY:
+        if count and size > MAX_PAGE_BYTES:
             break
         count += 1
     text = csv_text(header, rows[:count])

@@ -30,7 +30,7 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-HIDDEN = "what the answer is made of could not be read; the api function's log says what, under the request id {!r}"
+HIDDEN_SOURCE_ERROR = "what the answer is made of could not be read; the api function's log says what, under the request id {!r}"
 """To those who do not see the whole fleet: what cannot be read is named with its cluster, or by its key."""
 
 _STATUS: tuple[tuple[type[GpuCostError], HTTPStatus], ...] = (
@@ -84,7 +84,7 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
             logger.warning("the answer is an error", reason=str(error))
         if isinstance(error, SourceError) and not _sees_the_fleet():
             request = app.current_event.raw_event.get("requestContext", {}).get("requestId", "")
-            return problem(status, HIDDEN.format(request), instance=app.current_event.path)
+            return problem(status, HIDDEN_SOURCE_ERROR.format(request), instance=app.current_event.path)
         errors = [(error.parameter, error.detail)] if isinstance(error, ParameterError) else []
         return problem(status, str(error), instance=app.current_event.path, errors=errors)
 

@@ -8,9 +8,9 @@ from pydantic import AfterValidator
 
 from gpucost.core.query.cost_query import LARGEST_PAGE, IdlePolicy
 from gpucost.core.query.periods import Granularity
-from gpucost.reports.lines import MOST_LINES_OF_A_PAGE
-from gpucost.reports.nodes import MOST_NODES
-from gpucost.reports.waste import MOST_OFFENDERS
+from gpucost.reports.lines import MAX_LINES_PER_PAGE
+from gpucost.reports.nodes import MAX_NODES_PER_PAGE
+from gpucost.reports.waste import MAX_TOP_WASTERS
 
 _FILTER = (
     "any of several values with commas, ! before what is left out, * at the end for how names begin; !* is: without a "
@@ -40,7 +40,7 @@ Window = Annotated[
         examples=["7d", "24h", "lastmonth"],
     ),
 ]
-Grain = Annotated[
+RowGranularity = Annotated[
     Granularity,
     Query(
         description="Length of a row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), "
@@ -111,13 +111,13 @@ Limit = Annotated[
     int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=LARGEST_PAGE, examples=[100])
 ]
 NodeLimit = Annotated[
-    int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=MOST_NODES, examples=[100])
+    int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=MAX_NODES_PER_PAGE, examples=[100])
 ]
 LineLimit = Annotated[
-    int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=MOST_LINES_OF_A_PAGE, examples=[100])
+    int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=MAX_LINES_PER_PAGE, examples=[100])
 ]
-OffenderLimit = Annotated[
-    int, Query(description="Workloads of one answer at most; cursor goes on", ge=1, le=MOST_OFFENDERS, examples=[20])
+TopWasterLimit = Annotated[
+    int, Query(description="Workloads of one answer at most; cursor goes on", ge=1, le=MAX_TOP_WASTERS, examples=[20])
 ]
 Cursor = Annotated[
     str | None,

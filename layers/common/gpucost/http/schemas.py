@@ -20,24 +20,24 @@ Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 Instant = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
 
 
-class Shape(BaseModel):
+class ResponseModel(BaseModel):
     """Base of all answers: nothing in them that is not described."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class PeriodAnswer(Shape):
+class PeriodResponse(ResponseModel):
     """Base of answers about a period."""
 
     start: Instant
     end: Instant
-    default_window: Literal["24h"] | None = Field(
+    default_window_field: Literal["24h"] | None = Field(
         description="24h where neither start and end nor window was passed: the period is the last 24 hours that have "
         "ended. Null where one was"
     )
 
 
-class CostFigures(Shape):
+class CostFigures(ResponseModel):
     """What holders of GPUs cost: allocated = effective + waste + unmeasured."""
 
     allocated_gpu_hours: Amount = Field(description="Hours of physical GPU held", examples=[5.142857142857])
@@ -52,7 +52,7 @@ class CostFigures(Shape):
     )
 
 
-class CapacityFigures(Shape):
+class CapacityFigures(ResponseModel):
     """What the GPUs that were there cost, and what became of those that nobody held."""
 
     capacity_gpu_hours: Amount | None
@@ -85,7 +85,7 @@ class FleetTotals(CapacityFigures):
     unpriced_capacity_gpu_hours: Amount | None
 
 
-class Coverage(Shape):
+class Coverage(ResponseModel):
     """How much of the period is known."""
 
     hours_expected: int = Field(description="Cluster-hours of the period that have ended")
@@ -94,14 +94,14 @@ class Coverage(Shape):
     utilization: Amount | None = Field(description="The same for utilization; null where it was not asked for")
 
 
-class HourCoverage(Shape):
+class HourCoverage(ResponseModel):
     """Scrapes seen ÷ scrapes expected in one hour, 0 to 1."""
 
     allocation: Amount
     utilization: Amount | None
 
 
-class HourAnswerRow(Shape):
+class HourRowModel(ResponseModel):
     """Where one cluster-hour stands; `missing`: never published."""
 
     cluster: str
@@ -116,21 +116,21 @@ class HourAnswerRow(Shape):
     notes: list[str] = Field(description="Why the hour is as it is")
 
 
-class HoursAnswer(PeriodAnswer):
+class HoursResponse(PeriodResponse):
     """GET /v1/hours."""
 
-    rows: list[HourAnswerRow]
+    rows: list[HourRowModel]
     coverage: Coverage
     cursor: None
 
 
-class Health(Shape):
+class Health(ResponseModel):
     """GET /health: the function runs. It asks nothing of the database."""
 
     status: Literal["ok"]
 
 
-class ParameterProblem(Shape):
+class ParameterProblem(ResponseModel):
     """One wrong parameter."""
 
     parameter: str
@@ -148,7 +148,7 @@ class Problem(BaseModel):
     errors: list[ParameterProblem] | None = Field(default=None, description="The wrong parameters, where it is them")
 
 
-def period_answer(period: Period) -> dict[str, Any]:
+def period_fields(period: Period) -> dict[str, Any]:
     """As `PeriodAnswer`."""
     return {"start": period.start, "end": period.end, **default_window(period)}
 
@@ -158,17 +158,17 @@ def default_window(period: Period) -> dict[str, str | None]:
     return {"default_window": DEFAULT_WINDOW if period.given_by == "default" else None}
 
 
-def hours_answer(period: Period, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
+def hours_response(period: Period, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
     """As `HoursAnswer`."""
     return {
-        **period_answer(period),
+        **period_fields(period),
         "rows": [_hour_row(row) for row in rows],
-        "coverage": coverage_answer(coverage),
+        "coverage": coverage_fields(coverage),
         "cursor": None,
     }
 
 
-def totals_answer(totals: Totals | None) -> dict[str, Decimal | None]:
+def totals_fields(totals: Totals | None) -> dict[str, Decimal | None]:
     """As `FleetTotals`."""
     costs = None if totals is None else totals.costs
     capacity = None if totals is None else totals.capacity
@@ -176,7 +176,7 @@ def totals_answer(totals: Totals | None) -> dict[str, Decimal | None]:
     return found | (dict.fromkeys(Capacity.names()) if capacity is None else capacity.figures())
 
 
-def coverage_answer(coverage: PeriodCoverage) -> dict[str, Any]:
+def coverage_fields(coverage: PeriodCoverage) -> dict[str, Any]:
     """As `Coverage`."""
     return asdict(coverage)
 

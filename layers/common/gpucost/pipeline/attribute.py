@@ -30,7 +30,7 @@ from gpucost.core.rollups import DAY, days_of
 from gpucost.pipeline.limits import LimitsKeeper
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.gc_control import collector_paused
+from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HourClosed, HoursDue, Origin
 from gpucost.runtime.observability import logger, tally
 from gpucost.settings import ClusterSettings, Settings
@@ -122,7 +122,7 @@ class AttributeService:
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in known.items():
-            with tally.timed("PublishSeconds"), collector_paused():
+            with tally.timed("PublishSeconds"), gc_paused():
                 result = self._publish(
                     rated.get(hour), manifest, message, now, hour + lookback, settings.retention.periods()
                 )
@@ -212,7 +212,7 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
         SourceError: the table failed; readers sum from the hours until it is done again.
     """
     days = days_of(hours)
-    with tally.timed("PublishSeconds"), collector_paused():
+    with tally.timed("PublishSeconds"), gc_paused():
         for day in [days[0] - DAY, *days]:
             try:
                 rollups.roll_up(cluster, day, now, retention)
@@ -266,7 +266,7 @@ def rate_hours(
         slices_per_gpu=cluster.slices_per_gpu,
     )
     own = pricing_of(settings)
-    with collector_paused():
+    with gc_paused():
         rated = []
         for observation in reader.observe(hours):
             usage = meter(observation, metering)
@@ -372,7 +372,7 @@ def announce(bus: Bus, manifest: Manifest, origin: Origin, correlation_id: str) 
     Raises:
         SourceError: the topic failed.
     """
-    if manifest.beside:
+    if manifest.is_adjustment:
         return
     bus.publish(
         HourClosed(

@@ -207,7 +207,7 @@ class Backfill:
         first, last = self._hours[0], self._hours[-1]
         wanted = set(self._hours)
         end = last + timedelta(hours=1)
-        found = [*self._ledger.manifests(cluster, first, end), *self._ledger.beside(cluster, first, end)]
+        found = [*self._ledger.manifests(cluster, first, end), *self._ledger.adjustments(cluster, first, end)]
         return {manifest.hour: manifest for manifest in found if manifest.hour in wanted}
 
 

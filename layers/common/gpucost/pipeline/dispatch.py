@@ -75,7 +75,7 @@ class DispatchService:
             return None
         newest = floor_hour(tick.scheduled_time) - HOUR
         reach = timedelta(hours=stored.settings.lookback_hours) + CATCH_UP
-        closed = {frozen.month for frozen in self._months.frozen_months()}
+        closed = {frozen.month for frozen in self._months.closed_months()}
         states, failures, sent, overdue = [], [], 0, 0
         for cluster in _clusters(stored, newest, reach):
             try:

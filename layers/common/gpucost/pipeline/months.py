@@ -6,7 +6,7 @@ from datetime import datetime
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, floor_hour, hours_between, hours_of_month
-from gpucost.core.ledger import FrozenMonth, HourSummary
+from gpucost.core.ledger import ClosedMonth, HourSummary
 from gpucost.core.model import Costs
 from gpucost.core.rollups import by_unit
 from gpucost.pipeline.attribute import roll_up
@@ -47,7 +47,7 @@ class Adjustment:
 class Adjustments:
     """What came after a month was frozen."""
 
-    month: FrozenMonth
+    month: ClosedMonth
     hours: int
     """That have a later version."""
     rows: tuple[Adjustment, ...]
@@ -71,7 +71,7 @@ class Freezing:
         self._rollups = rollups
         self._clock = clock
 
-    def freeze(self, month: str, *, author: str, reason: str, as_it_is: bool = False) -> FrozenMonth:
+    def freeze(self, month: str, *, author: str, reason: str, as_it_is: bool = False) -> ClosedMonth:
         """Close a month: from then on its figures stay as they are, whatever is found out later.
 
         Args:
@@ -94,9 +94,9 @@ class Freezing:
                 f"of the hours of {month}, {still_open}; settle them (`gpucost backfill` tries missing and waiting "
                 "ones now), or freeze it with --as-it-is"
             )
-        frozen = FrozenMonth(month, now.replace(microsecond=0), author, reason)
+        frozen = ClosedMonth(month, now.replace(microsecond=0), author, reason)
         try:
-            self._months.freeze(frozen)
+            self._months.close_month(frozen)
         except ConflictError:
             raise ConflictError(f"{month} is frozen already") from None
         return frozen
@@ -116,17 +116,17 @@ class Freezing:
             SourceError: the table failed; running it again goes on where it stood.
         """
         start, end = _span(month)
-        self._months.unfreeze(month)
+        self._months.reopen_month(month)
         now, done = self._clock(), 0
         stored = self._settings_store.current()
         retention = stored.settings.retention.periods()
         for cluster in stored.clusters(start):
             adopted = 0
-            for manifest in self._ledger.beside(cluster, start, end):
+            for manifest in self._ledger.adjustments(cluster, start, end):
                 try:
-                    self._ledger.adopt(manifest, now, retention)
+                    self._ledger.apply_adjustment(manifest, now, retention)
                 except ConflictError:  # another version came between, or somebody froze the month again
-                    if self._months.frozen(month) is not None:
+                    if self._months.closed_month(month) is not None:
                         raise
                     continue
                 adopted += 1
@@ -165,13 +165,13 @@ class Freezing:
             NotFoundError: it is not frozen.
         """
         start, end = _span(month)
-        frozen = self._months.frozen(month)
+        frozen = self._months.closed_month(month)
         if frozen is None:
             raise NotFoundError(f"{month} is not frozen")
         rows: list[Adjustment] = []
         hours = 0
         for cluster in self._settings_store.current().clusters(start):
-            late = self._ledger.beside(cluster, start, end)
+            late = self._ledger.adjustments(cluster, start, end)
             named = {manifest.hour for manifest in late}
             own = [one for one in self._ledger.manifests(cluster, start, end) if one.hour in named] if late else []
             hours += len(late)

@@ -13,7 +13,7 @@ from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
 from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceUnit
 from gpucost.settings import Settings
-from gpucost.settings.pricing import DiscountSettings, OwnSplit, PricingSettings, RateSettings
+from gpucost.settings.pricing import DiscountSettings, CustomSplit, PricingSettings, RateSettings
 from gpucost.storage.bill_ports import BillStore
 from gpucost.storage.price_ports import PriceStore
 
@@ -37,7 +37,7 @@ class Pricer:
             SourceError: the book or the bill could not be read.
         """
         start, end = min(hours), max(hours) + HOUR
-        order = settings.pricing.order
+        order = settings.pricing.ordered_sources
         book = self._prices.in_force(start, end, sources=order)
         pricing = pricing_of(settings, book.prices, book.shapes)
         if "cur" not in order:
@@ -83,7 +83,7 @@ def pricing_of(
         own.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
     return Pricing(
         book=PriceBook([*fetched, *own], [_discount(one) for one in section.discounts]),
-        order=section.order,
+        order=section.ordered_sources,
         policy=policy_of(section),
         shapes={**KNOWN_SHAPES, **(shapes or {})},
         currency=section.currency,
@@ -93,7 +93,7 @@ def pricing_of(
 
 def policy_of(section: PricingSettings) -> SplitPolicy:
     """The split policy that the settings ask for."""
-    if isinstance(section.split, OwnSplit):
+    if isinstance(section.split, CustomSplit):
         return own_policy(section.split.gpu, section.split.vcpu, section.split.gib)
     return SPLIT_POLICIES[section.split]
 

@@ -72,7 +72,7 @@ class RepricingService:
         A type's shape does not change: only hours in which it was not known have anything to gain.
         """
         wanted = {"provisional"} if waiting else {"provisional", "complete"}
-        newest = [*self._ledger.manifests(cluster, start, end), *self._ledger.beside(cluster, start, end)]
+        newest = [*self._ledger.manifests(cluster, start, end), *self._ledger.adjustments(cluster, start, end)]
         return sorted({one.hour for one in newest if one.status in wanted})
 
     def _send(self, cluster: str, hours: Sequence[datetime], why: str, correlation_id: str) -> int:

@@ -7,7 +7,7 @@ from gpucost.core.errors import ConflictError, InvalidInputError
 from gpucost.core.ledger import Manifest, Retention, content_digest
 from gpucost.pipeline.attribute import Attributed, announce, attribution_rules, roll_up
 from gpucost.pipeline.pricing import Pricer
-from gpucost.runtime.gc_control import collector_paused
+from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursToRestate
 from gpucost.storage.ports import Bus, Clock, Ledger, Rollups, SettingsStore
 
@@ -68,7 +68,7 @@ class RestateService:
             if manifest is None or manifest.status == "incomplete":
                 return None
             try:
-                with collector_paused():
+                with gc_paused():
                     return self._rate_again(manifest, max(current or 0, manifest.settings_version), message.why)
             except ConflictError:
                 if not tries_left:
@@ -97,7 +97,7 @@ class RestateService:
             replacing=manifest,
             settings_version=version,
             now=self._clock(),
-            why=why,
+            reason=why,
             retention=self._retention(),
         )
         return Attributed(published, was_published=True, lines=len(record.lines))

@@ -4,8 +4,8 @@ An hour that is missing or incomplete adds nothing to any figure and is seen in 
 a single hour of figures has no row, for a row of zeros would say that nothing was spent.
 """
 
-from gpucost.reports.parameters import Asked
+from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import CostReport, HourRow, PeriodCoverage
 from gpucost.reports.service import ReportService
 
-__all__ = ["Asked", "CostReport", "HourRow", "PeriodCoverage", "ReportService"]
+__all__ = ["QueryParameters", "CostReport", "HourRow", "PeriodCoverage", "ReportService"]

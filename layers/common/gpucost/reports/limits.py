@@ -12,12 +12,12 @@ from gpucost.core.model import Line
 from gpucost.core.money import quantize
 from gpucost.core.query.cost_query import HOURS_OF_LINES
 from gpucost.core.query.periods import Period, parse_period
-from gpucost.reports.parameters import Asked, clusters_of
-from gpucost.reports.reading import MOST_LINES
+from gpucost.reports.parameters import QueryParameters, select_clusters
+from gpucost.reports.reading import MAX_LINES
 from gpucost.reports.scoped import scoped_hours
 from gpucost.storage.ports import Clock, LimitsStore, ReportedHours, SettingsStore
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LimitReports:
         self._store = store
         self._clock = clock
 
-    def pools(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[PoolRow]]:
+    def pools(self, asked: QueryParameters, *, scope: Scope) -> tuple[Period, list[PoolRow]]:
         """Every node pool's use against its limit, in order of hour, cluster and name.
 
         Raises:
@@ -69,10 +69,10 @@ class LimitReports:
         """
         period, found = self._limits(asked, scope)
         rows = [PoolRow(one.cluster, one.hour, pool) for one in found for pool in one.pools]
-        _refuse_too_many(len(rows), MOST_ROWS, "rows")
+        _refuse_too_many(len(rows), MAX_ROWS, "rows")
         return period, rows
 
-    def quotas(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[QuotaRow]]:
+    def quotas(self, asked: QueryParameters, *, scope: Scope) -> tuple[Period, list[QuotaRow]]:
         """Every GPU quota against what its namespace held and used, in order of hour, cluster and name.
 
         Raises:
@@ -85,21 +85,21 @@ class LimitReports:
                 continue
             lines = ledger.lines(one.cluster, one.hour)
             read += len(lines)
-            _refuse_too_many(read, MOST_LINES, "pods' hours to sum")
+            _refuse_too_many(read, MAX_LINES, "pods' hours to sum")
             held: dict[tuple[str, str], list[Line]] = {}
             for line in lines:
                 held.setdefault((line.namespace, line.resource), []).append(line)
             for quota in one.quotas:
                 own = held.get((quota.namespace, quota.resource), [])
                 rows.append(QuotaRow(one.cluster, one.hour, quota, *_units(own)))
-        _refuse_too_many(len(rows), MOST_ROWS, "rows")
+        _refuse_too_many(len(rows), MAX_ROWS, "rows")
         return period, rows
 
-    def _limits(self, asked: Asked, scope: Scope) -> tuple[Period, list[Limits]]:
+    def _limits(self, asked: QueryParameters, scope: Scope) -> tuple[Period, list[Limits]]:
         period = parse_period(asked.start, asked.end, asked.window, self._clock())
         if period.hours() > HOURS_OF_LINES:
             raise ParameterError(period.given_by, f"limits are answered for at most {HOURS_OF_LINES} hours at once")
-        clusters = clusters_of(asked.cluster, self._settings_store.current(), scope)
+        clusters = select_clusters(asked.cluster, self._settings_store.current(), scope)
         found = [one for name in clusters for one in self._store.limits(name, period.start, period.end)]
         return period, sorted(found, key=lambda one: (one.hour, one.cluster))
 

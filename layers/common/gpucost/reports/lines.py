@@ -7,15 +7,15 @@ from datetime import datetime
 from gpucost.core.errors import ParameterError
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Line
-from gpucost.core.query.cost_query import HOURS_OF_LINES, Question
+from gpucost.core.query.cost_query import HOURS_OF_LINES, CostQuery
 from gpucost.core.query.filters import Filter, matching
 from gpucost.core.query.paging import fingerprint, read_cursor
 from gpucost.storage.ports import ReportedHours
 
-DEFAULT_LINES, MOST_LINES_OF_A_PAGE = 500, 2_000
+DEFAULT_LINES, MAX_LINES_PER_PAGE = 500, 2_000
 """Rows of a page."""
 LINE_FILTERS = ("business_unit", "namespace", "workload", "pod", "node", "node_pool")
-_LINES_OF_AN_HOUR = 1_000_000
+_LINE_POSITIONS_PER_HOUR = 1_000_000
 """More than an hour ever has: places in the list are hour × this + line."""
 
 
@@ -27,7 +27,7 @@ class LineRow:
     hour: datetime
     currency: str
     line: Line
-    place: int
+    position: int
     """In the list of all lines of the question's hours, filtered or not."""
 
 
@@ -35,14 +35,14 @@ class LineRow:
 class LinePage:
     """A page of lines."""
 
-    question: Question
+    query: CostQuery
     rows: list[LineRow]
-    next_place: int | None
+    next_position: int | None
     """Of the row that would follow; None after the last."""
-    seal: str
+    etag: str
 
 
-class LinePages:
+class LineReports:
     """Reads lines hour by hour, so that a page costs what it shows.
 
     Args:
@@ -52,7 +52,7 @@ class LinePages:
     def __init__(self, ledger: ReportedHours) -> None:
         self._ledger = ledger
 
-    def page(self, question: Question, clusters: Sequence[str], whose: object, cursor: str | None) -> LinePage:
+    def page(self, question: CostQuery, clusters: Sequence[str], whose: object, cursor: str | None) -> LinePage:
         """Lines in order of hour, cluster, and the hour's own order.
 
         Args:
@@ -79,19 +79,19 @@ class LinePages:
         )
         versions = (f"{one.cluster} {one.hour:%FT%H} {one.version}" for one in hours)
         seal = fingerprint(f"lines {question.text()} {list(clusters)} {whose}", versions)
-        at, skip = divmod(read_cursor(cursor, seal), _LINES_OF_AN_HOUR)
+        at, skip = divmod(read_cursor(cursor, seal), _LINE_POSITIONS_PER_HOUR)
         rows: list[LineRow] = []
         for number, manifest in enumerate(hours[at:], at):
             if len(rows) > question.limit:
                 break
             for place, line in enumerate(self._lines(manifest, question)):
                 if (number > at or place >= skip) and _passes(question.filters, line):
-                    where = number * _LINES_OF_AN_HOUR + place
+                    where = number * _LINE_POSITIONS_PER_HOUR + place
                     rows.append(LineRow(manifest.cluster, manifest.hour, manifest.currency, line, where))
         more = rows[question.limit :]
-        return LinePage(question, rows[: question.limit], more[0].place if more else None, seal)
+        return LinePage(question, rows[: question.limit], more[0].position if more else None, seal)
 
-    def _lines(self, manifest: Manifest, question: Question) -> list[Line]:
+    def _lines(self, manifest: Manifest, question: CostQuery) -> list[Line]:
         units = question.only_units()
         if units is None:
             return self._ledger.lines_of(manifest)

@@ -14,9 +14,9 @@ from gpucost.core.query.paging import fingerprint, read_cursor
 from gpucost.core.query.periods import Period
 from gpucost.storage.ports import ReportedHours
 
-DEFAULT_NODES, MOST_NODES = 500, 2_000
+DEFAULT_NODES, MAX_NODES_PER_PAGE = 500, 2_000
 """Rows of a page."""
-_NODES_OF_AN_HOUR = 1_000_000
+_NODE_POSITIONS_PER_HOUR = 1_000_000
 """More than an hour ever has: places in the list are hour × this + node."""
 
 
@@ -27,13 +27,13 @@ class NodeRow:
     cluster: str
     hour: datetime
     currency: str
-    item: NodeHour | ClusterCharge
+    record: NodeHour | ClusterCharge
     holders: tuple[Line, ...] | None = ()
     """Lines on the node; None where they cannot be told from those of another node of the same name and hour."""
-    place: int = 0
+    position: int = 0
     """In the list of all rows of the question."""
 
-    def held(self) -> Costs | None:
+    def held_costs(self) -> Costs | None:
         """What the holders cost together."""
         return None if self.holders is None else Costs.total(line.costs() for line in self.holders)
 
@@ -45,12 +45,12 @@ class NodePage:
     period: Period
     rows: list[NodeRow]
     is_last: bool
-    next_place: int
+    next_position: int
     """Of the row that would follow."""
-    seal: str
+    etag: str
 
 
-class NodePages:
+class NodeReports:
     """Reads nodes hour by hour, so that a page costs what it shows.
 
     Args:
@@ -75,7 +75,7 @@ class NodePages:
         question = f"nodes {format_instant(period.start)} {format_instant(period.end)} {list(clusters)} {limit}"
         seal = fingerprint(question, (f"{one.cluster} {format_instant(one.hour)} {one.version}" for one in hours))
         place = read_cursor(cursor, seal)
-        at, skip = divmod(place, _NODES_OF_AN_HOUR)
+        at, skip = divmod(place, _NODE_POSITIONS_PER_HOUR)
         rows: list[NodeRow] = []
         for number, manifest in enumerate(hours[at:], at):
             if len(rows) > limit:
@@ -83,7 +83,7 @@ class NodePages:
             own = self._rows(manifest, number)
             rows += own[skip if number == at else 0 :]
         more = rows[limit:]
-        return NodePage(period, rows[:limit], not more, more[0].place if more else 0, seal)
+        return NodePage(period, rows[:limit], not more, more[0].position if more else 0, seal)
 
     def _rows(self, manifest: Manifest, number: int) -> list[NodeRow]:
         nodes, charges = self._ledger.nodes_of(manifest)
@@ -103,6 +103,6 @@ class NodePages:
         ]  # fmt: skip
         rows += [NodeRow(cluster, hour, currency, charge) for charge in charges]
         return [
-            NodeRow(row.cluster, row.hour, row.currency, row.item, row.holders, number * _NODES_OF_AN_HOUR + place)
+            NodeRow(row.cluster, row.hour, row.currency, row.record, row.holders, number * _NODE_POSITIONS_PER_HOUR + place)
             for place, row in enumerate(rows)
         ]

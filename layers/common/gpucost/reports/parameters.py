@@ -6,7 +6,7 @@ from datetime import datetime
 
 from gpucost.core.access import Scope
 from gpucost.core.errors import ParameterError
-from gpucost.core.query.cost_query import LARGEST_PAGE, IdlePolicy, Question, check_reach, parse_sort
+from gpucost.core.query.cost_query import LARGEST_PAGE, IdlePolicy, CostQuery, check_reach, parse_sort
 from gpucost.core.query.dimensions import parse_group_by
 from gpucost.core.query.filters import parse_filter, parse_label_filters
 from gpucost.core.query.periods import Granularity, check_length, parse_period
@@ -15,7 +15,7 @@ from gpucost.storage.ports import StoredSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryParameters:
     """The parameters of `/v1/costs` as they came; None where one was not given."""
 
     start: str | None = None
@@ -32,7 +32,7 @@ class Asked:
     cursor: str | None = None
 
 
-def question_of(asked: Asked, settings: Settings, now: datetime) -> Question:
+def parse_cost_query(asked: QueryParameters, settings: Settings, now: datetime) -> CostQuery:
     """The question that parameters ask.
 
     Raises:
@@ -41,7 +41,7 @@ def question_of(asked: Asked, settings: Settings, now: datetime) -> Question:
     period = parse_period(asked.start, asked.end, asked.window, now)
     check_length(period, asked.granularity)
     group_by = parse_group_by(asked.group_by, settings.cost_labels)
-    question = Question(
+    question = CostQuery(
         period=period,
         granularity=asked.granularity,
         group_by=group_by,
@@ -61,7 +61,7 @@ def question_of(asked: Asked, settings: Settings, now: datetime) -> Question:
     return question
 
 
-def clusters_of(text: str | None, stored: StoredSettings, scope: Scope, since: datetime | None = None) -> list[str]:
+def select_clusters(text: str | None, stored: StoredSettings, scope: Scope, since: datetime | None = None) -> list[str]:
     """The clusters that an answer is about, in order of name. Only who sees the whole fleet is told their names.
 
     Args:

@@ -15,40 +15,40 @@ from gpucost.reports.records import PeriodCoverage
 
 
 @dataclass(slots=True)
-class Known:
+class PeriodTotals:
     """What is added up while hours and days are read."""
 
-    only: tuple[str, ...] | None = None
+    selected_units: tuple[str, ...] | None = None
     """The business units whose sums are needed beside the fleet's."""
     costs: list[Costs] = field(default_factory=list)
     capacities: list[Capacity | None] = field(default_factory=list)
-    units: dict[str, list[Costs]] = field(default_factory=dict)
+    costs_by_unit: dict[str, list[Costs]] = field(default_factory=dict)
     coverages: list[Coverage] = field(default_factory=list)
     currencies: set[str] = field(default_factory=set)
     versions: set[str] = field(default_factory=set)
     """Of every hour that was read: whatever changes a figure changes one of them."""
-    hours: Counter[str] = field(default_factory=Counter)
+    hour_counts: Counter[str] = field(default_factory=Counter)
     """How many of each cluster have a record."""
-    complete: int = 0
-    newest: dict[str, Manifest] = field(default_factory=dict)
+    complete_hours: int = 0
+    newest_manifests: dict[str, Manifest] = field(default_factory=dict)
     """Of each cluster's hours the newest one with figures."""
 
     def add_hour(self, summary: HourSummary) -> bool:
         """Add an hour; whether it has figures."""
-        self._saw(summary.cluster, summary.hour, summary.version, summary.coverage)
+        self._add_coverage(summary.cluster, summary.hour, summary.version, summary.coverage)
         if summary.totals is None or summary.status == "incomplete":
             return False
-        self.complete += summary.status == "complete"
+        self.complete_hours += summary.status == "complete"
         self.currencies.add(summary.currency)
         self.costs.append(summary.totals.costs)
         self.capacities.append(summary.totals.capacity)
-        if self.only is not None:
+        if self.selected_units is not None:
             self._add_units(by_unit(summary))
         return True
 
     def add_day(self, day: DaySummary) -> bool:
         """Add a day; whether it has figures."""
-        self.saw(day.hours)
+        self.add_manifests(day.hours)
         if day.totals is None:
             return False
         self.currencies |= {one.currency for one in day.hours if one.status != "incomplete"}
@@ -57,28 +57,28 @@ class Known:
         self._add_units(day.units)
         return True
 
-    def saw(self, manifests: Sequence[Manifest]) -> None:
+    def add_manifests(self, manifests: Sequence[Manifest]) -> None:
         """Add where hours stand, without their figures."""
         for one in manifests:
-            self._saw(one.cluster, one.hour, one.version, one.coverage)
-            self.complete += one.status == "complete"
+            self._add_coverage(one.cluster, one.hour, one.version, one.coverage)
+            self.complete_hours += one.status == "complete"
 
-    def _saw(self, cluster: str, hour: datetime, version: int, coverage: Coverage | None) -> None:
+    def _add_coverage(self, cluster: str, hour: datetime, version: int, coverage: Coverage | None) -> None:
         self.versions.add(f"{cluster} {hour.isoformat()} {version}")
-        self.hours[cluster] += 1
+        self.hour_counts[cluster] += 1
         if coverage is not None:
             self.coverages.append(coverage)
 
-    def of_units(self) -> Costs:
+    def unit_costs(self) -> Costs:
         """What the units that are needed cost, or all."""
-        if self.only is None:
+        if self.selected_units is None:
             return Costs.total(self.costs)
-        return Costs.total(costs for parts in self.units.values() for costs in parts)
+        return Costs.total(costs for parts in self.costs_by_unit.values() for costs in parts)
 
     def _add_units(self, units: Mapping[str, Costs]) -> None:
-        for unit in self.only or ():
+        for unit in self.selected_units or ():
             if unit in units:
-                self.units.setdefault(unit, []).append(units[unit])
+                self.costs_by_unit.setdefault(unit, []).append(units[unit])
 
     def totals(self) -> Totals | None:
         """Exact sums; the capacity is unknown as soon as one hour's is."""
@@ -108,7 +108,7 @@ class Known:
         """How much of the period is known."""
         return PeriodCoverage(
             hours_expected=hours_expected,
-            hours_complete=self.complete,
+            hours_complete=self.complete_hours,
             allocation=_mean([coverage.allocation for coverage in self.coverages]),
             utilization=_mean([seen.utilization for seen in self.coverages if seen.utilization is not None]),
         )

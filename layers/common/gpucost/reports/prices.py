@@ -11,9 +11,9 @@ from gpucost.core.hours import format_instant
 from gpucost.core.pricing.prices import PRICE_SOURCES, Price, PriceSource
 from gpucost.storage.price_ports import PriceStore
 
-PAGE = 1000
+PAGE_SIZE = 1000
 """Prices in one answer of the API."""
-LONGEST_DAYS = 35
+MAX_DAYS = 35
 """Of a listing."""
 
 
@@ -25,7 +25,7 @@ class ListedPrice:
     id: str | None = None
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Where it stands in a listing: by source, what it applies to, and time."""
         price = self.price
         began = "" if price.valid_from is None else format_instant(price.valid_from)
@@ -38,7 +38,7 @@ class PricePage:
     """A part of a listing; `last` is the place to go on from, None at the end."""
 
     rows: Sequence[ListedPrice]
-    last: str | None
+    next_position: str | None
 
 
 class PriceListing:
@@ -59,7 +59,7 @@ class PriceListing:
         source: PriceSource | None = None,
         instance_type: str | None = None,
         after: str = "",
-        limit: int = PAGE,
+        limit: int = PAGE_SIZE,
     ) -> PricePage:
         """Prices in force at some time of `[start, end)`.
 
@@ -77,8 +77,8 @@ class PriceListing:
         """
         if not start < end:
             raise ParameterError("end", "must be after start")
-        if (end - start).total_seconds() > LONGEST_DAYS * 86_400:
-            raise ParameterError("end", f"prices are listed for {LONGEST_DAYS} days at most")
+        if (end - start).total_seconds() > MAX_DAYS * 86_400:
+            raise ParameterError("end", f"prices are listed for {MAX_DAYS} days at most")
         sources = None if source is None else (source,)
         found = self._book.in_force(start, end, sources=sources).prices
         by_hand = self._book.overrides() if any(price.source == "override" for price in found) else []
@@ -88,11 +88,11 @@ class PriceListing:
                 for price in found
                 if source in (None, price.source) and _can_apply(price, instance_type)
             ),
-            key=lambda row: row.place,
+            key=lambda row: row.position,
         )
-        rest = [row for row in rows if row.place > after]
+        rest = [row for row in rows if row.position > after]
         shown = rest[:limit] if limit else rest
-        return PricePage(shown, shown[-1].place if len(shown) < len(rest) else None)
+        return PricePage(shown, shown[-1].position if len(shown) < len(rest) else None)
 
 
 def _can_apply(price: Price, instance_type: str | None) -> bool:

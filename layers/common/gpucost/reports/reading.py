@@ -19,44 +19,44 @@ from gpucost.core.fixed_point import NOTHING, CostTable, Quanta, costs_of, plus,
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import Capacity, Costs
-from gpucost.core.query.cost_query import HOURS_OF_LINES, Question
+from gpucost.core.query.cost_query import HOURS_OF_LINES, CostQuery
 from gpucost.core.query.dimensions import FROM_DAYS, FROM_LINES, FROM_SUMMARIES, Key, key_of_fact, key_of_line
-from gpucost.core.query.grouping import Cell, Read, fold
+from gpucost.core.query.grouping import Cell, QueryResult, fold
 from gpucost.core.query.periods import Period, begin_of
 from gpucost.core.rollups import DAY, DaySummary
-from gpucost.reports.period_totals import Known
+from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
 from gpucost.storage.ports import ReportedHours, SummedVersions
 
-MOST_CELLS = 100_000
+MAX_CELLS = 100_000
 """Figures held in memory at once."""
-MOST_LINES = 500_000
+MAX_LINES = 500_000
 """Lines that one answer may be summed from: half of what 30 seconds allow."""
-DAYS_OF_FACTS = 105
+MAX_FACT_DAYS = 105
 """Cluster-days of all units' facts that one answer may be summed from: three clusters for 35 days."""
-MOST_UNITS = 5
+MAX_SELECTED_UNITS = 5
 """Business units that are read one by one; of more, all are."""
 _PARTS = 20_000
 """Figures that wait to be added up."""
 _CHUNK = 7 * DAY
 
-Source = Literal["sums", "units", "facts", "lines"]
+RowSource = Literal["sums", "units", "facts", "lines"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReadPlan:
     """Which records rows are made of."""
 
-    days: Period
+    whole_days: Period
     """The whole days whose fleet sums are read as days; the other hours' are read one by one."""
-    of_days: Source
+    day_source: RowSource
     """What the rows of those days are made of."""
-    of_hours: Source
+    hour_source: RowSource
     units: tuple[str, ...] | None
     """Read only these business units' rows; None: all."""
 
 
-def plan(question: Question, scope: Scope = EVERYTHING) -> Plan:
+def plan_reads(question: CostQuery, scope: Scope = EVERYTHING) -> ReadPlan:
     """The cheapest way to answer.
 
     Args:
@@ -74,12 +74,12 @@ def plan(question: Question, scope: Scope = EVERYTHING) -> Plan:
         days = none  # who bears what nobody held is worked out hour by hour
     if needed <= FROM_DAYS:
         if not is_hourly:
-            return Plan(days, "sums", "sums", units)
-        return Plan(none, "sums", "sums", None) if units is None else Plan(days, "units", "units", units)
+            return ReadPlan(days, "sums", "sums", units)
+        return ReadPlan(none, "sums", "sums", None) if units is None else ReadPlan(days, "units", "units", units)
     if needed <= FROM_SUMMARIES:
-        return Plan(none, "sums", "sums", None) if is_hourly else Plan(days, "facts", "sums", units)
-    found = Plan(days, "lines" if is_hourly or needed & FROM_LINES else "facts", "lines", units)
-    hours = question.period.hours() - (found.days.hours() if found.of_days == "facts" else 0)
+        return ReadPlan(none, "sums", "sums", None) if is_hourly else ReadPlan(days, "facts", "sums", units)
+    found = ReadPlan(days, "lines" if is_hourly or needed & FROM_LINES else "facts", "lines", units)
+    hours = question.period.hours() - (found.whole_days.hours() if found.day_source == "facts" else 0)
     if hours > HOURS_OF_LINES:
         raise InvalidInputError(
             f"by hour, these dimensions are answered for at most {HOURS_OF_LINES} hours at once; ask for "
@@ -88,32 +88,32 @@ def plan(question: Question, scope: Scope = EVERYTHING) -> Plan:
     return found
 
 
-def _units(question: Question, scope: Scope) -> tuple[str, ...] | None:
+def _units(question: CostQuery, scope: Scope) -> tuple[str, ...] | None:
     """The business units that alone need to be read, where they are few."""
     if scope.units is None and question.idle.startswith("shared"):
         return None  # who bears what depends on everybody
     asked = tuple(unit for unit in question.only_units() or () if scope.covers(unit))
     units = asked or tuple(sorted(scope.units or ()))
-    return units if 0 < len(units) <= MOST_UNITS else None
+    return units if 0 < len(units) <= MAX_SELECTED_UNITS else None
 
 
-def _plan_of_unit(unit: str, question: Question) -> Plan:
+def _plan_of_unit(unit: str, question: CostQuery) -> ReadPlan:
     if set(question.dimensions()) <= FROM_DAYS:
-        return Plan(question.period.whole_days(), "units", "units", (unit,))
-    planned = plan(question)
-    return Plan(
-        planned.days,
-        "facts" if planned.of_days == "sums" else planned.of_days,
-        "lines" if planned.of_hours == "sums" else planned.of_hours,
+        return ReadPlan(question.period.whole_days(), "units", "units", (unit,))
+    planned = plan_reads(question)
+    return ReadPlan(
+        planned.whole_days,
+        "facts" if planned.day_source == "sums" else planned.day_source,
+        "lines" if planned.hour_source == "sums" else planned.hour_source,
         (unit,),
     )
 
 
-class RowsDisagreeError(SourceError):
+class InconsistentRowsError(SourceError):
     """Rows do not add up to the sums that they are rows of."""
 
 
-class Reader:
+class CostReader:
     """Reads hours and their rollups for one question.
 
     Args:
@@ -128,8 +128,8 @@ class Reader:
         self._scope = scope
 
     def read(
-        self, question: Question, clusters: Sequence[str], seen: Callable[[datetime, Cell, Costs], None] | None = None
-    ) -> tuple[Read, Known]:
+        self, question: CostQuery, clusters: Sequence[str], seen: Callable[[datetime, Cell, Costs], None] | None = None
+    ) -> tuple[QueryResult, PeriodTotals]:
         """What the question needs.
 
         Args:
@@ -141,25 +141,25 @@ class Reader:
             InvalidInputError: too much; says what to narrow.
             SourceError: rows and sums do not agree, as lines are no longer kept.
         """
-        planned = plan(question, self._scope)
-        if planned.of_days == "facts" and planned.units is None:
-            asked = len(clusters) * (planned.days.hours() // 24)
-            if asked > DAYS_OF_FACTS:
+        planned = plan_reads(question, self._scope)
+        if planned.day_source == "facts" and planned.units is None:
+            asked = len(clusters) * (planned.whole_days.hours() // 24)
+            if asked > MAX_FACT_DAYS:
                 raise InvalidInputError(
-                    f"the answer would be summed from {asked} days of clusters, at most {DAYS_OF_FACTS} are; shorten "
+                    f"the answer would be summed from {asked} days of clusters, at most {MAX_FACT_DAYS} are; shorten "
                     "the period, name one cluster or one business_unit, or group and filter by these two alone"
                 )
-        reading = _Reading(self._ledger, self._rollups, question, planned, seen)
+        reading = _Aggregation(self._ledger, self._rollups, question, planned, seen)
         try:
             return reading.read_all(clusters)
-        except (RowsDisagreeError, ArithmeticError):
+        except (InconsistentRowsError, ArithmeticError):
             # Rows of an hour whose sums are beyond reason: what its lines say is left out as well.
             unusable = self._unusable(question, clusters)
             if not unusable:
                 raise
-        return _Reading(self._ledger, self._rollups, question, planned, seen, unusable).read_all(clusters)
+        return _Aggregation(self._ledger, self._rollups, question, planned, seen, unusable).read_all(clusters)
 
-    def _unusable(self, question: Question, clusters: Sequence[str]) -> frozenset[tuple[str, datetime]]:
+    def _unusable(self, question: CostQuery, clusters: Sequence[str]) -> frozenset[tuple[str, datetime]]:
         """Hours of which the figures are beyond reason, though their manifests say that there are some."""
         found = set()
         for cluster in clusters:
@@ -169,7 +169,7 @@ class Reader:
                     found.add((cluster, manifest.hour))
         return frozenset(found)
 
-    def read_unit(self, unit: str, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
+    def read_unit(self, unit: str, question: CostQuery, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
         """One business unit's rows, with nothing of the fleet: a fraction of what `read` costs.
 
         Raises:
@@ -177,21 +177,21 @@ class Reader:
             InvalidInputError: too much; says what to narrow.
         """
         self._scope.require(unit)
-        found = _Reading(self._ledger, self._rollups, question, _plan_of_unit(unit, question), None)
+        found = _Aggregation(self._ledger, self._rollups, question, _plan_of_unit(unit, question), None)
         for cluster in clusters:
             found.read_rows(cluster)
         return found.rows()
 
 
-class _Reading:
+class _Aggregation:
     """What is read for one answer."""
 
     def __init__(
         self,
         ledger: ReportedHours,
         rollups: SummedVersions,
-        question: Question,
-        planned: Plan,
+        question: CostQuery,
+        planned: ReadPlan,
         seen: Callable[[datetime, Cell, Costs], None] | None,
         unusable: Collection[tuple[str, datetime]] = (),
     ) -> None:
@@ -210,9 +210,9 @@ class _Reading:
         self._keys: dict[tuple[str, str, str], Key] = {}
         self._parts = 0
         self._lines = 0
-        self.known = Known(planned.units)
+        self.known = PeriodTotals(planned.units)
 
-    def read_all(self, clusters: Sequence[str]) -> tuple[Read, Known]:
+    def read_all(self, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
         """Read clusters, and what comes of it.
 
         Raises:
@@ -229,32 +229,32 @@ class _Reading:
             for week in _weeks(_within(edge, manifests)):
                 self._read_hours(cluster, week)
                 self._fold()
-        own = _within(self._plan.days, manifests)
+        own = _within(self._plan.whole_days, manifests)
         for day in self._rollups.days_of(own):
             if self.known.add_day(day) and day.totals is not None:
                 self._capacity(cluster, day.day, day.totals.capacity)
-                if self._plan.of_days == "sums":
+                if self._plan.day_source == "sums":
                     self._add_units(cluster, day)
-        self._read_rows(self._plan.of_days, cluster, own)
+        self._read_rows(self._plan.day_source, cluster, own)
         self._fold()
 
     def read_rows(self, cluster: str) -> None:
         """Read one cluster's rows alone, and where its hours stand."""
         manifests = self._manifests(cluster)
-        self.known.saw(manifests)
+        self.known.add_manifests(manifests)
         self.known.currencies |= {one.currency for one in manifests if one.status != "incomplete"}
         for edge in self._edges():
-            self._read_rows(self._plan.of_hours, cluster, _within(edge, manifests))
-        self._read_rows(self._plan.of_days, cluster, _within(self._plan.days, manifests))
+            self._read_rows(self._plan.hour_source, cluster, _within(edge, manifests))
+        self._read_rows(self._plan.day_source, cluster, _within(self._plan.whole_days, manifests))
         if any(one.status != "incomplete" for one in manifests):
             self.known.capacities.append(None)
 
-    def rows(self) -> tuple[Read, Known]:
+    def rows(self) -> tuple[QueryResult, PeriodTotals]:
         """What `read_rows` read."""
         cells = self._sums()
         if self.known.capacities:
             self.known.costs += costs_of([total(cells.values())])
-        return Read(cells), self.known
+        return QueryResult(cells), self.known
 
     def _manifests(self, cluster: str) -> list[Manifest]:
         """The versions that the answer is of."""
@@ -265,31 +265,31 @@ class _Reading:
             replace(one, status="incomplete", run_id="") if (cluster, one.hour) in self._unusable else one
             for one in found
         ]
-        self.known.newest.update((cluster, one) for one in found if one.status != "incomplete")
+        self.known.newest_manifests.update((cluster, one) for one in found if one.status != "incomplete")
         return found
 
     def _edges(self) -> tuple[Period, ...]:
-        period, days = self._question.period, self._plan.days
+        period, days = self._question.period, self._plan.whole_days
         return (Period(period.start, days.start), Period(days.end, period.end)) if days.hours() else (period,)
 
-    def answer(self) -> tuple[Read, Known]:
+    def answer(self) -> tuple[QueryResult, PeriodTotals]:
         """What `read` read.
 
         Raises:
             RowsDisagreeError: its parts do not agree.
         """
         cells, planned = self._sums(), self._plan
-        if (planned.of_days, planned.of_hours, planned.units) == ("sums", "sums", None):
-            return Read(cells, self._known_capacities()), self.known  # one source: there is nothing to compare
+        if (planned.day_source, planned.hour_source, planned.units) == ("sums", "sums", None):
+            return QueryResult(cells, self._known_capacities()), self.known  # one source: there is nothing to compare
         detailed = total(cells.values())
-        of_units, of_all = wholes([self.known.of_units(), Costs.total(self.known.costs)])
+        of_units, of_all = wholes([self.known.unit_costs(), Costs.total(self.known.costs)])
         if detailed != of_units:
-            raise RowsDisagreeError(
+            raise InconsistentRowsError(
                 "rows and sums of the period do not agree: single lines of its hours are no longer kept, or lost; ask "
                 "for whole days, or group and filter by business_unit and namespace alone"
             )
         beside = NOTHING if planned.units is None else tuple(map(sub, of_all, detailed))
-        return Read(cells, self._known_capacities(), beside), self.known
+        return QueryResult(cells, self._known_capacities(), beside), self.known
 
     def _known_capacities(self) -> dict[tuple[datetime, str], Capacity | None]:
         return {
@@ -301,11 +301,11 @@ class _Reading:
         for summary in self._ledger.summaries_of(manifests):
             if self.known.add_hour(summary) and summary.totals is not None:
                 self._capacity(cluster, summary.hour, summary.totals.capacity)
-                if self._plan.of_hours == "sums":
+                if self._plan.hour_source == "sums":
                     self._add_namespaces(cluster, summary)
-        self._read_rows(self._plan.of_hours, cluster, manifests)
+        self._read_rows(self._plan.hour_source, cluster, manifests)
 
-    def _read_rows(self, source: Source, cluster: str, manifests: Sequence[Manifest]) -> None:
+    def _read_rows(self, source: RowSource, cluster: str, manifests: Sequence[Manifest]) -> None:
         if source == "units":
             self._read_units(cluster, manifests)
         elif source == "facts":
@@ -337,9 +337,9 @@ class _Reading:
                 self._lines += len(lines)
                 for line in lines:
                     self._add(manifest.hour, cluster, key_of(line), line.costs())
-            if self._lines > MOST_LINES:
+            if self._lines > MAX_LINES:
                 raise InvalidInputError(
-                    f"the answer would be summed from more than {MOST_LINES:,} pods' hours; shorten the period, or "
+                    f"the answer would be summed from more than {MAX_LINES:,} pods' hours; shorten the period, or "
                     "name one cluster or one business_unit"
                 )
             self._fold()
@@ -402,9 +402,9 @@ class _Reading:
 
     def _fold(self) -> None:
         most = len(self._cells) + sum(map(len, self._days.values()))
-        if most > MOST_CELLS and len(self._cells.keys() | self._of_days().keys()) > MOST_CELLS:
+        if most > MAX_CELLS and len(self._cells.keys() | self._of_days().keys()) > MAX_CELLS:
             raise InvalidInputError(
-                f"the answer would have more than {MOST_CELLS:,} rows; shorten the period, ask for granularity=day or "
+                f"the answer would have more than {MAX_CELLS:,} rows; shorten the period, ask for granularity=day or "
                 "total, group by less, or name one cluster"
             )
         if self._parts > 2 * len(self._cells) + _PARTS:

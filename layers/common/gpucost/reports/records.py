@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Totals
-from gpucost.core.query.cost_query import Question
+from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.grouping import Row
 from gpucost.core.query.periods import Period
 
@@ -28,7 +28,7 @@ class PeriodCoverage:
 class CostReport:
     """A page of an answer. Totals, what was filtered out and coverage are the whole answer's on every page."""
 
-    question: Question
+    query: CostQuery
     rows: list[Row]
     row_count: int
     """Of all pages."""
@@ -39,15 +39,15 @@ class CostReport:
     coverage: PeriodCoverage
     currency: str
     """Of every amount, whatever the names of their fields say."""
-    place: int
+    offset: int
     """Rows on the pages before."""
-    seal: str
+    etag: str
     """Fingerprint of the question and of what answers it: cursors carry it."""
 
     @property
     def period(self) -> Period:
         """What was asked about."""
-        return self.question.period
+        return self.query.period
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +74,4 @@ class Trend:
     """A period beside the one before it."""
 
     current: CostReport
-    before: CostReport
+    previous: CostReport

@@ -10,21 +10,21 @@ from gpucost.core.fixed_point import NOTHING
 from gpucost.core.hours import floor_hour, hours_between
 from gpucost.core.ledger import Restatement
 from gpucost.core.model import Capacity, Costs, Totals
-from gpucost.core.query.cost_query import LARGEST_PAGE, Question
-from gpucost.core.query.grouping import Read, Row, group
+from gpucost.core.query.cost_query import LARGEST_PAGE, CostQuery
+from gpucost.core.query.grouping import QueryResult, Row, group
 from gpucost.core.query.paging import check_cursor, fingerprint, read_cursor
 from gpucost.core.query.periods import Period, check_length, end_of, parse_period, period_before
-from gpucost.reports.lines import LinePage, LinePages
-from gpucost.reports.nodes import NodePage, NodePages
-from gpucost.reports.parameters import Asked, clusters_of, question_of
-from gpucost.reports.period_totals import Known
-from gpucost.reports.reading import Reader
+from gpucost.reports.lines import LinePage, LineReports
+from gpucost.reports.nodes import NodePage, NodeReports
+from gpucost.reports.parameters import QueryParameters, select_clusters, parse_cost_query
+from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.reading import CostReader
 from gpucost.reports.records import CostReport, FleetRow, HourRow, PeriodCoverage, Trend
 from gpucost.reports.scoped import scoped_hours
-from gpucost.reports.waste import WastePage, WorstOffenders
+from gpucost.reports.waste import WastePage, WasteReports
 from gpucost.storage.ports import Clock, ReportedHours, SettingsStore, SummedVersions
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 """Rows of answers that are always whole: of `hours`, `restatements` and `business_units`."""
 
 
@@ -46,7 +46,7 @@ class ReportService:
         self._rollups = rollups
         self._clock = clock
 
-    def costs(self, asked: Asked, *, scope: Scope) -> CostReport:
+    def costs(self, asked: QueryParameters, *, scope: Scope) -> CostReport:
         """Costs per period and group.
 
         Raises:
@@ -56,14 +56,14 @@ class ReportService:
             SettingsMissingError: no settings yet.
         """
         settings = self._settings_store.current().settings
-        question = question_of(asked, settings, self._clock())
+        question = parse_cost_query(asked, settings, self._clock())
         clusters = self._clusters(asked, question.period, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
-        read, known = Reader(self._ledger, self._rollups, scope).read(question, clusters)
+        read, known = CostReader(self._ledger, self._rollups, scope).read(question, clusters)
         return self._report(question, clusters, scope, read, known, asked.cursor)
 
-    def business_units(self, asked: Asked, *, scope: Scope) -> CostReport:
+    def business_units(self, asked: QueryParameters, *, scope: Scope) -> CostReport:
         """Every unit's sum over the whole period, in order of name; a unit of the settings that held nothing has zeros.
 
         Raises:
@@ -81,7 +81,7 @@ class ReportService:
         rows = sorted([*report.rows, *none], key=lambda row: row.group["business_unit"])
         return replace(report, rows=rows, row_count=len(rows))
 
-    def business_unit(self, name: str, asked: Asked, *, scope: Scope) -> CostReport:
+    def business_unit(self, name: str, asked: QueryParameters, *, scope: Scope) -> CostReport:
         """One unit per period; its totals are its own, with nothing of the fleet.
 
         Raises:
@@ -89,13 +89,13 @@ class ReportService:
             As `costs`.
         """
         settings = self._settings_store.current().settings
-        question = question_of(replace(asked, group_by="", filters={}), settings, self._clock())
+        question = parse_cost_query(replace(asked, group_by="", filters={}), settings, self._clock())
         clusters = self._clusters(asked, question.period, scope)
-        read, known = Reader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
+        read, known = CostReader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
         self._check_known(name, read)
         return self._report(question, clusters, scope, read, known, None)
 
-    def workloads(self, name: str, asked: Asked, *, scope: Scope) -> CostReport:
+    def workloads(self, name: str, asked: QueryParameters, *, scope: Scope) -> CostReport:
         """What each of a unit's workloads costs over the whole period, the dearest first.
 
         Raises:
@@ -104,15 +104,15 @@ class ReportService:
         settings = self._settings_store.current().settings
         group_by = "cluster,namespace,workload_kind,workload"
         asked = replace(asked, granularity="total", group_by=group_by, sort=asked.sort or "-allocated_usd")
-        question = question_of(asked, settings, self._clock())
+        question = parse_cost_query(asked, settings, self._clock())
         clusters = self._clusters(asked, question.period, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
-        read, known = Reader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
+        read, known = CostReader(self._ledger, self._rollups, scope).read_unit(name, question, clusters)
         self._check_known(name, read)
         return self._report(question, clusters, scope, read, known, asked.cursor, f"workloads of {name}")
 
-    def trend(self, name: str, asked: Asked, *, scope: Scope) -> Trend:
+    def trend(self, name: str, asked: QueryParameters, *, scope: Scope) -> Trend:
         """A unit's period beside the one of the same length before it (of a calendar month, the month before).
 
         Raises:
@@ -122,16 +122,16 @@ class ReportService:
         asked = replace(asked, granularity="total")
         period = self._period(asked)
         check_length(period, "total")
-        reader = Reader(self._ledger, self._rollups, scope)
+        reader = CostReader(self._ledger, self._rollups, scope)
         reports, cells = [], 0
         for one in (period, period_before(period)):
             clusters = self._clusters(asked, one, scope)
-            question = Question(one, "total")
+            question = CostQuery(one, "total")
             read, known = reader.read_unit(name, question, clusters)
             cells += len(read.cells)
             reports.append(self._report(question, clusters, scope, read, known, None))
         if not cells:
-            self._check_known(name, Read())
+            self._check_known(name, QueryResult())
         currencies = sorted({report.currency for report in reports if report.totals is not None})
         if len(currencies) > 1:
             raise InvalidInputError(
@@ -141,29 +141,29 @@ class ReportService:
         current, before = (replace(report, currency=(currencies or [report.currency])[0]) for report in reports)
         return Trend(current, before)
 
-    def waste(self, asked: Asked, *, scope: Scope) -> WastePage:
+    def waste(self, asked: QueryParameters, *, scope: Scope) -> WastePage:
         """Which workloads waste most, since when, and which pods.
 
         Raises:
             As `costs`.
         """
         settings = self._settings_store.current().settings
-        question = question_of(
-            replace(asked, granularity="total", group_by=",".join(WorstOffenders.GROUP_BY), sort="-waste_usd"),
+        question = parse_cost_query(
+            replace(asked, granularity="total", group_by=",".join(WasteReports.GROUP_BY), sort="-waste_usd"),
             settings,
             self._clock(),
         )
         clusters = self._clusters(asked, question.period, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
-        offenders = WorstOffenders(self._ledger, self._rollups, scope)
+        offenders = WasteReports(self._ledger, self._rollups, scope)
         read, known = offenders.read(question, clusters)
         report = self._report(
             question, clusters, scope, read, known, asked.cursor, "waste", shown=lambda row: row.costs.waste_usd > 0
         )
         return offenders.page(report)
 
-    def fleet(self, asked: Asked, *, scope: Scope) -> tuple[CostReport, list[FleetRow]]:
+    def fleet(self, asked: QueryParameters, *, scope: Scope) -> tuple[CostReport, list[FleetRow]]:
         """The identity, period by period: what the fleet cost, and what became of it.
 
         A period in which no hour has figures has no row. Whoever may see some business units only is told their costs,
@@ -173,9 +173,9 @@ class ReportService:
             As `costs`.
         """
         settings = self._settings_store.current().settings
-        question = question_of(replace(asked, group_by="", filters={}, idle="hidden"), settings, self._clock())
+        question = parse_cost_query(replace(asked, group_by="", filters={}, idle="hidden"), settings, self._clock())
         clusters = self._clusters(asked, question.period, scope)
-        read, known = Reader(self._ledger, self._rollups, scope).read(question, clusters)
+        read, known = CostReader(self._ledger, self._rollups, scope).read(question, clusters)
         report = self._report(question, clusters, scope, read, known, None, "fleet")
         held, capacities = {row.start: row for row in report.rows}, _by_period(read)
         period = question.period
@@ -188,21 +188,21 @@ class ReportService:
             for begin in sorted(held.keys() | capacities.keys())
         ]
 
-    def lines(self, asked: Asked, *, scope: Scope) -> LinePage:
+    def lines(self, asked: QueryParameters, *, scope: Scope) -> LinePage:
         """Single pods in single hours, with how each figure was found.
 
         Raises:
             As `costs`.
         """
         settings = self._settings_store.current().settings
-        question = question_of(replace(asked, granularity="hour", group_by=""), settings, self._clock())
+        question = parse_cost_query(replace(asked, granularity="hour", group_by=""), settings, self._clock())
         clusters = self._clusters(asked, question.period, scope)
         if asked.cursor is not None:
             check_cursor(asked.cursor)
         whose = None if scope.units is None else sorted(scope.units)
-        return LinePages(scoped_hours(self._ledger, scope)).page(question, clusters, whose, asked.cursor)
+        return LineReports(scoped_hours(self._ledger, scope)).page(question, clusters, whose, asked.cursor)
 
-    def hours(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[HourRow], PeriodCoverage]:
+    def hours(self, asked: QueryParameters, *, scope: Scope) -> tuple[Period, list[HourRow], PeriodCoverage]:
         """Where every cluster-hour that has ended stands, missing ones included, in order of time and cluster.
 
         Raises:
@@ -211,29 +211,29 @@ class ReportService:
         period, clusters = self._period_and_clusters(asked, scope)
         ended, ledger = self._ended(period), scoped_hours(self._ledger, scope)
         _refuse_too_many(len(ended) * len(clusters))
-        rows, known = [], Known()
+        rows, known = [], PeriodTotals()
         current = {one.name for one in self._settings_store.current().settings.clusters}
         for name in clusters:
             found = ledger.manifests(name, period.start, period.end)
             manifests, notes = {one.hour: one for one in found}, ledger.notes_of(found)
             hours = ended if name in current else sorted(manifests)  # of one that left, none will come
             rows += [HourRow(name, hour, manifests.get(hour), notes.get(hour, ())) for hour in hours]
-            known.saw(found)
+            known.add_manifests(found)
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return period, rows, self._coverage(known, clusters, period)
 
-    def nodes(self, asked: Asked, *, scope: Scope) -> NodePage:
+    def nodes(self, asked: QueryParameters, *, scope: Scope) -> NodePage:
         """What every GPU node cost in every published hour, who held what of it, and what nobody held.
 
         Raises:
             As `costs`.
         """
         period, clusters = self._period_and_clusters(asked, scope)
-        return NodePages(scoped_hours(self._ledger, scope)).page(
+        return NodeReports(scoped_hours(self._ledger, scope)).page(
             period, clusters, limit=asked.limit, cursor=asked.cursor
         )
 
-    def restatements(self, asked: Asked, *, scope: Scope) -> tuple[Period, list[Restatement]]:
+    def restatements(self, asked: QueryParameters, *, scope: Scope) -> tuple[Period, list[Restatement]]:
         """What replaced figures in hours of the period, and why: in order of hour, cluster and version.
 
         Raises:
@@ -247,11 +247,11 @@ class ReportService:
 
     def _report(
         self,
-        question: Question,
+        question: CostQuery,
         clusters: Sequence[str],
         scope: Scope,
-        read: Read,
-        known: Known,
+        read: QueryResult,
+        known: PeriodTotals,
         cursor: str | None,
         more: str = "",
         shown: Callable[[Row], bool] | None = None,
@@ -263,51 +263,51 @@ class ReportService:
         grouped = group(question, read)
         rows = grouped.rows if shown is None else [row for row in grouped.rows if shown(row)]
         return CostReport(
-            question=question,
+            query=question,
             rows=rows[place : place + question.limit],
             row_count=len(rows),
             totals=known.totals(),
             filtered_out=grouped.filtered_out if known.costs else None,
             coverage=self._coverage(known, clusters, question.period),
             currency=currency,
-            place=place,
-            seal=seal,
+            offset=place,
+            etag=seal,
         )
 
-    def _check_known(self, name: str, read: Read) -> None:
+    def _check_known(self, name: str, read: QueryResult) -> None:
         units = self._settings_store.current().settings.business_units
         if not read.cells and name not in {unit.name for unit in units}:
             raise NotFoundError("no such business unit: neither the settings nor hours of the period name it")
 
-    def _period(self, asked: Asked) -> Period:
+    def _period(self, asked: QueryParameters) -> Period:
         return parse_period(asked.start, asked.end, asked.window, self._clock())
 
-    def _period_and_clusters(self, asked: Asked, scope: Scope) -> tuple[Period, list[str]]:
+    def _period_and_clusters(self, asked: QueryParameters, scope: Scope) -> tuple[Period, list[str]]:
         period = self._period(asked)
         check_length(period, "hour")
         return period, self._clusters(asked, period, scope)
 
-    def _clusters(self, asked: Asked, period: Period, scope: Scope) -> list[str]:
-        return clusters_of(asked.cluster, self._settings_store.current(), scope, period.start)
+    def _clusters(self, asked: QueryParameters, period: Period, scope: Scope) -> list[str]:
+        return select_clusters(asked.cluster, self._settings_store.current(), scope, period.start)
 
-    def _coverage(self, known: Known, clusters: Sequence[str], period: Period) -> PeriodCoverage:
+    def _coverage(self, known: PeriodTotals, clusters: Sequence[str], period: Period) -> PeriodCoverage:
         """Of clusters that left the settings only hours that have a record are expected: no others will come."""
         current = {one.name for one in self._settings_store.current().settings.clusters}
         ended = len(self._ended(period))
-        return known.coverage(sum(ended if name in current else known.hours[name] for name in clusters))
+        return known.coverage(sum(ended if name in current else known.hour_counts[name] for name in clusters))
 
     def _ended(self, period: Period) -> list[datetime]:
         return hours_between(period.start, min(period.end, floor_hour(self._clock())))
 
 
 def _refuse_too_many(rows: int) -> None:
-    if rows > MOST_ROWS:
+    if rows > MAX_ROWS:
         raise InvalidInputError(
-            f"the answer would have more than {MOST_ROWS:,} rows; shorten the period, or name one cluster"
+            f"the answer would have more than {MAX_ROWS:,} rows; shorten the period, or name one cluster"
         )
 
 
-def _by_period(read: Read) -> dict[datetime, Capacity | None]:
+def _by_period(read: QueryResult) -> dict[datetime, Capacity | None]:
     """Capacities over all clusters; None where one cluster's is not known."""
     found: dict[datetime, list[Capacity | None]] = {}
     for (begin, _), capacity in read.capacities.items():

@@ -9,25 +9,25 @@ from gpucost.core.access import Scope
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Costs, Line
-from gpucost.core.query.cost_query import Question
+from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import Key
-from gpucost.core.query.grouping import Cell, Read, Row
+from gpucost.core.query.grouping import Cell, QueryResult, Row
 from gpucost.core.rollups import DAY
-from gpucost.reports.period_totals import Known
-from gpucost.reports.reading import Reader
+from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.reading import CostReader
 from gpucost.reports.records import CostReport
 from gpucost.reports.scoped import scoped_hours
 from gpucost.storage.ports import ReportedHours, SummedVersions
 
-MOST_PODS = 10
+MAX_PODS = 10
 """Pods shown of each workload."""
-_LATELY = 2 * DAY
+_RECENT = 2 * DAY
 """Before the period's end: pods of longer ago are not shown."""
-DEFAULT_OFFENDERS, MOST_OFFENDERS = 20, 100
+DEFAULT_TOP_WASTERS, MAX_TOP_WASTERS = 20, 100
 
 
 @dataclass(frozen=True, slots=True)
-class Offender:
+class TopWaster:
     """One workload and what it wasted."""
 
     row: Row
@@ -44,10 +44,10 @@ class WastePage:
     """A page of offenders."""
 
     report: CostReport
-    offenders: list[Offender]
+    top_wasters: list[TopWaster]
 
 
-class WorstOffenders:
+class WasteReports:
     """Finds who wasted most.
 
     Args:
@@ -60,11 +60,11 @@ class WorstOffenders:
 
     def __init__(self, ledger: ReportedHours, rollups: SummedVersions, scope: Scope) -> None:
         self._ledger = scoped_hours(ledger, scope)
-        self._reader = Reader(ledger, rollups, scope)
+        self._reader = CostReader(ledger, rollups, scope)
         self._days: dict[Key, set[datetime]] = {}
         self._newest: dict[str, Manifest] = {}
 
-    def read(self, question: Question, clusters: Sequence[str]) -> tuple[Read, Known]:
+    def read(self, question: CostQuery, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
         """What workloads cost, noting the days on which each wasted."""
         count = len(self.GROUP_BY)
 
@@ -74,7 +74,7 @@ class WorstOffenders:
 
         read, known = self._reader.read(question, clusters, seen)
         end = question.period.end
-        self._newest = {name: one for name, one in known.newest.items() if one.hour >= end - _LATELY}
+        self._newest = {name: one for name, one in known.newest_manifests.items() if one.hour >= end - _RECENT}
         return read, known
 
     def page(self, report: CostReport) -> WastePage:
@@ -88,7 +88,7 @@ class WorstOffenders:
                 lines[cluster, unit] = self._ledger.lines_of(newest, unit)
             pods = _worst(key, lines.get((cluster, unit), []))
             since = _since(self._days.get(key, set()), report.period.start)
-            found.append(Offender(row, since, newest.hour if newest else None, pods))
+            found.append(TopWaster(row, since, newest.hour if newest else None, pods))
         return WastePage(report, found)
 
 
@@ -100,7 +100,7 @@ def _worst(key: Key, lines: Sequence[Line]) -> tuple[Line, ...]:
         if (line.business_unit, line.namespace, line.workload_kind, line.workload) == (unit, namespace, kind, workload)
         and line.waste_usd
     ]
-    return tuple(sorted(own, key=lambda line: (-(line.waste_usd or 0), line.pod))[:MOST_PODS])
+    return tuple(sorted(own, key=lambda line: (-(line.waste_usd or 0), line.pod))[:MAX_PODS])
 
 
 def _since(days: set[datetime], start: datetime) -> datetime | None:

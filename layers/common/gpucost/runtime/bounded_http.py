@@ -41,17 +41,17 @@ CONNECT_SECONDS = 10.0
 """For each address of a host, so that a dead one leaves time for the next."""
 _FRAMING = 1 << 20
 """Bytes that headers and the framing of chunks may take besides the body."""
-REFUSAL_LIMIT = 1 << 16
+ERROR_BODY_LIMIT = 1 << 16
 """Bytes that are read of an answer which is not a success: enough for its reason."""
 _TICK_SECONDS = 0.5
 _PIECE = 1 << 16
 
 
-class AnswerTooLargeError(Exception):
+class ResponseTooLargeError(Exception):
     """An answer's body is larger than its limit."""
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What a server answered; of a refusal the first bytes alone."""
 
     status: int
@@ -77,8 +77,8 @@ class BoundedHttp:
         weakref.finalize(self, _close, self._idle)
 
     def send(
-        self, prepare: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int, cut: bool = False
-    ) -> Answer:
+        self, prepare: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int, truncate: bool = False
+    ) -> HttpResponse:
         """Send a request and read the answer.
 
         Args:
@@ -103,11 +103,11 @@ class BoundedHttp:
             )  # fmt: skip
             response = connection.getresponse()
             is_success = response.status == HTTPStatus.OK
-            body, is_whole = _body(response, limit if is_success else REFUSAL_LIMIT)
-            if is_success and not is_whole and not cut:
-                raise AnswerTooLargeError(f"more than {limit >> 20} MiB")
+            body, is_whole = _body(response, limit if is_success else ERROR_BODY_LIMIT)
+            if is_success and not is_whole and not truncate:
+                raise ResponseTooLargeError(f"more than {limit >> 20} MiB")
             is_reusable = is_whole
-            return Answer(response.status, response.reason or "", response.headers, body)
+            return HttpResponse(response.status, response.reason or "", response.headers, body)
         finally:
             if is_reusable:
                 self._idle.append(connection)
@@ -133,7 +133,7 @@ class BoundedHttp:
         )  # fmt: skip
 
 
-def post_json(url: str, body: Any, *, seconds: float, auth: AuthBase | None = None) -> Answer:
+def post_json(url: str, body: Any, *, seconds: float, auth: AuthBase | None = None) -> HttpResponse:
     """POST a document whose answer matters little; of its body the first bytes are kept.
 
     Raises:
@@ -141,7 +141,7 @@ def post_json(url: str, body: Any, *, seconds: float, auth: AuthBase | None = No
         ValueError: the address is none.
     """
     request = requests.Request("POST", url, json=body, headers={"User-Agent": "gpucost"}, auth=auth)
-    return BoundedHttp(url).send(request.prepare, deadline=Deadline(seconds), limit=REFUSAL_LIMIT, cut=True)
+    return BoundedHttp(url).send(request.prepare, deadline=Deadline(seconds), limit=ERROR_BODY_LIMIT, truncate=True)
 
 
 def _close(connections: list[HTTPConnection]) -> None:
@@ -230,7 +230,7 @@ class _BoundedReads(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         if self._left <= 0:
-            raise AnswerTooLargeError(f"more than {self._limit >> 20} MiB")
+            raise ResponseTooLargeError(f"more than {self._limit >> 20} MiB")
         while not self._deadline.has_passed():
             # In short waits, so that a deadline that is moved up is noticed.
             self._own.settimeout(max(0.001, min(_TICK_SECONDS, self._deadline.remaining())))

@@ -38,7 +38,7 @@ class Deadline:
         """Whether nothing may be started any more."""
         return self.remaining() <= 0
 
-    def end(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """Let it pass now: what it was for has failed, and trying on would only take time."""
         if not self._ended.is_set():
             self.reason = reason

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Look for no reference cycles: looking costs a sixth of an hour's metering, and a third of a large report."""
     was_on = gc.isenabled()
     gc.disable()

@@ -80,12 +80,12 @@ def decimal_text(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def quanta_text(quanta: int | None) -> str:
+def fixed_point_text(quanta: int | None) -> str:
     """As `decimal_text`, of an amount in whole numbers of 1e-12; `null` where it is not known."""
     if not quanta:
         return "null" if quanta is None else "0"
     if quanta < 0:
-        return "-" + quanta_text(-quanta)
+        return "-" + fixed_point_text(-quanta)
     digits = str(quanta)
     if len(digits) <= _PLACES:
         digits = digits.zfill(_PLACES + 1)

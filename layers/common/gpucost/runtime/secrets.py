@@ -37,6 +37,6 @@ def secret_value(name: str) -> str:
     return value
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Ask for every secret anew."""
     _kept.clear()

@@ -6,10 +6,10 @@ names of Secrets Manager secrets.
 
 import json
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import yaml
@@ -19,9 +19,6 @@ from pydantic_core import PydanticSerializationError
 from gpucost.core.errors import SettingsError
 from gpucost.core.hours import floor_hour
 from gpucost.core.metering.signals import SIGNALS
-from gpucost.features.alerting.settings import AlertSettings
-from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, SecretName
-from gpucost.features.alerting.settings.rules import RULE_KINDS
 from gpucost.settings.access import GrantSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
@@ -32,10 +29,11 @@ from gpucost.settings.section import (
     Positive,
     QueryRole,
     Region,
+    SecretName,
     Section,
     as_instant,
     duplicates,
-    like,
+    matching_pattern,
     protects_secrets,
 )
 from gpucost.settings.sources import LabelName, SourcesSettings
@@ -43,9 +41,9 @@ from gpucost.settings.sources import LabelName, SourcesSettings
 Share = Annotated[Decimal, Field(ge=0, le=1)]
 ClusterName = Annotated[
     str,
-    like(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"),
+    matching_pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"),
 ]
-Rung = Literal["pod", "shared", "node", "cluster"]
+UtilizationSource = Literal["pod", "shared", "node", "cluster"]
 
 
 SAMPLES_PER_QUERY = 500_000_000
@@ -120,7 +118,17 @@ class UtilizationSettings(Section):
     signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     scale: Positive | None = None
     """The signal's value at full use; the catalogue's own where not given."""
-    sources: Annotated[tuple[Rung, ...], Field(min_length=1)] = ("pod", "shared")
+    sources: Annotated[tuple[UtilizationSource, ...], Field(min_length=1)] = ("pod", "shared")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _takes_the_former_name(cls, section: object) -> object:
+        """Read `ladder`, the former name of `sources`, until the next release."""
+        if not isinstance(section, dict) or "ladder" not in section:
+            return section
+        if "sources" in section:
+            raise ValueError("`ladder` is the former name of `sources`; keep `sources` only")
+        return {("sources" if key == "ladder" else key): setting for key, setting in section.items()}
 
     @field_validator("signal")
     @classmethod
@@ -131,9 +139,9 @@ class UtilizationSettings(Section):
 
     @field_validator("sources")
     @classmethod
-    def _sources_are_unique(cls, sources: tuple[Rung, ...]) -> tuple[Rung, ...]:
+    def _sources_are_unique(cls, sources: tuple[UtilizationSource, ...]) -> tuple[UtilizationSource, ...]:
         if len(set(sources)) < len(sources):
-            raise ValueError("names a rung twice")
+            raise ValueError("names a source twice")
         return sources
 
 
@@ -178,7 +186,10 @@ class BusinessUnitSettings(Section):
 
 
 class Settings(Section):
-    """The whole document."""
+    """The sections that the core reads. Features add theirs in subclasses; see `gpucost.settings_document`."""
+
+    tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
+    """Lists whose entries are one of several models: the key that tells which, and its values."""
 
     clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
     pricing: PricingSettings
@@ -188,7 +199,6 @@ class Settings(Section):
     cost_labels: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
     """Pod labels carried on every line."""
     lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
-    alerts: AlertSettings = AlertSettings()
     retention: RetentionSettings = RetentionSettings()
     access: tuple[GrantSettings, ...] | None = None
     """Who may see what. Not there: all whom IAM lets in see everything. There: whom no grant names sees nothing."""
@@ -227,6 +237,25 @@ class Settings(Section):
     def cluster(self, name: str) -> ClusterSettings | None:
         """The cluster of that name, if there is one."""
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
+
+    def check_new(self) -> None:
+        """Check what a document that is pushed must fulfil beyond one that is already stored.
+
+        Raises:
+            SettingsError: credentials would go to an address without TLS.
+        """
+        for key, address in self.addresses_with_credentials():
+            if not protects_secrets(address):
+                raise SettingsError(f"settings: {key}: {address} has no TLS, and credentials are sent to https:// only")
+
+    def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:
+        """Keys and values of the addresses to which credentials are sent."""
+        for index, cluster in enumerate(self.clusters):
+            if cluster.prometheus.auth != "none":
+                yield f"clusters[{index}].prometheus.url", cluster.prometheus.url
+
+
+SettingsModel = TypeVar("SettingsModel", bound=Settings)
 
 
 _KEY_SHOWN = 60
@@ -295,8 +324,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def parse_settings(text: str) -> Settings:
+def parse_document(text: str, model: type[SettingsModel]) -> SettingsModel:
     """Read and validate a settings document (YAML, of which JSON is a part).
+
+    Args:
+        text: the document.
+        model: the sections that it may have.
 
     Raises:
         SettingsError: one sentence that names the key and what is allowed.
@@ -311,40 +344,17 @@ def parse_settings(text: str) -> Settings:
     except RecursionError as error:
         raise SettingsError("settings are nested too deeply") from error
     if not isinstance(document, dict):
-        raise SettingsError("settings must be a mapping with the keys " + ", ".join(Settings.model_fields))
+        raise SettingsError("settings must be a mapping with the keys " + ", ".join(model.model_fields))
     try:
-        settings = Settings.model_validate(document)
+        settings = model.model_validate(document)
         settings.model_dump_json()
     except ValidationError as error:
-        raise SettingsError(f"settings: {_finding(error)}") from error
+        raise SettingsError(f"settings: {_finding(error, model)}") from error
     except PydanticSerializationError as error:
         raise SettingsError(
             r"settings hold half a character (a lone surrogate such as \ud800); write the whole character"
         ) from error
     return settings
-
-
-def check_new(settings: Settings) -> None:
-    """Check what a document must fulfil to be pushed, beyond what it must fulfil to be read.
-
-    Raises:
-        SettingsError: a time zone that does not exist, or an address to which credentials would go unencrypted.
-    """
-    if unknown := settings.alerts.unknown_zones():
-        raise SettingsError(f"settings: alerts: time_zone {unknown[0]!r} is not known; one like Europe/Berlin is meant")
-    for where, address in _addresses_with_credentials(settings):
-        if not protects_secrets(address):
-            raise SettingsError(f"settings: {where}: {address} has no TLS, and credentials are sent to https:// only")
-
-
-def _addresses_with_credentials(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Keys and values of the addresses to which credentials are sent."""
-    for number, cluster in enumerate(settings.clusters):
-        if cluster.prometheus.auth != "none":
-            yield f"clusters[{number}].prometheus.url", cluster.prometheus.url
-    for number, receiver in enumerate(settings.alerts.receivers):
-        if isinstance(receiver, AlertmanagerReceiver) and receiver.secret is not None:
-            yield f"alerts.receivers[{number}].url", receiver.url
 
 
 _PLAIN = {
@@ -356,42 +366,42 @@ _PLAIN = {
 """What pydantic says in terms of Python, in terms of the document."""
 
 
-def _finding(error: ValidationError) -> str:
+def _finding(error: ValidationError, model: type[Settings]) -> str:
     findings = error.errors(include_url=False)
     # A key that is misspelt is missing, too: the misspelling says more.
     finding = next((one for one in findings if one["type"] == "extra_forbidden"), findings[0])
-    path = [part for place, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], place)]
+    path = [part for place, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], place, model)]
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
     if finding["type"] == "extra_forbidden":
-        allowed = ", ".join(_fields_at(finding["loc"][:-1]))
+        allowed = ", ".join(_fields_at(finding["loc"][:-1], model))
         return f"unknown key {where!r}; allowed there: {allowed}"
     if finding["type"] == "literal_error" and path == ["pricing", "split"]:
         expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
     if finding["type"].startswith("union_tag"):
-        name = "rule" if "rules" in path else "type"
-        *most, last = RULE_KINDS if name == "rule" else RECEIVER_TYPES
+        key, tags = next(tagged for name, tagged in model.tagged_lists.items() if name in path)
+        *most, last = tags
         verb = "must be" if finding["type"] == "union_tag_invalid" else "is needed:"
-        return f"{where}: {name} {verb} {', '.join(most)} or {last}"
+        return f"{where}: {key} {verb} {', '.join(most)} or {last}"
     message = _PLAIN.get(finding["type"], finding["msg"].removeprefix("Value error, "))
     return f"{where}: {message}" if where else message
 
 
-def _is_tag(path: tuple[int | str, ...], place: int) -> bool:
+def _is_tag(path: tuple[int | str, ...], place: int, model: type[Settings]) -> bool:
     """Whether a part of a finding's place is pydantic's word for one of several models, and not of the document."""
     part = path[place]
     if part in {"[key]", "named", "own"}:
         return True
-    return place > 0 and isinstance(path[place - 1], int) and part in {*RULE_KINDS, *RECEIVER_TYPES}
+    return place > 0 and isinstance(path[place - 1], int) and any(part in tags for _, tags in model.tagged_lists.values())
 
 
-def _fields_at(path: tuple[int | str, ...]) -> list[str]:
+def _fields_at(path: tuple[int | str, ...], model: type[Settings]) -> list[str]:
     """The keys that the section at a path takes."""
-    found: list[Any] = [Settings]
+    found: list[Any] = [model]
     for place, part in enumerate(path):
         if isinstance(part, int) or part in {"[key]", "named", "own"}:
             continue
-        if _is_tag(path, place):
+        if _is_tag(path, place, model):
             found = [one for one in found if part in _tags(one)]
         else:
             found = _sections_of(found[0].model_fields[part].annotation)

@@ -5,17 +5,17 @@ from typing import Annotated
 from pydantic import Field, StringConstraints, model_validator
 
 from gpucost.core.access import Caller, IamCaller, principal_of
-from gpucost.settings.section import Name, Section, like
+from gpucost.settings.section import Name, Section, matching_pattern
 
 Principal = Annotated[
     str,
     StringConstraints(max_length=2048),
-    like(
+    matching_pattern(
         r"arn:aws[a-z-]*:iam::\d{12}:(user|role)/([\w+=,.@-]+/)*[\w+=,.@-]+",
         "the ARN of an IAM user or role, as arn:aws:iam::123456789012:role/finance",
     ),
 ]
-Role = Annotated[str, like(r"admin|viewer|bu:.{1,200}", "admin, viewer or bu: with a business unit's name")]
+Role = Annotated[str, matching_pattern(r"admin|viewer|bu:.{1,200}", "admin, viewer or bu: with a business unit's name")]
 
 
 class ClaimSettings(Section):

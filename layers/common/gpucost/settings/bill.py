@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gpucost.core.pricing.bill_lines import Blend, ChargeKind
-from gpucost.settings.section import ExternalId, Name, QueryRole, Region, Section, like
+from gpucost.settings.section import ExternalId, Name, QueryRole, Region, Section, matching_pattern
 
-OutputLocation = Annotated[str, like(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")]
-GlueName = Annotated[str, like(r"[a-z0-9_]{1,255}", "a name of Glue's: up to 255 lower-case letters, digits and _")]
+OutputLocation = Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")]
+GlueName = Annotated[str, matching_pattern(r"[a-z0-9_]{1,255}", "a name of Glue's: up to 255 lower-case letters, digits and _")]
 """Of a database or table that Athena can name."""
 CHARGE_KINDS: tuple[ChargeKind, ...] = ("savings-plan", "reservation", "capacity-reservation")
 
@@ -19,9 +19,9 @@ class CurSettings(Section):
     format: Literal["cur2", "focus-1.0", "focus-1.2"] = "cur2"
     database: GlueName
     table: GlueName
-    workgroup: Annotated[str, like(r"[A-Za-z0-9._-]{1,128}", "up to 128 letters, digits, ., _ and -")] = "primary"
+    workgroup: Annotated[str, matching_pattern(r"[A-Za-z0-9._-]{1,128}", "up to 128 letters, digits, ., _ and -")] = "primary"
     output_location: (
-        Annotated[str, like(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")] | None
+        Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")] | None
     ) = None
     """Where Athena leaves its results; None where the workgroup says so."""
     region: Region | None = None

@@ -8,9 +8,9 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from gpucost.core.pricing.prices import PRICE_SOURCES, PriceSource
 from gpucost.settings.bill import CurSettings
-from gpucost.settings.section import Moment, Name, Percent, Positive, Section, like
+from gpucost.settings.section import Moment, Name, Percent, Positive, Section, matching_pattern
 
-Currency = Annotated[str, like(r"[A-Z]{3}", "a currency's three capital letters, as USD")]
+Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, as USD")]
 
 
 class Matchers(Section):
@@ -70,7 +70,7 @@ class DiscountSettings(Matchers):
 class CapacityBlockSettings(Section):
     """A Capacity Block for ML, prepaid."""
 
-    reservation_id: Annotated[str, like(r"cr-[0-9a-f]+", "a capacity reservation's id, as cr-0123456789abcdef0")]
+    reservation_id: Annotated[str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, as cr-0123456789abcdef0")]
     instance_type: Name
     instances: Annotated[int, Field(ge=1, le=1000)]
     fee_usd: Positive
@@ -87,7 +87,7 @@ class CapacityBlockSettings(Section):
         return self
 
 
-class OwnSplit(Section):
+class CustomSplit(Section):
     """Weights of one GPU, one vCPU and one GiB of memory."""
 
     gpu: Positive
@@ -96,11 +96,11 @@ class OwnSplit(Section):
 
 
 def _kind_of_split(value: object) -> str:
-    return "own" if isinstance(value, dict | OwnSplit) else "named"
+    return "own" if isinstance(value, dict | CustomSplit) else "named"
 
 
 Split = Annotated[
-    Annotated[Literal["gpu-bears-all", "scad", "opencost", "datadog"], Tag("named")] | Annotated[OwnSplit, Tag("own")],
+    Annotated[Literal["gpu-bears-all", "scad", "opencost", "datadog"], Tag("named")] | Annotated[CustomSplit, Tag("own")],
     Discriminator(_kind_of_split),
 ]
 
@@ -149,9 +149,9 @@ class PricingSettings(Section):
             ("capacity-block", "capacity_blocks", bool(self.capacity_blocks)),
             ("cur", "cur", self.cur is not None),
         ):
-            if source in self.order and not is_given:
+            if source in self.ordered_sources and not is_given:
                 raise ValueError(f"{name} is needed with source {source}")
-            if is_given and source not in self.order:
+            if is_given and source not in self.ordered_sources:
                 raise ValueError(f"{name} goes with source {source}, which sources does not name")
         return self
 
@@ -164,7 +164,7 @@ class PricingSettings(Section):
         return self
 
     @property
-    def order(self) -> tuple[PriceSource, ...]:
+    def ordered_sources(self) -> tuple[PriceSource, ...]:
         """The sources to ask, best first."""
         named = self.sources or ((self.source,) if self.source else ())
         return named if "override" in named else ("override", *named)

@@ -17,7 +17,7 @@ Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100)]
 
 
-def like(pattern: str, meaning: str) -> AfterValidator:
+def matching_pattern(pattern: str, meaning: str) -> AfterValidator:
     """A text that fits a pattern from its first to its last character; the finding says what is meant instead."""
     compiled = re.compile(pattern, re.ASCII)
 
@@ -29,19 +29,23 @@ def like(pattern: str, meaning: str) -> AfterValidator:
     return AfterValidator(fits)
 
 
-Slug = Annotated[str, like(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")]
-Address = Annotated[str, like(r"https?://\S+", "an address that begins with http:// or https://")]
-Region = Annotated[str, like(r"[a-z]{2,4}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
+Slug = Annotated[str, matching_pattern(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")]
+SecretName = Annotated[
+    str,
+    matching_pattern(r"gpucost/[A-Za-z0-9/_+=.@-]{1,400}", "the name of a secret that begins with gpucost/, never what it holds"),
+]
+Address = Annotated[str, matching_pattern(r"https?://\S+", "an address that begins with http:// or https://")]
+Region = Annotated[str, matching_pattern(r"[a-z]{2,4}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
 QueryRole = Annotated[
     str,
-    like(
+    matching_pattern(
         r"arn:aws[a-z-]*:iam::\d{12}:role/gpucost-query-[\w+=,.@-]+",
         "the ARN of a role whose name begins with gpucost-query-, as arn:aws:iam::123456789012:role/gpucost-query-eu",
     ),
 ]
 
 ExternalId = Annotated[
-    str, like(r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an external id of IAM's)")
+    str, matching_pattern(r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an external id of IAM's)")
 ]
 """What the trust policy of a role in another account may ask for, so that nobody else has it assumed."""
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from gpucost.settings.section import Name, Section, like
+from gpucost.settings.section import Name, Section, matching_pattern
 
-LabelName = Annotated[str, like(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")]
+LabelName = Annotated[str, matching_pattern(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")]
 
 
 def _as_values(value: object) -> object:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gpucost.core.ledger import HourSummary, Restatement
 from gpucost.core.model import Amounts, Capacity, ClusterCharge, Costs, HourRecord, NodeHour, Totals
-from gpucost.storage.table import Item, undamaged
+from gpucost.storage.table import Item, verify_integrity
 
 T = TypeVar("T")
 PIECE = 300_000
@@ -33,7 +33,7 @@ def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: do
     Raises:
         DamagedError: a piece is missing or not what was written.
     """
-    with undamaged(items[0]):
+    with verify_integrity(items[0]):
         return read(json.loads(zlib.decompress(b"".join([item["b"]["B"] for item in items]))))
 
 
@@ -129,7 +129,7 @@ def read_nodes(document: dict[str, Any]) -> tuple[tuple[NodeHour, ...], tuple[Cl
 def restatement_document(restatement: Restatement) -> dict[str, Any]:
     """What changed, and why."""
     return {
-        "why": restatement.why,
+        "why": restatement.reason,
         "before": totals_document(restatement.before),
         "after": totals_document(restatement.after),
         "units": [[unit, _row(before), _row(after)] for unit, (before, after) in restatement.units.items()],

@@ -16,7 +16,7 @@ _LOST_WITHIN = {"ConditionalCheckFailed", "TransactionConflict"}
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def map_aws_errors(what: str) -> Iterator[None]:
     """Turn what botocore raises into `ConflictError` (somebody else wrote first) or `SourceError`."""
     from botocore.exceptions import BotoCoreError, ClientError
 

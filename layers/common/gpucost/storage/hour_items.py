@@ -13,7 +13,7 @@ from gpucost.runtime.observability import logger
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.line_items import line_items
-from gpucost.storage.table import FORMAT, Item, key, text, undamaged
+from gpucost.storage.table import FORMAT, Item, key, text, verify_integrity
 
 
 def hour_items(record: HourRecord, run: str, version: int, now: datetime, retention: Retention) -> list[Item]:
@@ -62,7 +62,7 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
     """
     totals = None
     if items:
-        with undamaged(items[0]):
+        with verify_integrity(items[0]):
             totals = blobs.read_totals_text(text(items[0], "t"))
     elif manifest.status != "incomplete" and not _has_expired(manifest):
         raise DamagedError(

@@ -17,19 +17,19 @@ from datetime import datetime
 from typing import Any
 
 from gpucost.core.hours import month_of
-from gpucost.core.ledger import FrozenMonth, Manifest
+from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.storage import keys
 from gpucost.storage.manifests import read_manifest, write_manifest
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, whole
 
 MONTHS = "MONTHS"
-NOBODY = "-"
+NO_RUN = "-"
 """Names the run of an hour that has none."""
 Condition = tuple[str, dict[str, dict[str, Any]] | None]
 """An expression, and its values."""
 
 
-class Versions:
+class HourVersions:
     """The manifests of a table, and its frozen months."""
 
     def __init__(self, table: Table) -> None:
@@ -58,11 +58,11 @@ class Versions:
             ConflictError: the newest version is not the one to be replaced, or the month is frozen, or no longer.
         """
         month, base, own = key(MONTHS, month_of(manifest.hour)), replacing, replace(manifest, beside=False)
-        if replacing is not None and replacing.beside:
+        if replacing is not None and replacing.is_adjustment:
             base = self.in_force(manifest.cluster, manifest.hour)
         item = write_manifest(manifest, expires_at)
-        if manifest.beside:
-            if replacing is not None and replacing.beside:
+        if manifest.is_adjustment:
+            if replacing is not None and replacing.is_adjustment:
                 condition = _stands_beside(replacing, base)
             else:
                 condition = _nothing_beside(base)
@@ -70,23 +70,23 @@ class Versions:
             self._table.transact([({**item, "b4": {"S": _run(base)}}, *condition)], checks=checks)
             return
         checks = [(month, "attribute_not_exists(pk)", None)]
-        if replacing is not None and replacing.beside:
+        if replacing is not None and replacing.is_adjustment:
             # Its month was opened: it comes into force itself, or what follows it does.
             checks.append((_key(replacing), *_stands_beside(replacing, base)))
         else:  # nor was one recorded beside while the month was frozen for a moment
             checks.append((_key(replace(manifest, beside=True)), *_nothing_beside(base)))
         self._table.transact([(item, *_is(base))], checks=checks)
 
-    def frozen(self, month: str) -> FrozenMonth | None:
+    def closed_month(self, month: str) -> ClosedMonth | None:
         """Whether, when, by whom and why a month was frozen."""
         item = self._table.get(MONTHS, month)
         return None if item is None else _read_month(item)
 
-    def frozen_months(self) -> list[FrozenMonth]:
+    def closed_months(self) -> list[ClosedMonth]:
         """All of them, in order."""
         return [_read_month(item) for item in self._table.query(MONTHS)]
 
-    def freeze(self, month: FrozenMonth) -> None:
+    def close_month(self, month: ClosedMonth) -> None:
         """Freeze a month.
 
         Raises:
@@ -96,18 +96,18 @@ class Versions:
             {
                 **key(MONTHS, month.month),
                 "v": {"N": str(FORMAT)},
-                "p": {"N": str(keys.seconds(month.frozen_at))},
+                "p": {"N": str(keys.seconds(month.closed_at))},
                 "by": {"S": month.author},
                 "why": {"S": month.reason},
             },
             "attribute_not_exists(pk)",
         )
 
-    def unfreeze(self, month: str) -> None:
+    def reopen_month(self, month: str) -> None:
         """Open a month; the versions beside its hours wait to be put in force."""
         self._table.delete_all([key(MONTHS, month)])
 
-    def beside(self, cluster: str, items: Iterable[Item], in_force: Iterable[Manifest]) -> list[Manifest]:
+    def adjustments(self, cluster: str, items: Iterable[Item], in_force: Iterable[Manifest]) -> list[Manifest]:
         """The versions beside those in force, from the items of one range of hours."""
         own = {manifest.hour: manifest for manifest in in_force}
         found = [_beside(cluster, item, own.get(keys.read_hour(text(item, "sk")))) for item in items]
@@ -119,11 +119,11 @@ def _beside(cluster: str, item: Item, in_force: Manifest | None) -> Manifest | N
 
 
 def _run(manifest: Manifest | None) -> str:
-    return NOBODY if manifest is None else manifest.run_id
+    return NO_RUN if manifest is None else manifest.run_id
 
 
 def _key(manifest: Manifest) -> Item:
-    kind: keys.Kind = "beside" if manifest.beside else "hours"
+    kind: keys.Kind = "beside" if manifest.is_adjustment else "hours"
     return key(keys.partition(manifest.cluster, kind), keys.hour(manifest.hour))
 
 
@@ -143,7 +143,7 @@ def _nothing_beside(base: Manifest | None) -> Condition:
     return "attribute_not_exists(pk) OR b4 <> :base", {":base": {"S": _run(base)}}
 
 
-def _read_month(item: Item) -> FrozenMonth:
+def _read_month(item: Item) -> ClosedMonth:
     check_format(item)
     at = keys.read_instant(whole(item, "p"))
-    return FrozenMonth(text(item, "sk"), at, text(item, "by"), text(item, "why"))
+    return ClosedMonth(text(item, "sk"), at, text(item, "by"), text(item, "why"))

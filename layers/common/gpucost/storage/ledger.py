@@ -42,7 +42,7 @@ from gpucost.core.money import MOST_AMOUNT, ZERO, is_amount
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.hour_items import hour_items, pieces, read_notes, read_summary, run_id_of
-from gpucost.storage.hour_versions import NOBODY, Versions
+from gpucost.storage.hour_versions import NO_RUN, HourVersions
 from gpucost.storage.line_items import IncompleteLinesError, read_line_items, read_line_uses
 from gpucost.storage.manifests import read_manifest
 from gpucost.storage.restatements import chained, restatement_items
@@ -57,7 +57,7 @@ SUPERSEDED_KEPT = timedelta(days=1)
 """Readers that follow the old manifest finish long before."""
 
 
-class DynamoLedger:
+class DynamoLedgerTmp:
     """Fulfils `ports.Ledger`.
 
     Args:
@@ -67,7 +67,7 @@ class DynamoLedger:
 
     def __init__(self, client: Any, table: str) -> None:
         self._table = Table(client, table)
-        self.versions = Versions(self._table)
+        self.versions = HourVersions(self._table)
         """Which version of each hour is in force, and which months are frozen."""
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
@@ -84,10 +84,10 @@ class DynamoLedger:
         """Those in `[start, end)`, oldest first, without their notes: one small query however much they say."""
         return [read_manifest(cluster, item) for item in self._range(keys.partition(cluster, "hours"), start, end)]
 
-    def beside(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+    def adjustments(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """The versions recorded beside frozen hours of `[start, end)`, oldest first, without their notes."""
         items = list(self._range(keys.partition(cluster, "beside"), start, end))
-        return self.versions.beside(cluster, items, self.manifests(cluster, start, end)) if items else []
+        return self.versions.adjustments(cluster, items, self.manifests(cluster, start, end)) if items else []
 
     def latest(self, cluster: str) -> Manifest | None:
         """The newest hour that was ever published, without its notes."""
@@ -113,7 +113,7 @@ class DynamoLedger:
         settings_version: int,
         now: datetime,
         usage: Usage | None = None,
-        why: str = "",
+        reason: str = "",
         last_attempt: datetime | None = None,
         retention: Retention = DEFAULT_RETENTION,
         backfilled: bool = False,
@@ -142,8 +142,8 @@ class DynamoLedger:
             raise ConflictError(f"{record.cluster} {record.hour}: an incomplete attempt does not replace figures")
         version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
-        is_frozen = self.versions.frozen(month_of(record.hour)) is not None
-        told = (why, settings_version, is_frozen, replacing and replacing.run_id) if is_frozen or why else ()
+        is_frozen = self.versions.closed_month(month_of(record.hour)) is not None
+        told = (reason, settings_version, is_frozen, replacing and replacing.run_id) if is_frozen or reason else ()
         run_id = run_id_of(record, version, *told)
         items, end = hour_items(record, run_id, version, now, retention), now + retention.days
         if usage is not None:
@@ -163,20 +163,20 @@ class DynamoLedger:
             notes=record.notes,
             usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
             currency=record.currency,
-            beside=is_frozen,
+            is_adjustment=is_frozen,
             backfilled=replacing.backfilled if replacing else backfilled,
             figures_until=None if record.status == "incomplete" else now.replace(microsecond=0) + retention.hours,
         )
         if told:
-            items += self._restated(record, replacing, manifest, why or LATE, end)
-        base = self.versions.in_force(record.cluster, record.hour) if replacing and replacing.beside else replacing
+            items += self._restated(record, replacing, manifest, reason or LATE, end)
+        base = self.versions.in_force(record.cluster, record.hour) if replacing and replacing.is_adjustment else replacing
         self._table.put_all(items)
         try:
             self.versions.put(manifest, replacing, end)
         except ConflictError:
-            if (self.versions.frozen(month_of(record.hour)) is not None) != is_frozen:
+            if (self.versions.closed_month(month_of(record.hour)) is not None) != is_frozen:
                 return self.publish(
-                    record, replacing=replacing, settings_version=settings_version, now=now, usage=usage, why=why,
+                    record, replacing=replacing, settings_version=settings_version, now=now, usage=usage, reason=reason,
                     last_attempt=last_attempt, retention=retention, backfilled=backfilled,
                 )  # fmt: skip
             raise
@@ -203,7 +203,7 @@ class DynamoLedger:
             return False
         return summary.status == manifest.status
 
-    def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
+    def apply_adjustment(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
         """Put a version in force that was recorded beside, once its month is open again.
 
         Raises:
@@ -296,7 +296,7 @@ class DynamoLedger:
         for item in self._range(keys.partition(cluster, "restatements"), start, end):
             items.setdefault(keys.parts(item), []).append(item)
         found = [one for manifest in in_force.values() for one in chained(items, manifest)]
-        for late in self.beside(cluster, start, end) if items else ():
+        for late in self.adjustments(cluster, start, end) if items else ():
             own = in_force.get(late.hour)
             found += chained(items, late, until=own.run_id if own else None)
         return sorted(found, key=lambda one: (one.hour, one.version))
@@ -307,7 +307,7 @@ class DynamoLedger:
         """What a version changes, as items; where nothing had figures, it is told only beside a frozen hour."""
         before = self._replaced(replacing) if replacing else None
         had_figures = before is not None and before.totals is not None
-        if record.totals is None or not (had_figures or manifest.beside):
+        if record.totals is None or not (had_figures or manifest.is_adjustment):
             return []
         restatement = Restatement(
             cluster=record.cluster,
@@ -315,14 +315,14 @@ class DynamoLedger:
             version=manifest.version,
             restated_at=manifest.published_at,
             settings_version=manifest.settings_version,
-            why=why,
+            reason=why,
             before=before.totals if before else None,
             after=record.totals,
             units=changes(before.groups if before else {}, record),
             currency=record.currency,
             currency_before=replacing.currency if replacing and had_figures else record.currency,
         )
-        return restatement_items(restatement, manifest.run_id, replacing.run_id if replacing else NOBODY, end)
+        return restatement_items(restatement, manifest.run_id, replacing.run_id if replacing else NO_RUN, end)
 
     def _replaced(self, manifest: Manifest) -> HourSummary:
         """A version's summary; made of its lines, without a capacity, where it is damaged: restating mends that."""
@@ -356,8 +356,8 @@ class DynamoLedger:
             base: what is, or was until now, in force.
             now: the time.
         """
-        kept = {manifest.run_id, base.run_id if manifest.beside and base else ""}
-        usages = {manifest.usage_id, base.usage_id if manifest.beside and base else ""}
+        kept = {manifest.run_id, base.run_id if manifest.is_adjustment and base else ""}
+        usages = {manifest.usage_id, base.usage_id if manifest.is_adjustment and base else ""}
         gone = {one.run_id: one for one in (replacing, base) if one is not None and one.run_id not in kept}
         for one in gone.values():
             self._table.expire(self._items_of(one, usages), int((now + SUPERSEDED_KEPT).timestamp()))

@@ -6,7 +6,7 @@ from decimal import Decimal
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Coverage, Status
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, check_format, key, text, undamaged, whole
+from gpucost.storage.table import FORMAT, Item, check_format, key, text, verify_integrity, whole
 
 _STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
 _CODE = {status: code for code, status in _STATUS.items()}
@@ -15,7 +15,7 @@ _CODE = {status: code for code, status in _STATUS.items()}
 def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
     """Its item, among those in force or those beside them; the notes are one of their own."""
     item: dict[str, dict[str, str]] = {
-        **key(keys.partition(manifest.cluster, "beside" if manifest.beside else "hours"), keys.hour(manifest.hour)),
+        **key(keys.partition(manifest.cluster, "beside" if manifest.is_adjustment else "hours"), keys.hour(manifest.hour)),
         "v": {"N": str(FORMAT)},
         "s": {"S": _CODE[manifest.status]},
         "n": {"N": str(manifest.version)},
@@ -50,7 +50,7 @@ def read_manifest(cluster: str, item: Item, *, beside: bool = False) -> Manifest
         SourceError: damaged, or of a newer form.
     """
     check_format(item)
-    with undamaged(item):
+    with verify_integrity(item):
         return _manifest(cluster, item, beside)
 
 
@@ -71,7 +71,7 @@ def _manifest(cluster: str, item: Item, beside: bool) -> Manifest:
         published_at=keys.read_instant(whole(item, "p")),
         usage_id=text(item, "u"),
         currency=text(item, "c") or "USD",
-        beside=beside,
+        is_adjustment=beside,
         backfilled=text(item, "o") == "b",
         figures_until=keys.read_instant(whole(item, "e")) if "e" in item else None,
     )

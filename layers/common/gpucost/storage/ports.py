@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Generic, Protocol
 
-from gpucost.core.ledger import DEFAULT_RETENTION, FrozenMonth, HourSummary, Manifest, Restatement, Retention
+from typing_extensions import TypeVar
+
+from gpucost.core.ledger import DEFAULT_RETENTION, ClosedMonth, HourSummary, Manifest, Restatement, Retention
 from gpucost.core.limits import Limits
 from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import Usage
@@ -84,11 +86,11 @@ class PublishedHours(Protocol):
 class FrozenMonths(Protocol):
     """Months closed for chargeback."""
 
-    def frozen(self, month: str) -> FrozenMonth | None:
+    def closed_month(self, month: str) -> ClosedMonth | None:
         """Whether, when, by whom and why a month was frozen."""
         ...
 
-    def frozen_months(self) -> list[FrozenMonth]:
+    def closed_months(self) -> list[ClosedMonth]:
         """All of them, in order."""
         ...
 
@@ -96,7 +98,7 @@ class FrozenMonths(Protocol):
 class FreezableMonths(FrozenMonths, Protocol):
     """What closes months and opens them again."""
 
-    def freeze(self, month: FrozenMonth) -> None:
+    def close_month(self, month: ClosedMonth) -> None:
         """Freeze a month.
 
         Raises:
@@ -104,7 +106,7 @@ class FreezableMonths(FrozenMonths, Protocol):
         """
         ...
 
-    def unfreeze(self, month: str) -> None:
+    def reopen_month(self, month: str) -> None:
         """Open a month; the versions beside its hours wait to be put in force."""
         ...
 
@@ -189,7 +191,7 @@ class ReportedHours(PublishedHours, Protocol):
 class AdjustableHours(PublishedHours, Protocol):
     """Hours, and what is recorded beside those of frozen months."""
 
-    def beside(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+    def adjustments(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """The versions recorded beside hours of `[start, end)`, oldest first."""
         ...
 
@@ -197,7 +199,7 @@ class AdjustableHours(PublishedHours, Protocol):
         """The summaries of these very versions of one cluster's hours, which are in order."""
         ...
 
-    def adopt(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
+    def apply_adjustment(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
         """Put a version in force that was recorded beside, once its month is open again.
 
         Raises:
@@ -217,7 +219,7 @@ class Ledger(ReportedHours, AdjustableHours, Protocol):
         settings_version: int,
         now: datetime,
         usage: Usage | None = None,
-        why: str = "",
+        reason: str = "",
         last_attempt: datetime | None = None,
         retention: Retention = DEFAULT_RETENTION,
         backfilled: bool = False,
@@ -288,13 +290,16 @@ class Departure:
     """Of the settings: the last one that names it."""
 
 
+SettingsModel = TypeVar("SettingsModel", bound=Settings, default=Settings, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class StoredSettings:
+class StoredSettings(Generic[SettingsModel]):
     """A settings document as it was pushed."""
 
     version: int
     text: str
-    settings: Settings
+    settings: SettingsModel
     author: str
     pushed_at: datetime
     refused: tuple[str, ...] = ()
@@ -308,10 +313,10 @@ class StoredSettings:
         return sorted({one.name for one in self.settings.clusters} | left)
 
 
-class SettingsStore(Protocol):
+class SettingsStore(Protocol[SettingsModel]):
     """The versioned settings document."""
 
-    def current(self) -> StoredSettings:
+    def current(self) -> StoredSettings[SettingsModel]:
         """The newest version that can be read.
 
         Raises:
@@ -319,7 +324,7 @@ class SettingsStore(Protocol):
         """
         ...
 
-    def newest(self) -> StoredSettings:
+    def newest(self) -> StoredSettings[SettingsModel]:
         """The same, and never a minute old.
 
         Raises:
@@ -327,7 +332,7 @@ class SettingsStore(Protocol):
         """
         ...
 
-    def version(self, number: int) -> StoredSettings:
+    def version(self, number: int) -> StoredSettings[SettingsModel]:
         """One version.
 
         Raises:
@@ -335,11 +340,11 @@ class SettingsStore(Protocol):
         """
         ...
 
-    def history(self) -> list[StoredSettings]:
+    def history(self) -> Sequence[StoredSettings[SettingsModel]]:
         """Every version, newest first."""
         ...
 
-    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsModel]:
         """Validate a document and make it the newest version.
 
         Raises:

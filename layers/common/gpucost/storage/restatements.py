@@ -68,11 +68,11 @@ def _restatement(manifest: Manifest, item: Item, document: dict[str, Any]) -> Re
         version=whole(item, "n"),
         restated_at=keys.read_instant(whole(item, "p")),
         settings_version=whole(item, "x"),
-        why=document["why"],
+        reason=document["why"],
         before=blobs.read_totals(document["before"]),
         after=blobs.read_totals(document["after"]) or Totals(Costs(), None),
         units=blobs.read_changes(document),
         currency=text(item, "c"),
         currency_before=text(item, "c4"),
-        beside=manifest.beside,
+        is_adjustment=manifest.is_adjustment,
     )

@@ -31,8 +31,8 @@ from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.amount_columns import pack_table, unpack_sums, unpack_table
 from gpucost.storage.compressed_documents import PIECE
-from gpucost.storage.ledger import DynamoLedger
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, undamaged, whole
+from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, verify_integrity, whole
 
 BUCKETS = 16
 """Facts of a sixteenth of all units are read together: one unit's month is one query, and items stay few."""
@@ -50,7 +50,7 @@ class DynamoRollups:
 
     def __init__(self, client: Any, table: str) -> None:
         self._table = Table(client, table)
-        self._ledger = DynamoLedger(client, table)
+        self._ledger = DynamoLedgerTmp(client, table)
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
         """Every UTC day of `[start, end)` that has a published hour, in order."""
@@ -257,7 +257,7 @@ class DynamoRollups:
         if item is None or _marks(item) != marks:
             return set(range(BUCKETS))
         check_format(item)
-        with undamaged(item):
+        with verify_integrity(item):
             return {_bucket(unit) for unit in unpack_sums(item["b"]["B"])}
 
     def _facts_from_lines(
@@ -346,14 +346,14 @@ def _day_of(items: Sequence[Item]) -> Item | None:
 
 
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
-    with undamaged(item):
+    with verify_integrity(item):
         totals = blobs.read_totals_text(text(item, "t")) if "t" in item else None
         return DaySummary(cluster, day, tuple(manifests), totals, unpack_sums(item["b"]["B"]))
 
 
 def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:
     """By hour and mark; hours in which the unit held nothing are there, with zeros."""
-    with undamaged(item):
+    with verify_integrity(item):
         rows = {int(hour): costs for (hour,), costs in unpack_table(item["b"]["B"])}
     return {(hour, mark): rows.get(hour.hour, Costs()) for hour, mark in _hour_marks(item)}
 
@@ -366,7 +366,7 @@ def _are_whole(items: Sequence[Item], marks: bytes) -> bool:
 
 def _read_facts(items: Sequence[Item], business_unit: str | None) -> dict[FactKey, Costs]:
     found = {}
-    with undamaged(items[0]):
+    with verify_integrity(items[0]):
         for texts, costs in unpack_table(b"".join([item["b"]["B"] for item in items[: whole(items[0], "k")]])):
             fact = FactKey._make([*texts[:-1], tuple((name, value) for name, value in json.loads(texts[-1]))])
             if business_unit is None or fact.business_unit == business_unit:

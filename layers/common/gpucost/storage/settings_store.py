@@ -3,14 +3,14 @@
 import hashlib
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Generic
 
 from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
-from gpucost.settings import Settings, check_new, json_form, parse_settings
+from gpucost.settings import Settings, SettingsModel, json_form, parse_document
 from gpucost.storage.ports import Departure, StoredSettings
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, whole
 
@@ -26,23 +26,27 @@ SIZE_OF_DEPARTURE = 24
 """Bytes of one, its name aside."""
 
 
-class DynamoSettingsStore:
+class DynamoSettingsStore(Generic[SettingsModel]):
     """Versions are items that are written once and never changed; the newest is in force.
 
     Args:
         client: a boto3 DynamoDB client.
         table: the table's name.
+        model: the sections that a document may have.
         clock: the time now, for the cache.
     """
 
-    def __init__(self, client: Any, table: str, *, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, client: Any, table: str, model: type[SettingsModel], *, clock: Callable[[], datetime]
+    ) -> None:
+        self._model = model
         self._table = Table(client, table)
         self._clock = clock
-        self._parsed: dict[int, tuple[Item, StoredSettings | SettingsError | SourceError]] = {}
-        self._current: StoredSettings | None = None
+        self._parsed: dict[int, tuple[Item, StoredSettings[SettingsModel] | SettingsError | SourceError]] = {}
+        self._current: StoredSettings[SettingsModel] | None = None
         self._read_at = datetime.min.replace(tzinfo=UTC)
 
-    def current(self) -> StoredSettings:
+    def current(self) -> StoredSettings[SettingsModel]:
         """The newest version that can be read, at most a minute old; `refused` says why newer ones cannot.
 
         Raises:
@@ -53,7 +57,7 @@ class DynamoSettingsStore:
             return self.newest()
         return self._current
 
-    def newest(self) -> StoredSettings:
+    def newest(self) -> StoredSettings[SettingsModel]:
         """The newest version that can be read by now.
 
         Raises:
@@ -64,7 +68,7 @@ class DynamoSettingsStore:
         self._read_at = now
         return self._current
 
-    def _find_newest(self) -> StoredSettings:
+    def _find_newest(self) -> StoredSettings[SettingsModel]:
         newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
         if newest is None:
             raise SettingsMissingError("no settings have been pushed yet: run `gpucost settings push`")
@@ -87,7 +91,7 @@ class DynamoSettingsStore:
             yield found
             before = found
 
-    def version(self, number: int) -> StoredSettings:
+    def version(self, number: int) -> StoredSettings[SettingsModel]:
         """One version.
 
         Raises:
@@ -101,23 +105,23 @@ class DynamoSettingsStore:
             raise NotFoundError(f"there is no version {number} of the settings")
         return self._read(item)
 
-    def history(self) -> list[StoredSettings]:
+    def history(self) -> Sequence[StoredSettings[SettingsModel]]:
         """Every version that can be read, newest first."""
         found = []
         for item in self._table.query(PARTITION, newest_first=True):
             with suppress(SettingsError, SourceError):
-                found.append(_parse(item))
+                found.append(_parse(item, self._model))
         return found
 
-    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings:
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsModel]:
         """Validate a document and make it the newest version.
 
         Raises:
             SettingsError: not valid, or too large; nothing was written.
             ConflictError: somebody else pushed at the same time; nothing was written.
         """
-        settings = parse_settings(text)
-        check_new(settings)
+        settings = parse_document(text, self._model)
+        settings.check_new()
         packed = zlib.compress(text.encode())
         if len(packed) > LARGEST:
             raise SettingsError(f"settings are too large: {len(packed)} bytes compressed; at most {LARGEST} fit")
@@ -158,7 +162,7 @@ class DynamoSettingsStore:
             found |= dict.fromkeys(names, Departure(now, before.version))
         return _last({name: one for name, one in found.items() if settings.cluster(name) is None})
 
-    def _read(self, item: Item) -> StoredSettings:
+    def _read(self, item: Item) -> StoredSettings[SettingsModel]:
         """A version, parsed when its item is first seen: 500 business units in YAML take half a second.
 
         Raises:
@@ -168,7 +172,7 @@ class DynamoSettingsStore:
         seen, parsed = self._parsed.get(number, (None, None))
         if parsed is None or seen != item:
             try:
-                parsed = _parse(item)
+                parsed = _parse(item, self._model)
             except (SettingsError, SourceError) as error:
                 parsed = error
             while len(self._parsed) >= MOST_PARSED:
@@ -179,7 +183,7 @@ class DynamoSettingsStore:
         raise type(parsed)(str(parsed))
 
 
-def _parse(item: Item) -> StoredSettings:
+def _parse(item: Item, model: type[SettingsModel]) -> StoredSettings[SettingsModel]:
     check_format(item)
     try:
         document = zlib.decompress(item["b"]["B"]).decode()
@@ -187,7 +191,7 @@ def _parse(item: Item) -> StoredSettings:
     except (zlib.error, KeyError, UnicodeDecodeError) as error:
         raise SettingsError(f"is damaged: {error}") from error
     pushed_at = datetime.fromtimestamp(whole(item, "p"), UTC)
-    settings, departed = parse_settings(json), _read_departed(item)
+    settings, departed = parse_document(json, model), _read_departed(item)
     return StoredSettings(whole(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
 
 
@@ -197,7 +201,7 @@ def _with_json(document: str, packed: bytes, settings: Settings) -> Item:
     Empty where the text is JSON, where the two do not fit one item, or where JSON would not mean the same.
     """
     json = json_form(document)
-    if json is None or parse_settings(json) != settings:
+    if json is None or parse_document(json, type(settings)) != settings:
         return {}
     packed_json = zlib.compress(json.encode())
     if len(packed) + len(packed_json) > LARGEST:

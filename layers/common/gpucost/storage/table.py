@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpucost.core.errors import ConflictError, DamagedError, SourceError
-from gpucost.storage.errors import BusyError, translated
+from gpucost.storage.errors import BusyError, map_aws_errors
 
 FORMAT = 1
 """Version of an item's form, in attribute `v` of each; kinds that have had another one say so themselves."""
@@ -43,7 +43,7 @@ class Table:
 
     def get(self, pk: str, sk: str) -> Item | None:
         """One item."""
-        with translated("read an item"):
+        with map_aws_errors("read an item"):
             answer = self._client.get_item(TableName=self._name, Key=key(pk, sk), ConsistentRead=True)
         item: Item | None = answer.get("Item")
         return item if item and _is_alive(item) else None
@@ -70,7 +70,7 @@ class Table:
         if limit:
             arguments["Limit"] = limit
         while True:
-            with translated("query items"):
+            with map_aws_errors("query items"):
                 answer = self._client.query(**arguments)
             yield from (item for item in answer["Items"] if _is_alive(item))
             if limit or "LastEvaluatedKey" not in answer:
@@ -89,7 +89,7 @@ class Table:
         more = {"ExpressionAttributeValues": values} if values else {}
         own = {**item, WRITER: {"S": os.urandom(8).hex()}}
         try:
-            with translated("write an item"):
+            with map_aws_errors("write an item"):
                 self._client.put_item(TableName=self._name, Item=own, ConditionExpression=condition, **more)
         except ConflictError:
             there = self.get(text(item, "pk"), text(item, "sk"))
@@ -126,7 +126,7 @@ class Table:
         ]
         for round_ in range(ROUNDS):
             try:
-                with translated("write items together"):
+                with map_aws_errors("write items together"):
                     self._client.transact_write_items(TransactItems=steps)
             except BusyError:  # another transaction holds one of them at this moment; conditions still decide
                 if round_ == ROUNDS - 1:
@@ -157,7 +157,7 @@ class Table:
             for round_ in range(ROUNDS):
                 if round_:
                     self._sleep(0.05 * 2.0**round_)
-                with translated("write items"):
+                with map_aws_errors("write items"):
                     answer = self._client.batch_write_item(RequestItems={self._name: left})
                 left = answer.get("UnprocessedItems", {}).get(self._name, [])
                 if not left:
@@ -208,7 +208,7 @@ def check_format(item: Item, newest: int = FORMAT) -> None:
 
 
 @contextmanager
-def undamaged(item: Item) -> Iterator[None]:
+def verify_integrity(item: Item) -> Iterator[None]:
     """Turn whatever reading a damaged item raises into one sentence.
 
     Args:

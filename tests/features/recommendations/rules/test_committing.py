@@ -12,7 +12,7 @@ from gpucost.features.recommendations.model import Advice
 from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.price_lists import reserved_prices
 from gpucost.features.recommendations.review import review
-from gpucost.settings import parse_settings
+from gpucost.settings_document import parse_settings
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 

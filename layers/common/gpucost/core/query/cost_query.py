@@ -21,7 +21,7 @@ IDLE_FIGURES = ("idle_gpu_hours", "idle_usd", "cost_usd")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CostQuery:
     """What is to be answered; parameters are read and checked before."""
 
     period: Period
@@ -52,7 +52,7 @@ class Question:
         )  # fmt: skip
 
 
-def check_reach(question: Question) -> None:
+def check_reach(question: CostQuery) -> None:
     """Refuse what would need single pods of too long a time.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from gpucost.core.fixed_point import NOTHING, Quanta, costs_of, published, total
 from gpucost.core.model import Capacity, Costs
 from gpucost.core.money import from_quanta
-from gpucost.core.query.cost_query import Question
+from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import Key
 from gpucost.core.query.filters import matching
 from gpucost.core.query.idle import Idle, idle_of, share
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
 
 
 @dataclass(slots=True)
-class Read:
+class QueryResult:
     """What was read for a question."""
 
     cells: dict[Cell, Quanta] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class _Bin(NamedTuple):
     is_kept: bool
 
 
-def group(question: Question, read: Read) -> Grouped:
+def group(question: CostQuery, read: QueryResult) -> Grouped:
     """Make the rows of an answer."""
     dimensions, count = question.dimensions(), len(question.group_by)
     costs: dict[_Bin, list[Quanta]] = {}
@@ -123,13 +123,13 @@ class _Left:
     costs: list[Quanta] = field(default_factory=list)
     idles: list[Idle | None] = field(default_factory=list)
 
-    def row(self, question: Question) -> Row:
+    def row(self, question: CostQuery) -> Row:
         idle = None if question.idle == "hidden" else _total_idle(self.idles)
         return Row(question.period.start, question.period.end, {}, total(self.costs), "held", idle)
 
 
 def _idle(
-    question: Question, read: Read, holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[Quanta]]]
+    question: CostQuery, read: QueryResult, holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[Quanta]]]
 ) -> dict[_Bin, list[Idle | None]]:
     """What each row bears; a row of its own for what nobody does. What is unknown makes a row's unknown."""
     found: dict[_Bin, list[Idle | None]] = {}

@@ -11,9 +11,9 @@ from gpucost.core.hours import floor_hour
 from gpucost.features.alerting.decisions import Decisions, notification_id
 from gpucost.features.alerting.model import FLEET, Alert, Notification, Severity, Subject
 from gpucost.features.alerting.ports import AlertMemory
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import ExternalRule, RuleSettings
 from gpucost.runtime.messages import ExternalAlert, ExternalAlerts
-from gpucost.settings import Settings
 
 DEFAULT_NAME = "external"
 LONGEST_DETAIL = 200
@@ -29,7 +29,7 @@ class ExternalDecisions:
     def __init__(self, memory: AlertMemory) -> None:
         self._memory = memory
 
-    def decide(self, settings: Settings, message: ExternalAlerts) -> None:
+    def decide(self, settings: AlertingSettings, message: ExternalAlerts) -> None:
         """Remember what fires, and put news in the outbox. Without a rule of kind external all receivers are told.
 
         Raises:
@@ -46,7 +46,7 @@ class ExternalDecisions:
         decisions.save_only(self._memory)
 
 
-def fleet_rules(settings: Settings) -> dict[str, RuleSettings]:
+def fleet_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
     """The rules that are decided on ticks and on AMP's word; without one of kind external there is one for all."""
     kinds = {"budget", "spend-change", "data", "digest", "external"}
     found = {name: rule for name, rule in settings.alerts.named_rules().items() if rule.kind in kinds}

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from gpucost.features.alerting.model import Subject
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule
-from gpucost.settings import Settings
 
 _MONTHS_OF_QUARTER = 3
 
 
-def tightest_budget(settings: Settings, business_unit: str, months: int) -> Decimal | None:
+def tightest_budget(settings: AlertingSettings, business_unit: str, months: int) -> Decimal | None:
     """The lowest budget of a business unit over all clusters, in the currency of the settings.
 
     Args:

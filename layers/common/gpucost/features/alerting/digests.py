@@ -13,8 +13,8 @@ from gpucost.features.alerting.inhibition import zone_of
 from gpucost.features.alerting.model import Notification, Subject, Workload
 from gpucost.features.alerting.ports import AlertSources, WorkloadSaving
 from gpucost.features.alerting.rules.idle_workload import OBSERVED
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
-from gpucost.settings import Settings
 
 LATEST = timedelta(days=2)
 """A digest that could not be made so long is left out: nobody wants last week's on Friday."""
@@ -31,7 +31,7 @@ class Digests:
         settings: the document.
     """
 
-    def __init__(self, sources: AlertSources, settings: Settings) -> None:
+    def __init__(self, sources: AlertSources, settings: AlertingSettings) -> None:
         self._sources = sources
         self._settings = settings
 

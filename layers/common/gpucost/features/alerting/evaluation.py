@@ -13,9 +13,9 @@ from gpucost.features.alerting.rules import unallocated, waste
 from gpucost.features.alerting.rules.idle_workload import OBSERVED, IdleThresholds
 from gpucost.features.alerting.rules.unallocated import UnallocatedThreshold
 from gpucost.features.alerting.rules.waste import WasteThresholds
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 from gpucost.features.alerting.state_machine import Policy
-from gpucost.settings import Settings
 
 AT_ONCE = 50
 """Units whose lines are read one by one: each costs a read unit, and all of a large cluster's together some 240."""
@@ -75,7 +75,7 @@ class HourFacts:
         self._all_lines = found
 
 
-def find(rule: RuleSettings, settings: Settings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+def find(rule: RuleSettings, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
     """What a rule finds in an hour, of every subject that breaches or that it watches already.
 
     Thresholds in money say nothing of hours in another currency, from before the settings changed for instance.
@@ -104,7 +104,7 @@ def policy_of(rule: RuleSettings) -> Policy:
     return Policy(rule.for_hours, rule.keep_firing_hours)
 
 
-def _waste(rule: WasteRule, settings: Settings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+def _waste(rule: WasteRule, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
     units = sums(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units
     guesses = not set(settings.utilization.sources) <= OBSERVED
     for unit in _watched(units, active):

@@ -9,8 +9,8 @@ from gpucost.features.alerting.decisions import Decisions
 from gpucost.features.alerting.evaluation import HourFacts, find
 from gpucost.features.alerting.model import Alert, Cursor
 from gpucost.features.alerting.ports import AlertLedger, AlertMemory, Memory
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
-from gpucost.settings import Settings
 
 ACROSS = "*hours"
 """The scope of waste over several clusters; no cluster can be named so."""
@@ -32,7 +32,7 @@ class HourDecisions:
         self._ledger = ledger
         self._memory = memory
 
-    def decide_cluster(self, settings: Settings, cluster: str, newest: datetime) -> None:
+    def decide_cluster(self, settings: AlertingSettings, cluster: str, newest: datetime) -> None:
         """Decide all rules of one cluster through an hour.
 
         Raises:
@@ -43,7 +43,7 @@ class HourDecisions:
         if rules or memory.books:
             self._decide(settings, memory, rules, [cluster], cluster, newest)
 
-    def decide_across(self, settings: Settings, newest: datetime) -> None:
+    def decide_across(self, settings: AlertingSettings, newest: datetime) -> None:
         """Decide waste over all clusters of each rule, through the newest hour that all of them know.
 
         Raises:
@@ -57,7 +57,7 @@ class HourDecisions:
 
     def _decide(
         self,
-        settings: Settings,
+        settings: AlertingSettings,
         memory: Memory,
         rules: dict[str, RuleSettings],
         clusters: Sequence[str],
@@ -132,7 +132,7 @@ class HourDecisions:
         return found
 
 
-def cluster_rules(settings: Settings, cluster: str) -> dict[str, RuleSettings]:
+def cluster_rules(settings: AlertingSettings, cluster: str) -> dict[str, RuleSettings]:
     """The rules that are decided when an hour of a cluster is closed."""
     return {
         name: rule
@@ -143,14 +143,14 @@ def cluster_rules(settings: Settings, cluster: str) -> dict[str, RuleSettings]:
     }
 
 
-def across_rules(settings: Settings) -> dict[str, RuleSettings]:
+def across_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
     """The rules on hours of several clusters together."""
     rules = settings.alerts.named_rules().items()
     return {name: rule for name, rule in rules if isinstance(rule, WasteRule) and rule.across_clusters}
 
 
 def _first_undecided(
-    memory: Memory, rules: Mapping[str, RuleSettings], newest: datetime, settings: Settings
+    memory: Memory, rules: Mapping[str, RuleSettings], newest: datetime, settings: AlertingSettings
 ) -> datetime:
     """The oldest hour that may still matter: what a lost or reordered message left out is made up for here."""
     if memory.cursor.decided_through is None:

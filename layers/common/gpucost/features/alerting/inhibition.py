@@ -5,17 +5,16 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from gpucost.features.alerting.model import Book
-from gpucost.features.alerting.settings import AlertSettings
+from gpucost.features.alerting.settings import AlertingSettings, AlertSettings
 from gpucost.features.alerting.settings.rules import DataRule, RuleSettings
 from gpucost.features.alerting.timing import Hold, QuietHours, Silence
 from gpucost.runtime.observability import logger
-from gpucost.settings import Settings
 
 MISSING = frozenset({"overdue"})
 """Details of a data alert that say a cluster's hours are missing."""
 
 
-def hold_of(settings: Settings, silences: Sequence[Silence], books: Iterable[Book], now: datetime) -> Hold:
+def hold_of(settings: AlertingSettings, silences: Sequence[Silence], books: Iterable[Book], now: datetime) -> Hold:
     """What has to wait now."""
     rules = settings.alerts.named_rules()
     quiet = {name: hours for name, rule in rules.items() if (hours := _quiet(settings.alerts, rule)) is not None}

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from gpucost.features.alerting.model import Book, Cursor, Notification
 from gpucost.features.alerting.rules.spend_change import SoFar
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.timing import Silence
-from gpucost.settings import Settings
 from gpucost.storage.ports import PublishedHours, ReportedHours, Rollups
 
 
@@ -178,6 +178,6 @@ class Notifier(Protocol):
 class Notifiers(Protocol):
     """The receivers that the settings name, by a name that is stable across pushes."""
 
-    def __call__(self, settings: Settings) -> Mapping[str, Notifier]:
+    def __call__(self, settings: AlertingSettings) -> Mapping[str, Notifier]:
         """The receivers of a document."""
         ...

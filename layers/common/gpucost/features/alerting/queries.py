@@ -11,6 +11,7 @@ from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import Alert, Book, Notification, Subject
 from gpucost.features.alerting.ports import AlertHistory, AlertMemory, Silences
 from gpucost.features.alerting.service import scopes_of
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.timing import Silence
 from gpucost.storage.ports import Clock, SettingsStore
 
@@ -46,7 +47,7 @@ class AlertDesk:
 
     def __init__(
         self,
-        settings_store: SettingsStore,
+        settings_store: SettingsStore[AlertingSettings],
         memory: AlertMemory,
         history: AlertHistory,
         silences: Silences,

@@ -19,15 +19,15 @@ from gpucost.features.alerting.model import Book, Cursor, Notification
 from gpucost.features.alerting.ports import AlertSources, DaySoFar, Memory, MonthPart
 from gpucost.features.alerting.rules.spend_change import SoFar
 from gpucost.features.alerting.scheduled_evaluation import TickDecisions
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.spend import pricing_words
 from gpucost.runtime.messages import ClusterState, Tick
-from gpucost.settings import Settings
 from gpucost.storage.ports import StoredSettings
 
 LONGEST = timedelta(days=62)
 
 
-def replay(sources: AlertSources, stored: StoredSettings, start: datetime, end: datetime) -> Iterator[Notification]:
+def replay(sources: AlertSources, stored: StoredSettings[AlertingSettings], start: datetime, end: datetime) -> Iterator[Notification]:
     """What the rules of a document would have decided on the hours of `[start, end)`, in order.
 
     Args:
@@ -146,7 +146,7 @@ class _PastRollups:
 class _Spend:
     """Fulfils `SpendMemory` from stored hours: parts of months while they last, earlier days from their hours."""
 
-    def __init__(self, sources: AlertSources, settings: Settings) -> None:
+    def __init__(self, sources: AlertSources, settings: AlertingSettings) -> None:
         self._sources = sources
         self._sources_of_prices = pricing_words(settings)
         self._parts: dict[tuple[str, datetime, int], MonthPart] = {}
@@ -188,7 +188,7 @@ def _is_open(status: str) -> bool:
     return status == "incomplete"
 
 
-def _without_price_age(settings: Settings) -> object:
+def _without_price_age(settings: AlertingSettings) -> object:
     rules = tuple(
         rule.model_copy(update={"price_age_hours": None}) if rule.rule == "data" else rule
         for rule in settings.alerts.rules

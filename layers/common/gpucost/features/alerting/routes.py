@@ -10,7 +10,7 @@ from gpucost.core.query.periods import parse_moment_parameter, parse_period
 from gpucost.features.alerting import schemas as alert_schemas
 from gpucost.features.alerting.queries import AlertDesk
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import answers, json_answer
+from gpucost.http.answers import responses, json_response
 from gpucost.http.report_parameters import Window
 
 Start = Annotated[
@@ -37,7 +37,7 @@ def add_alert_routes(app: APIGatewayHttpResolver, desk: Callable[[], AlertDesk])
         "/v1/alerts",
         summary="Alerts that are active, and their history",
         tags=["alerts"],
-        responses=answers(alert_schemas.AlertsAnswer),
+        responses=responses(alert_schemas.AlertsAnswer),
     )
     @open_to("bu")
     def alerts(start: Start = None, end: End = None, window: Window = None) -> Response[str]:
@@ -49,15 +49,15 @@ def add_alert_routes(app: APIGatewayHttpResolver, desk: Callable[[], AlertDesk])
         scope = scope_of_caller(app)
         active = [one for one in desk().active() if scope.covers(one.alert.subject.business_unit)]
         history = [one for one in desk().past(period.start, period.end) if scope.covers(one.subject.business_unit)]
-        return json_answer(alert_schemas.alerts_answer(period, active, history))
+        return json_response(alert_schemas.alerts_answer(period, active, history))
 
     @app.get(
         "/v1/silences",
         summary="Who wants to hear nothing of what, until when",
         tags=["alerts"],
-        responses=answers(alert_schemas.SilencesAnswer),
+        responses=responses(alert_schemas.SilencesAnswer),
     )
     @open_to("viewer")
     def silences() -> Response[str]:
         """Silences in force, to come, and of the last three months, each with its author and end."""
-        return json_answer(alert_schemas.silences_answer(desk().silences(), desk().now()))
+        return json_response(alert_schemas.silences_answer(desk().silences(), desk().now()))

@@ -14,12 +14,12 @@ from gpucost.features.alerting.evaluation import policy_of
 from gpucost.features.alerting.hourly_evaluation import ACROSS, across_rules, cluster_rules
 from gpucost.features.alerting.model import FLEET, Book, Cursor, Subject
 from gpucost.features.alerting.ports import AlertMemory, AlertSources, Memory
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
 from gpucost.features.alerting.spend import Spending
 from gpucost.features.alerting.state_machine import Policy
 from gpucost.features.alerting.timing import Hold, next_repeat
 from gpucost.runtime.messages import Tick
-from gpucost.settings import Settings
 from gpucost.storage.ports import StoredSettings
 
 
@@ -35,7 +35,7 @@ class TickDecisions:
         self._sources = sources
         self._memory = memory
 
-    def decide(self, stored: StoredSettings, message: Tick) -> None:
+    def decide(self, stored: StoredSettings[AlertingSettings], message: Tick) -> None:
         """Take a tick into account, once.
 
         Raises:
@@ -62,7 +62,7 @@ class TickDecisions:
         decisions.save(self._memory, at, marks)
         self._memory.save_cursor(_moved(decisions, at))
 
-    def repeat(self, settings: Settings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
+    def repeat(self, settings: AlertingSettings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
         """Say again what has been firing for long, unless somebody acknowledged it or it has to wait anyway.
 
         Returns:
@@ -86,7 +86,7 @@ class TickDecisions:
         self,
         name: str,
         rule: RuleSettings,
-        stored: StoredSettings,
+        stored: StoredSettings[AlertingSettings],
         message: Tick,
         spending: Spending,
         decisions: Decisions,
@@ -98,7 +98,7 @@ class TickDecisions:
         elif isinstance(rule, DataRule):
             yield from self._data(rule, stored, message)
 
-    def _data(self, rule: DataRule, stored: StoredSettings, message: Tick) -> Iterator[Finding]:
+    def _data(self, rule: DataRule, stored: StoredSettings[AlertingSettings], message: Tick) -> Iterator[Finding]:
         at, settings = floor_hour(message.scheduled_time), stored.settings
         own = DataFinding(rule, at, settings.pricing.currency)
         for state in message.clusters:
@@ -122,7 +122,7 @@ class TickDecisions:
                 figures = {"notes": None if count is None else Decimal(count)}
                 words = "samples that contradict each other or reason"
                 yield own(state.cluster, "suspect-samples", None if count is None else count > 0, words, figures, note)
-        if rule.price_age_hours is not None and any(source in settings.pricing.order for source in FETCHED):
+        if rule.price_age_hours is not None and any(source in settings.pricing.ordered_sources for source in FETCHED):
             newest = self._sources.newest_price()
             age = None if newest is None else Decimal((at - newest) // HOUR)
             yield own(
@@ -182,7 +182,7 @@ class DataFinding:
         return Finding(subject, self._at, breaches, words, figures, self._currency, policy, note=note)
 
 
-def rules_of(settings: Settings, scope: str) -> dict[str, RuleSettings]:
+def rules_of(settings: AlertingSettings, scope: str) -> dict[str, RuleSettings]:
     """The rules that are decided in a scope."""
     makers: dict[str, Callable[[], dict[str, RuleSettings]]] = {
         FLEET: lambda: fleet_rules(settings),

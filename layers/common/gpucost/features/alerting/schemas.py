@@ -10,10 +10,10 @@ from gpucost.core.query.periods import Period
 from gpucost.features.alerting.model import Event, Kind, Notification, Severity, Subject
 from gpucost.features.alerting.queries import Listed
 from gpucost.features.alerting.timing import Silence
-from gpucost.http.schemas import Amount, Instant, PeriodAnswer, Shape, period_answer
+from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
 
 
-class AboutWhat(Shape):
+class AboutWhat(ResponseModel):
     """What an alert is about; null where its rule does not look that closely."""
 
     cluster: str | None
@@ -25,7 +25,7 @@ class AboutWhat(Shape):
     detail: str | None = Field(description="What else tells it from others", examples=["2026-11 spent 80%", "overdue"])
 
 
-class AlertWorkload(Shape):
+class AlertWorkload(ResponseModel):
     """A workload that wastes most."""
 
     namespace: str
@@ -35,7 +35,7 @@ class AlertWorkload(Shape):
     waste: Amount = Field(description="Per hour; in a digest, over its period. In the alert's currency")
 
 
-class ActiveAlert(Shape):
+class ActiveAlert(ResponseModel):
     """An alert that is pending or firing."""
 
     id: str = Field(description="The same as long as it lasts: `gpucost ack` takes it")
@@ -48,7 +48,7 @@ class ActiveAlert(Shape):
     silenced_by: list[str] = Field(description="Ids of the silences that cover it now")
 
 
-class NewsRow(Shape):
+class NewsRow(ResponseModel):
     """What was decided: an alert that fired, was said again or resolved, or a digest."""
 
     id: str
@@ -66,14 +66,14 @@ class NewsRow(Shape):
     note: str
 
 
-class AlertsAnswer(PeriodAnswer):
+class AlertsAnswer(PeriodResponse):
     """GET /v1/alerts."""
 
     active: list[ActiveAlert] = Field(description="Now, whatever the period: firing ones first, the oldest first")
     history: list[NewsRow] = Field(description="What was decided by the hours of the period, oldest first")
 
 
-class SilenceRow(Shape):
+class SilenceRow(ResponseModel):
     """Somebody wants to hear nothing of some alerts until an end."""
 
     id: str
@@ -87,7 +87,7 @@ class SilenceRow(Shape):
     active: bool = Field(description="Whether it holds now")
 
 
-class SilencesAnswer(Shape):
+class SilencesAnswer(ResponseModel):
     """GET /v1/silences."""
 
     rows: list[SilenceRow] = Field(description="In force, to come, and of the last three months; by end, latest first")
@@ -96,7 +96,7 @@ class SilencesAnswer(Shape):
 def alerts_answer(period: Period, active: Sequence[Listed], history: Sequence[Notification]) -> dict[str, Any]:
     """The answer as it is sent."""
     return {
-        **period_answer(period),
+        **period_fields(period),
         "active": [_active(one) for one in active],
         "history": [_news(o) for o in history],
     }

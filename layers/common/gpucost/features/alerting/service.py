@@ -22,10 +22,10 @@ from gpucost.features.alerting.ports import (
     Silences,
 )
 from gpucost.features.alerting.scheduled_evaluation import TickDecisions
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.timing import Hold
 from gpucost.runtime.messages import ExternalAlerts, HourClosed, Tick
 from gpucost.runtime.observability import logger
-from gpucost.settings import Settings
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
 
 TRIES = 8
@@ -51,7 +51,7 @@ class AlertService:
 
     def __init__(
         self,
-        settings_store: SettingsStore,
+        settings_store: SettingsStore[AlertingSettings],
         sources: AlertSources,
         memory: AlertMemory,
         history: AlertHistory,
@@ -104,7 +104,7 @@ class AlertService:
         failures |= self._keep_alive(settings, books, hold)
         _refuse(failures)
 
-    def _repeated(self, settings: Settings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
+    def _repeated(self, settings: AlertingSettings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
         """A scope's books, with what is to be said again."""
         try:
             return self._ticks.repeat(settings, memory, at, hold)
@@ -125,21 +125,21 @@ class AlertService:
         _persistently(lambda: self._external.decide(stored.settings, message))
         self._deliver(stored.settings, FLEET)
 
-    def _settings(self) -> StoredSettings | None:
+    def _settings(self) -> StoredSettings[AlertingSettings] | None:
         try:
             return self._settings_store.current()
         except SettingsMissingError:
             logger.info("no settings have been pushed yet: no alert rules, nothing to do")
             return None
 
-    def _hold(self, settings: Settings, now: datetime) -> Hold:
+    def _hold(self, settings: AlertingSettings, now: datetime) -> Hold:
         return hold_of(settings, self._silences.all(), self._memory.load(FLEET).books, now)
 
-    def _deliver(self, settings: Settings, scope: str) -> None:
+    def _deliver(self, settings: AlertingSettings, scope: str) -> None:
         hold = self._hold(settings, self._clock())
         _refuse(self._deliveries(settings, {scope: self._memory.load(scope).books}, hold))
 
-    def _deliveries(self, settings: Settings, books: Mapping[str, tuple[Book, ...]], hold: Hold) -> dict[str, str]:
+    def _deliveries(self, settings: AlertingSettings, books: Mapping[str, tuple[Book, ...]], hold: Hold) -> dict[str, str]:
         failures: dict[str, str] = {}
         people = self._receivers(settings)
         for scope, own in books.items():
@@ -151,7 +151,7 @@ class AlertService:
             failures |= delivery.failures
         return failures
 
-    def _keep_alive(self, settings: Settings, books: Mapping[str, tuple[Book, ...]], hold: Hold) -> dict[str, str]:
+    def _keep_alive(self, settings: AlertingSettings, books: Mapping[str, tuple[Book, ...]], hold: Hold) -> dict[str, str]:
         """Tell receivers that forget what they do not hear of every hour."""
         rules, failures = settings.alerts.named_rules(), {}
         for key, notifier in self._receivers(settings).items():
@@ -197,7 +197,7 @@ class _Broken:
         raise SourceError(self._why)
 
 
-def scopes_of(settings: Settings) -> list[str]:
+def scopes_of(settings: AlertingSettings) -> list[str]:
     """Every scope that may remember something."""
     return [FLEET, ACROSS, *(cluster.name for cluster in settings.clusters)]
 

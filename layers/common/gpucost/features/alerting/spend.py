@@ -23,9 +23,9 @@ from gpucost.features.alerting.rules import budget as budgets
 from gpucost.features.alerting.rules import spend_change as spend
 from gpucost.features.alerting.rules.budget import Basis, Budget, Part
 from gpucost.features.alerting.rules.spend_change import SoFar, SpendThresholds
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, SpendChangeRule
 from gpucost.features.alerting.state_machine import Policy
-from gpucost.settings import Settings
 
 PART = timedelta(days=7)
 WEEK = timedelta(days=7)
@@ -50,7 +50,7 @@ class Spending:
         at: the tick's full hour; hours are known until an hour before it.
     """
 
-    def __init__(self, sources: AlertSources, settings: Settings, at: datetime) -> None:
+    def __init__(self, sources: AlertSources, settings: AlertingSettings, at: datetime) -> None:
         self._sources = sources
         self._settings = settings
         self._at = at
@@ -226,10 +226,10 @@ class Spending:
         return pricing_words(self._settings)
 
 
-def pricing_words(settings: Settings) -> str:
+def pricing_words(settings: AlertingSettings) -> str:
     """The way that prices are found, in a few words that change when it does."""
     section = settings.pricing
-    return f"{section.currency} {'>'.join(section.order)} {section.split}"
+    return f"{section.currency} {'>'.join(section.ordered_sources)} {section.split}"
 
 
 def _of(day: list[DaySoFar], unit: str) -> SoFar:

@@ -11,8 +11,8 @@ from pydantic import Field
 from gpucost.core.query.periods import parse_moment_parameter
 from gpucost.features.exports.listing import ExportListing, ListedExport
 from gpucost.http.access import open_to
-from gpucost.http.answers import answers, json_answer
-from gpucost.http.schemas import Instant, Shape
+from gpucost.http.answers import responses, json_response
+from gpucost.http.schemas import Instant, ResponseModel
 
 Start = Annotated[str, Query(description="First UTC day of the period", examples=["2026-11-01T00:00:00Z"])]
 End = Annotated[
@@ -25,7 +25,7 @@ Cluster = Annotated[
 ]
 
 
-class ExportRow(Shape):
+class ExportRow(ResponseModel):
     """One cluster's exported UTC day: FOCUS 1.3 rows, hour by hour."""
 
     day: Instant
@@ -47,7 +47,7 @@ class ExportRow(Shape):
     urls_expire_at: Instant = Field(description="When both addresses stop working; ask again for new ones")
 
 
-class ExportsAnswer(Shape):
+class ExportsAnswer(ResponseModel):
     """What `/v1/exports` answers."""
 
     start: Instant
@@ -59,7 +59,7 @@ class ExportsAnswer(Shape):
 def add_export_routes(app: APIGatewayHttpResolver, listing: Callable[[], ExportListing]) -> None:
     """Put the routes on an app; the listing is made when it is first asked."""
 
-    @app.get("/v1/exports", summary="Exported days, to download", tags=["exports"], responses=answers(ExportsAnswer))
+    @app.get("/v1/exports", summary="Exported days, to download", tags=["exports"], responses=responses(ExportsAnswer))
     @open_to("viewer")
     def exports(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Days that are exported as FOCUS 1.3 rows, each with short-lived addresses of its files.
@@ -67,7 +67,7 @@ def add_export_routes(app: APIGatewayHttpResolver, listing: Callable[[], ExportL
         A day that is not listed was not exported yet. Exports hold the rows of all business units.
         """
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
-        return json_answer(exports_answer(first, last, listing().exports(first, last, cluster)))
+        return json_response(exports_answer(first, last, listing().exports(first, last, cluster)))
 
 
 def exports_answer(start: datetime, end: datetime, rows: list[ListedExport]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from gpucost.features.opencost.properties import AGGREGATIONS, Properties, parse
 from gpucost.features.opencost.service import Allocation, AllocationQuery, AllocationService
 from gpucost.features.opencost.windows import FORMS, parse_duration, parse_window
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import answers, json_answer
+from gpucost.http.answers import responses, json_response
 from gpucost.http.schemas import Amount, Instant
 
 Read = TypeVar("Read")
@@ -198,7 +198,7 @@ def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], Alloc
         "/allocation/compute",
         summary="Allocations, as OpenCost answers them",
         tags=["opencost"],
-        responses=answers(AllocationAnswer),
+        responses=responses(AllocationAnswer),
     )
     @open_to("bu")
     def compute_allocation(
@@ -223,7 +223,7 @@ def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], Alloc
         sets = service().compute(query, scope=scope_of_caller(app))
         labels = metadata == "true"
         data = [{one.name: allocation_document(one, labels=labels) for one in found} for found in sets]
-        return json_answer({"code": 200, "status": "success", "data": data})
+        return json_response({"code": 200, "status": "success", "data": data})
 
 
 def query_of(

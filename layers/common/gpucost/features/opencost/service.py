@@ -19,7 +19,7 @@ from gpucost.core.money import ZERO, split
 from gpucost.core.rollups import DAY
 from gpucost.features.opencost.filters import Filter
 from gpucost.features.opencost.properties import IDLE, Properties, key_of, needs_of, properties_of, shared_by
-from gpucost.reports.parameters import clusters_of
+from gpucost.reports.parameters import select_clusters
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
 from gpucost.storage.ports import Clock, ReportedHours, SettingsStore, SummedVersions
 
@@ -107,7 +107,7 @@ class AllocationService:
         if query.include_idle and not scope.is_fleet:
             raise AccessDeniedError("includeIdle is answered to those who may see all business units")
         needs = needs_of(query.aggregate) | query.filter.needs
-        clusters = clusters_of(None, self._settings_store.current(), scope, query.start)
+        clusters = select_clusters(None, self._settings_store.current(), scope, query.start)
         reader = _Reader(query, needs, scoped_hours(self._ledger, scope), scoped_rollups(self._rollups, scope))
         for cluster in clusters:
             reader.read(cluster)

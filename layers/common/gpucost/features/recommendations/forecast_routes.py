@@ -9,14 +9,14 @@ from pydantic import Field
 
 from gpucost.features.recommendations.forecasts import Forecasts, PeriodForecast
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import answers, json_answer
-from gpucost.http.schemas import Amount, Instant, Shape
+from gpucost.http.answers import responses, json_response
+from gpucost.http.schemas import Amount, Instant, ResponseModel
 
 Unit = Annotated[str, Query(description="Whose costs", examples=["research"], min_length=1, max_length=200)]
 PeriodKind = Annotated[Literal["month", "quarter"], Query(description="The UTC month or quarter under way")]
 
 
-class BacktestFigures(Shape):
+class BacktestFigures(ResponseModel):
     """Past forecasts of a length, each made from what was known before it, and what came."""
 
     hours: int = Field(description="How far ahead")
@@ -24,7 +24,7 @@ class BacktestFigures(Shape):
     inside: int = Field(description="How many actual sums fell into their interval")
 
 
-class ForecastAnswer(Shape):
+class ForecastAnswer(ResponseModel):
     """GET /v1/forecasts."""
 
     business_unit: str
@@ -53,7 +53,7 @@ def add_forecast_routes(app: APIGatewayHttpResolver, forecasts: Callable[[], For
         "/v1/forecasts",
         summary="Where a month or quarter leads",
         tags=["advice"],
-        responses=answers(ForecastAnswer, may_be_missing=True),
+        responses=responses(ForecastAnswer, may_be_missing=True),
     )
     @open_to("bu")
     def forecast(business_unit: Unit, period: PeriodKind = "month") -> Response[str]:
@@ -62,7 +62,7 @@ def add_forecast_routes(app: APIGatewayHttpResolver, forecasts: Callable[[], For
         Hours of the week as they were in the last eight weeks, at the level of the newest ones: no trend, no holidays.
         """
         scope = scope_of_caller(app)
-        return json_answer(forecast_answer(period, forecasts().forecast(business_unit, period, scope=scope)))
+        return json_response(forecast_answer(period, forecasts().forecast(business_unit, period, scope=scope)))
 
 
 def forecast_answer(period: str, found: PeriodForecast) -> dict[str, Any]:

@@ -21,7 +21,7 @@ SETTLED = 2 * HOUR
 """Hours that ended later than this may not be published yet."""
 PeriodKind = Literal["month", "quarter"]
 _MONTHS: Mapping[PeriodKind, int] = {"month": 1, "quarter": 3}
-BudgetOf = Callable[[Settings, str, int], Decimal | None]
+BudgetOf = Callable[[str, int], Decimal | None]
 """The tightest budget of a business unit for some months, in USD; None where no rule covers the unit."""
 _LEAST_KNOWN = Decimal("0.5")
 _NOTHING = Costs()
@@ -104,7 +104,7 @@ class Forecasts:
             None if found is None else cents(base + found.low),
             None if found is None else cents(base + found.high),
             LEVEL_PERCENT, None if found is None else found.backtest,
-            self._budget_of(settings, business_unit, _MONTHS[period]), currency,
+            self._budget_of(business_unit, _MONTHS[period]), currency,
         )  # fmt: skip
 
     def _hours(

@@ -9,7 +9,7 @@ from gpucost.core.errors import ConflictError, NotFoundError
 from gpucost.features.recommendations.lifecycle import dismiss, reopen
 from gpucost.features.recommendations.model import Judged, Recommendation, State
 from gpucost.features.recommendations.ports import AdviceStore
-from gpucost.reports.parameters import clusters_of
+from gpucost.reports.parameters import select_clusters
 from gpucost.storage.ports import Clock, SettingsStore
 
 _ORDER: tuple[State, ...] = ("open", "applied", "verified", "dismissed", "withdrawn")
@@ -110,7 +110,7 @@ class AdviceDesk:
         return self._clock().replace(microsecond=0)
 
     def _clusters(self, cluster: str | None, scope: Scope) -> Sequence[str]:
-        return clusters_of(cluster, self._settings_store.current(), scope)
+        return select_clusters(cluster, self._settings_store.current(), scope)
 
 
 def _may_see(scope: Scope, one: Recommendation) -> bool:

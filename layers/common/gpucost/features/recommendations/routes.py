@@ -14,8 +14,8 @@ from gpucost.features.recommendations.model import Advice, Judged, Kind, Level, 
 from gpucost.features.recommendations.queries import AdviceDesk, Advised, Reviewed
 from gpucost.http import report_parameters as given
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import answers, json_answer
-from gpucost.http.schemas import Amount, Instant, Shape
+from gpucost.http.answers import responses, json_response
+from gpucost.http.schemas import Amount, Instant, ResponseModel
 
 WantedKind = Annotated[Kind | None, Query(description="Only advice of this kind", examples=["idle"])]
 WantedState = Annotated[
@@ -23,7 +23,7 @@ WantedState = Annotated[
 ]
 
 
-class AdvisedAbout(Shape):
+class AdvisedAbout(ResponseModel):
     """A workload, or a node pool; null where it is not of its kind."""
 
     cluster: str
@@ -38,7 +38,7 @@ class AdvisedAbout(Shape):
     resource: str | None
 
 
-class SavingFigures(Shape):
+class SavingFigures(ResponseModel):
     """Per month of 730 hours, an estimate rounded to cents; negative where advice costs money."""
 
     usd: Amount = Field(description="At the rates that the ledger charged: what reports will show less")
@@ -51,7 +51,7 @@ class SavingFigures(Shape):
     gpu_hours: Amount
 
 
-class EvidenceFigures(Shape):
+class EvidenceFigures(ResponseModel):
     """What advice rests on."""
 
     first_hour: Instant
@@ -64,7 +64,7 @@ class EvidenceFigures(Shape):
     facts: dict[str, str] = Field(description="What else decided, by name")
 
 
-class RecommendationRow(Shape):
+class RecommendationRow(ResponseModel):
     """What to change, what it saves, how sure that is, and what became of it."""
 
     id: str = Field(description="Stable; `gpucost advise dismiss` takes it", examples=["idle-3f9a1c0d2b4e"])
@@ -97,7 +97,7 @@ class RecommendationRow(Shape):
     author: str | None = Field(description="Who dismissed it")
 
 
-class StandingRow(Shape):
+class StandingRow(ResponseModel):
     """How a workload uses what it holds: also those are here that nothing is advised of."""
 
     about: AdvisedAbout
@@ -108,7 +108,7 @@ class StandingRow(Shape):
     why: str
 
 
-class ReviewRow(Shape):
+class ReviewRow(ResponseModel):
     """When a cluster was reviewed, and on which hours."""
 
     cluster: str
@@ -119,7 +119,7 @@ class ReviewRow(Shape):
     workloads: dict[str, int] = Field(description="How many stand how", examples=[{"healthy": 12, "idle": 2}])
 
 
-class AdviceSum(Shape):
+class AdviceSum(ResponseModel):
     """Of some rows, never negative; null where a row's is, or currencies differ."""
 
     usd: Amount | None
@@ -127,7 +127,7 @@ class AdviceSum(Shape):
     cash_usd: Amount | None
 
 
-class AdviceTotals(Shape):
+class AdviceTotals(ResponseModel):
     """Sums over the open rows; null where a row's is, or currencies differ.
 
     Left out are rows that another one counts too (`part_of`), and commitments: they are worth less once the others are
@@ -141,7 +141,7 @@ class AdviceTotals(Shape):
     costs: AdviceSum = Field(description="Of the rows that add GPUs: what they cost")
 
 
-class RecommendationsAnswer(Shape):
+class RecommendationsAnswer(ResponseModel):
     """GET /v1/recommendations."""
 
     rows: list[RecommendationRow] = Field(description="Open ones first, what saves most first")
@@ -157,7 +157,7 @@ def add_advice_routes(app: APIGatewayHttpResolver, desk: Callable[[], AdviceDesk
         "/v1/recommendations",
         summary="What to change, and what it saves",
         tags=["advice"],
-        responses=answers(RecommendationsAnswer),
+        responses=responses(RecommendationsAnswer),
     )
     @open_to("bu")
     def recommendations(
@@ -186,7 +186,7 @@ def add_advice_routes(app: APIGatewayHttpResolver, desk: Callable[[], AdviceDesk
             and (state in {"all", one.state})
             and is_wanted(one.advice.about.business_unit)
         ]
-        return json_answer(recommendations_answer(rows, found, is_wanted))
+        return json_response(recommendations_answer(rows, found, is_wanted))
 
 
 def recommendations_answer(

@@ -69,6 +69,7 @@ class AdviceService:
         memory: of GPUs, by pod and day.
         waiting: pods that waited for GPUs, by day.
         disruption: what Karpenter says of nodes that it could have let go.
+        time_zone: the name of the time zone in which schedules are recommended.
         clock: the time now.
     """
 
@@ -83,6 +84,7 @@ class AdviceService:
         disruption: DisruptionReaders,
         *,
         clock: Clock,
+        time_zone: Callable[[], str] = lambda: "UTC",
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
@@ -92,6 +94,7 @@ class AdviceService:
         self._waiting = waiting
         self._disruption = disruption
         self._clock = clock
+        self._time_zone = time_zone
 
     def advise(self, due: AdviceDue, seconds_left: Callable[[], float]) -> AdviceResult | None:
         """Review the cluster asked for, or all as long as there is time.
@@ -164,7 +167,7 @@ class AdviceService:
             return
         if look.currencies == {"USD"}:
             look.reserved_prices.update(reserved_prices(settings, look, end))
-        look.zone = _zone(settings.alerts.time_zone)
+        look.zone = _zone(self._time_zone())
         if disruption is not None:
             look.disruption = disruption
         known = self._store.recommendations(cluster.name)

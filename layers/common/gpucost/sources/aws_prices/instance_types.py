@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.sources.aws_prices.pagination import asked, portions
+from gpucost.sources.aws_prices.pagination import map_aws_errors, batches
 
 
 class Ec2InstanceTypes:
@@ -25,9 +25,9 @@ class Ec2InstanceTypes:
             SourceError: AWS did not answer, or refused.
         """
         found = []
-        with asked("ec2:DescribeInstanceTypes"):
+        with map_aws_errors("ec2:DescribeInstanceTypes"):
             pages = self._clients("ec2", region).get_paginator("describe_instance_types")
-            for types in portions(instance_types):
+            for types in batches(instance_types):
                 # A filter passes over types that the region does not have; as a parameter they fail the request.
                 for page in pages.paginate(Filters=[{"Name": "instance-type", "Values": types}]):
                     found += [_shape(one) for one in page["InstanceTypes"]]

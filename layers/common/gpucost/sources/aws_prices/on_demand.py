@@ -10,11 +10,11 @@ from gpucost.core.errors import SourceError
 from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.pricing.prices import OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.pagination import asked, portions
+from gpucost.sources.aws_prices.pagination import map_aws_errors, batches
 from gpucost.sources.aws_prices.partitions import currency_of, price_list_region
 
 SYSTEMS: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
-AT_ONCE = 40
+TYPES_PER_FILTER = 40
 """Instance types in one filter, whose value holds 1,024 characters."""
 
 
@@ -44,7 +44,7 @@ class AwsPriceList:
         """
         found: dict[tuple[str, OperatingSystem], Price] = {}
         for system in operating_systems:
-            for types in portions(instance_types, AT_ONCE):
+            for types in batches(instance_types, TYPES_PER_FILTER):
                 for price in self._prices(region, types, system, tenancy, now):
                     key = (price.applies_to["instance_type"], system)
                     if key in found and (found[key].amount, found[key].currency) != (price.amount, price.currency):
@@ -79,7 +79,7 @@ class AwsPriceList:
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in exact.items()]
         kind = "ANY_OF" if len(types) > 1 else "TERM_MATCH"
         filters.append({"Type": kind, "Field": "instanceType", "Value": ",".join(types)})
-        with asked("pricing:GetProducts"):
+        with map_aws_errors("pricing:GetProducts"):
             client, currency = self._clients("pricing", price_list_region(region)), currency_of(region)
             for page in client.get_paginator("get_products").paginate(
                 ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 from gpucost.core.errors import SourceError
 
-MOST_VALUES = 200
+MAX_FILTER_VALUES = 200
 """Of one filter of an EC2 request."""
 
 
 @contextmanager
-def asked(what: str) -> Iterator[None]:
+def map_aws_errors(what: str) -> Iterator[None]:
     """Turn what botocore raises, and an answer that is not in AWS's form, into `SourceError`."""
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -26,7 +26,7 @@ def asked(what: str) -> Iterator[None]:
         raise SourceError(f"{what} answered in an unknown form: {type(error).__name__} {error}") from error
 
 
-def portions(values: Collection[str], most: int = MOST_VALUES) -> Iterator[list[str]]:
+def batches(values: Collection[str], most: int = MAX_FILTER_VALUES) -> Iterator[list[str]]:
     """Values in order, at most so many at a time."""
     ordered = sorted(values)
     for at in range(0, len(ordered), most):

@@ -13,7 +13,7 @@ from gpucost.core.hours import floor_day
 from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.pricing.prices import SPOT_VALID_FOR, OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.pagination import asked, portions
+from gpucost.sources.aws_prices.pagination import map_aws_errors, batches
 from gpucost.sources.aws_prices.partitions import currency_of
 
 DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
@@ -50,10 +50,10 @@ class Ec2SpotHistory:
         pools: dict[tuple[str, str, str], dict[datetime, Decimal]] = {}
         unusable: set[tuple[str, str, str]] = set()
         named = [DESCRIPTIONS[one] for one in operating_systems]
-        with asked("ec2:DescribeSpotPriceHistory"):
+        with map_aws_errors("ec2:DescribeSpotPriceHistory"):
             currency = currency_of(region)
             pages = self._clients("ec2", region).get_paginator("describe_spot_price_history")
-            for types in portions(instance_types):
+            for types in batches(instance_types):
                 filters = [
                     {"Name": "instance-type", "Values": types},
                     {"Name": "product-description", "Values": [*named, *(f"{name}{IN_VPC}" for name in named)]},
@@ -89,7 +89,7 @@ class Ec2SpotHistory:
 
     def _zone_id(self, region: str, zone: str) -> str:
         if zone not in self._zone_ids.get(region, {}):
-            with asked("ec2:DescribeAvailabilityZones"):
+            with map_aws_errors("ec2:DescribeAvailabilityZones"):
                 answer = self._clients("ec2", region).describe_availability_zones(AllAvailabilityZones=True)
                 self._zone_ids[region] = {one["ZoneName"]: one["ZoneId"] for one in answer["AvailabilityZones"]}
         return self._zone_ids[region][zone]

@@ -11,9 +11,9 @@ from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.settings.bill import CurSettings
 from gpucost.sources.bill.statements import COLUMNS, read_row, statement
 
-PATIENCE_SECONDS = 480.0
+QUERY_TIMEOUT_SECONDS = 480.0
 """How long a query may take; a function has 15 minutes for all months."""
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 5.0
+FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.5, 5.0
 
 
 class AthenaBill:
@@ -52,7 +52,7 @@ class AthenaBill:
     def _start(self, sql: str) -> str:
         location = self._cur.output_location
         more = {"ResultConfiguration": {"OutputLocation": location}} if location else {}
-        with self._translated("start the query"):
+        with self._map_aws_errors("start the query"):
             answer = self._client.start_query_execution(
                 QueryString=sql,
                 QueryExecutionContext={"Database": self._cur.database},
@@ -64,7 +64,7 @@ class AthenaBill:
     def _wait(self, query_id: str) -> Mapping[str, Any]:
         waited, wait = 0.0, FIRST_WAIT_SECONDS
         while True:
-            with self._translated("look at the query"):
+            with self._map_aws_errors("look at the query"):
                 execution = self._client.get_query_execution(QueryExecutionId=query_id)["QueryExecution"]
             status = execution["Status"]
             if status["State"] == "SUCCEEDED":
@@ -73,22 +73,22 @@ class AthenaBill:
             if status["State"] in {"FAILED", "CANCELLED"}:
                 reason = status.get("StateChangeReason") or "no reason given"
                 raise SourceError(f"Athena could not read the bill in {self._where}: {reason}")
-            if waited >= PATIENCE_SECONDS:
+            if waited >= QUERY_TIMEOUT_SECONDS:
                 self._stop(query_id)
-                raise SourceError(f"Athena did not read the bill in {self._where} within {PATIENCE_SECONDS:.0f} s")
+                raise SourceError(f"Athena did not read the bill in {self._where} within {QUERY_TIMEOUT_SECONDS:.0f} s")
             self._sleep(wait)
             waited += wait
-            wait = min(LONGEST_WAIT_SECONDS, wait * 2)
+            wait = min(MAX_WAIT_SECONDS, wait * 2)
 
     def _stop(self, query_id: str) -> None:
-        with self._translated("stop the query"):
+        with self._map_aws_errors("stop the query"):
             self._client.stop_query_execution(QueryExecutionId=query_id)
 
     def _lines(self, query_id: str) -> Iterator[BillLine]:
         arguments = {"QueryExecutionId": query_id, "MaxResults": 1000}
         is_header = True
         while True:
-            with self._translated("fetch the rows"):
+            with self._map_aws_errors("fetch the rows"):
                 answer = self._client.get_query_results(**arguments)
             for row in answer["ResultSet"]["Rows"]:
                 cells = [datum.get("VarCharValue") for datum in row["Data"]]
@@ -106,7 +106,7 @@ class AthenaBill:
         return f"{self._cur.database}.{self._cur.table}"
 
     @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
+    def _map_aws_errors(self, what: str) -> Iterator[None]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:

@@ -25,7 +25,7 @@ def metrics_reader(
     best, *others = preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
         connect(cluster, deadline, budget),
-        Queries(cluster.selector, [[*best, NEURON], *others], sources=Sources.of(cluster.sources)),
+        Queries(cluster.selector, [[*best, NEURON], *others], sources=Sources.from_settings(cluster.sources)),
         cluster=cluster.name,
         clock=clock,
         budget=budget,

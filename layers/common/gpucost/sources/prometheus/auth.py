@@ -28,7 +28,7 @@ def authenticator(prometheus: PrometheusSettings) -> AuthBase | None:
     return None
 
 
-class OneAtATime(AuthBase):
+class SerializedSigner(AuthBase):
     """Lets one request after the other be signed: the signer swaps its keys in place when credentials refresh."""
 
     def __init__(self, signer: AuthBase) -> None:
@@ -56,7 +56,7 @@ def sigv4(credentials: "Credentials", region: str) -> AuthBase:
     """A signer whose credentials refresh themselves: a function lives longer than its role's session."""
     from requests_aws4auth import AWS4Auth
 
-    return OneAtATime(AWS4Auth(region=region, service=SERVICE, refreshable_credentials=credentials))
+    return SerializedSigner(AWS4Auth(region=region, service=SERVICE, refreshable_credentials=credentials))
 
 
 def _credentials(prometheus: PrometheusSettings) -> "Credentials":

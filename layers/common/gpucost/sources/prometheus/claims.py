@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from gpucost.core.metering.gpu_shares import DRA_GPU, MIG_PREFIX
 from gpucost.core.metering.observations import ContainerRequest, DeviceSeries, Instance, PodObservation, Sightings
-from gpucost.sources.prometheus.tables import Labels, told
+from gpucost.sources.prometheus.tables import Labels, exported_label
 
 
 def claiming_pods(series: Iterable[DeviceSeries], rows: Iterable[tuple[Labels, object]]) -> list[PodObservation]:
@@ -15,7 +15,7 @@ def claiming_pods(series: Iterable[DeviceSeries], rows: Iterable[tuple[Labels, o
         series: of the exporters.
         rows: `kube_pod_resourceclaim_info`, which tells uids.
     """
-    uids = {(told(labels, "namespace"), told(labels, "pod")): labels.get("uid", "") for labels, _ in rows}
+    uids = {(exported_label(labels, "namespace"), exported_label(labels, "pod")): labels.get("uid", "") for labels, _ in rows}
     by_claim: dict[tuple[str, str, str, str, str], list[DeviceSeries]] = {}
     for one in series:
         if one.claim:
@@ -37,10 +37,10 @@ def claiming_pods(series: Iterable[DeviceSeries], rows: Iterable[tuple[Labels, o
     ]
 
 
-def untold_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodObservation]) -> list[str]:
+def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodObservation]) -> list[str]:
     """A note where pods have claims and no exporter tells what they hold."""
     known = {(pod.namespace, pod.pod) for pod in pods}
-    names = sorted({(told(labels, "namespace"), told(labels, "pod")) for labels, _ in rows} - known)
+    names = sorted({(exported_label(labels, "namespace"), exported_label(labels, "pod")) for labels, _ in rows} - known)
     if not names:
         return []
     namespace, pod = names[0]

@@ -19,9 +19,9 @@ from gpucost.core.hours import HOUR, to_ms
 from gpucost.runtime.bounded_http import (
     ENCODINGS,
     FAILURES,
-    REFUSAL_LIMIT,
-    Answer,
-    AnswerTooLargeError,
+    ERROR_BODY_LIMIT,
+    HttpResponse,
+    ResponseTooLargeError,
     BoundedHttp,
     is_timeout,
     retry_after,
@@ -32,7 +32,7 @@ from gpucost.sources.prometheus.memory_budget import ANSWER_BYTES, MemoryBudget
 
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
-LONGEST_WAIT_SECONDS = 10.0
+MAX_WAIT_SECONDS = 10.0
 SAMPLES_LIMIT = "max_samples_processed_error_threshold"
 """AMP's own parameter, of the address: such a query is refused and costs nothing (AMP's API reference, QueryMetrics).
 
@@ -41,10 +41,10 @@ There is one for a warning, too; it is not sent, because an answer with a warnin
 QUERY_LENGTH_LIMIT = "-search.maxQueryLen"
 """What VictoriaMetrics names where it refuses a query as too long."""
 RETENTION_SECONDS = 10.0
-_TRY_AGAIN = {429, 500, 502, 503, 504}
+_RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
 _REDIRECTS = 3
-_SHOWN = 300
-_UNUSABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
+_MAX_TEXT = 300
+_MALFORMED_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
 """What reading an answer of another form can end with."""
 
 
@@ -55,14 +55,14 @@ class Series(NamedTuple):
     samples: tuple[tuple[int, str], ...]
 
 
-class Result(NamedTuple):
+class QueryResult(NamedTuple):
     """What a query gives: what Prometheus calls its type, and its series."""
 
-    kind: Any
+    type: Any
     series: list[Series]
 
 
-class _Trouble(NamedTuple):
+class _RetryableFailure(NamedTuple):
     """Why an attempt failed, and how many seconds the server asks to wait."""
 
     problem: str
@@ -97,7 +97,7 @@ class PrometheusClient:
         timeout: float = 60,
         deadline: Deadline | None = None,
         budget: MemoryBudget | None = None,
-        most_samples: int | None = None,
+        max_samples: int | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         self._url = url.rstrip("/")
@@ -106,7 +106,7 @@ class PrometheusClient:
         self._timeout = timeout
         self._deadline = deadline or Deadline(math.inf)
         self._budget = budget
-        self._limits = {} if most_samples is None else {SAMPLES_LIMIT: str(most_samples)}
+        self._limits = {} if max_samples is None else {SAMPLES_LIMIT: str(max_samples)}
         self._sleep = sleep or self._deadline.wait
         self._http = BoundedHttp(self._url)
 
@@ -131,81 +131,81 @@ class PrometheusClient:
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as `query_range`.
         """
-        return self._of_kind("vector", "query", {"query": query, "time": _seconds(at)})
+        return self._query_expecting("vector", "query", {"query": query, "time": _seconds(at)})
 
-    def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
+    def raw_samples(self, selector: str, start: datetime, cancel: datetime) -> list[Series]:
         """Every sample of a selector's series in `(start, end]`, as it was scraped.
 
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as `query_range`.
         """
-        milliseconds = to_ms(end) - to_ms(start)
-        return self._series("query", {"query": f"{selector}[{milliseconds}ms]", "time": _seconds(end)})
+        milliseconds = to_ms(cancel) - to_ms(start)
+        return self._series("query", {"query": f"{selector}[{milliseconds}ms]", "time": _seconds(cancel)})
 
     def retention(self) -> timedelta | None:
         """How long the server keeps samples, where it tells (AMP does not)."""
         try:
-            answer = self._send("GET", "status/runtimeinfo", None, RETENTION_SECONDS, REFUSAL_LIMIT)
+            answer = self._send("GET", "status/runtimeinfo", None, RETENTION_SECONDS, ERROR_BODY_LIMIT)
             text = from_json(answer.body)["data"]["storageRetention"]
             return parse_duration(text.split(" ")[0])
-        except (*FAILURES, *_UNUSABLE, AnswerTooLargeError, MetricsUnavailableError):
+        except (*FAILURES, *_MALFORMED_ERRORS, ResponseTooLargeError, MetricsUnavailableError):
             return None
 
     def end(self, reason: str) -> None:
         """Start no further query or attempt, and break off those under way."""
-        self._deadline.end(reason)
+        self._deadline.cancel(reason)
 
     def _series(self, path: str, form: Mapping[str, str]) -> list[Series]:
-        return self._of_kind("matrix", path, form)
+        return self._query_expecting("matrix", path, form)
 
-    def _of_kind(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
-        result = self._ask(path, form)
-        if result.kind != kind:
-            raise MetricsAnswerError(self._says(f"answered a {str(result.kind)[:_SHOWN]} for a {kind}", form))
+    def _query_expecting(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
+        result = self._send_query(path, form)
+        if result.type != kind:
+            raise MetricsAnswerError(self._message(f"answered a {str(result.type)[:_MAX_TEXT]} for a {kind}", form))
         return result.series
 
-    def _ask(self, path: str, form: Mapping[str, str]) -> Result:
+    def _send_query(self, path: str, form: Mapping[str, str]) -> QueryResult:
         """POST a query, again and again while that can help; only a whole success comes back."""
         for attempt in range(1, ATTEMPTS + 1):
             if self._deadline.has_passed():
                 used_up = f"was not asked: the {self._deadline.seconds:.3g} s for all queries are used up"
-                raise MetricsUnavailableError(self._deadline.reason or self._says(used_up, form))
+                raise MetricsUnavailableError(self._deadline.reason or self._message(used_up, form))
             outcome = self._attempt(path, form)
-            if isinstance(outcome, Result):
+            if isinstance(outcome, QueryResult):
                 return outcome
             if isinstance(outcome, MetricsAnswerError):
                 raise outcome
             trouble = outcome
-            wait = min(LONGEST_WAIT_SECONDS, max(trouble.wait, _jittered(attempt)))
+            wait = min(MAX_WAIT_SECONDS, max(trouble.wait, _jittered(attempt)))
             has_time = self._deadline.remaining() > wait
             if attempt == ATTEMPTS or not has_time:
                 break
             self._sleep(wait)
         times = f", {attempt} times" if attempt > 1 else ""
         over = "" if has_time else ", and the time for all queries is used up"
-        reason = self._says(f"{trouble.problem}{times}{over}", form)
+        reason = self._message(f"{trouble.problem}{times}{over}", form)
         self.end(reason)
         raise MetricsUnavailableError(reason)
 
-    def _attempt(self, path: str, form: Mapping[str, str]) -> "Result | MetricsAnswerError | _Trouble":
+    def _attempt(self, path: str, form: Mapping[str, str]) -> "QueryResult | MetricsAnswerError | _RetryableFailure":
         """Ask once. Errors are given back and not raised: one that was raised keeps the answer that it is about."""
         seconds = min(self._timeout, self._deadline.remaining())
         try:
             answer = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
-            if answer.status in _TRY_AGAIN:
-                return _Trouble(f"answered {_described(answer)}", retry_after(answer.headers) or 0.0)
+            if answer.status in _RETRYABLE_STATUSES:
+                return _RetryableFailure(f"answered {_described(answer)}", retry_after(answer.headers) or 0.0)
             return self._read(answer)
         except FAILURES as error:
             what = f"could not be reached ({type(error).__name__})"
-            return _Trouble(f"did not answer within {seconds:.3g} s" if is_timeout(error) else what)
+            return _RetryableFailure(f"did not answer within {seconds:.3g} s" if is_timeout(error) else what)
         except _NotJsonError:
-            return _Trouble("answered 200 with something that is not whole JSON")
-        except AnswerTooLargeError as error:
-            return MetricsTooLargeError(self._says(f"answered {error}", form))
+            return _RetryableFailure("answered 200 with something that is not whole JSON")
+        except ResponseTooLargeError as error:
+            return MetricsTooLargeError(self._message(f"answered {error}", form))
         except MetricsAnswerError as error:
-            return type(error)(self._says(str(error), form))
+            return type(error)(self._message(str(error), form))
 
-    def _send(self, method: str, path: str, form: Mapping[str, str] | None, seconds: float, limit: int) -> Answer:
+    def _send(self, method: str, path: str, form: Mapping[str, str] | None, seconds: float, limit: int) -> HttpResponse:
         request = requests.Request(
             method,
             f"{self._url}/api/v1/{path}",
@@ -216,23 +216,23 @@ class PrometheusClient:
         )
         return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)
 
-    def _read(self, answer: Answer) -> Result:
+    def _read(self, answer: HttpResponse) -> QueryResult:
         """The result that an answer holds.
 
         Raises:
             MetricsAnswerError: it must not be used; says what the server did.
         """
-        if _is_too_much(answer):
+        if _is_too_large(answer):
             raise MetricsTooLargeError(f"answered {_described(answer)}")
         if answer.status // 100 == _REDIRECTS:
-            to = " ".join(answer.headers.get("Location", "").split())[:_SHOWN]
+            to = " ".join(answer.headers.get("Location", "").split())[:_MAX_TEXT]
             raise MetricsAnswerError(
                 f"redirects to {to!r}, which is not followed; set prometheus.url to where Prometheus is"
             )
         if answer.status != requests.codes.ok:
             raise MetricsAnswerError(f"answered {_described(answer)}")
         budget = self._budget or MemoryBudget()
-        with budget.parsing:
+        with budget.parsing_lock:
             budget.admit(answer.body)
             try:
                 document = from_json(answer.body)  # a third faster than `json`, and equal labels are one object
@@ -243,26 +243,26 @@ class PrometheusClient:
             tally.add("SamplesProcessed", _samples_processed(data))
             try:
                 # The answers of Prometheus carry `stats`, as they are asked to; those of VictoriaMetrics do not.
-                result = Result(data["resultType"], _taken(data["result"], with_markers="stats" not in data))
-            except _UNUSABLE as error:
+                result = QueryResult(data["resultType"], _parse_rows(data["result"], with_markers="stats" not in data))
+            except _MALFORMED_ERRORS as error:
                 raise MetricsAnswerError("answered in a form that is not Prometheus' own") from error
             budget.charge_series(result.series, answer.body)
             return result
 
-    def _says(self, what: str, form: Mapping[str, str]) -> str:
+    def _message(self, what: str, form: Mapping[str, str]) -> str:
         query = " ".join(form["query"].split())
-        shown = query if len(query) <= _SHOWN else query[:_SHOWN] + "…"
+        shown = query if len(query) <= _MAX_TEXT else query[:_MAX_TEXT] + "…"
         return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
 
 
-def _checked(document: Any, answer: Answer) -> Any:
+def _checked(document: Any, answer: HttpResponse) -> Any:
     """The data of a whole success."""
     if not isinstance(document, dict) or document.get("status") != "success" or "data" not in document:
-        raise MetricsAnswerError(f"refused: {_reason(document) or answer.text(_SHOWN)}")
+        raise MetricsAnswerError(f"refused: {_reason(document) or answer.text(_MAX_TEXT)}")
     if warnings := document.get("warnings"):
         # A warning says that the answer may be partial, and half an answer must not become a figure.
         first = warnings[0] if isinstance(warnings, list) else warnings
-        told = first[:_SHOWN] if isinstance(first, str) else type(first).__name__
+        told = first[:_MAX_TEXT] if isinstance(first, str) else type(first).__name__
         raise MetricsAnswerError(f"answered with a warning: {told}")
     if document.get("isPartial"):  # VictoriaMetrics' cluster version, while some of its storage nodes are away
         raise MetricsAnswerError("answered with a part of the data only (isPartial)")
@@ -277,7 +277,7 @@ def _samples_processed(data: Any) -> float:
         return 0.0
 
 
-def _taken(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
+def _parse_rows(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
     """The series of parsed rows, which are freed one after the other, so that an answer is not there twice.
 
     Args:
@@ -326,7 +326,7 @@ def _jittered(attempt: int) -> float:
     return random.uniform(0.5, 1.0) * BACKOFF_SECONDS * 2.0 ** (attempt - 1)  # noqa: S311 - not for secrets
 
 
-def _is_too_much(answer: Answer) -> bool:
+def _is_too_large(answer: HttpResponse) -> bool:
     """AMP's 413 for answers over 50 MB, and the 422 of Prometheus and VictoriaMetrics for queries over their limits.
 
     Not what our own limit refuses: asked in parts, it would cost as much. Nor VictoriaMetrics' limit on the query's
@@ -336,23 +336,23 @@ def _is_too_much(answer: Answer) -> bool:
         return True
     if answer.status != requests.codes.unprocessable_entity:
         return False
-    text = answer.text(REFUSAL_LIMIT)
+    text = answer.text(ERROR_BODY_LIMIT)
     is_over_samples = "too many samples" in text and "threshold" not in text
     return is_over_samples or ("-search.max" in text and QUERY_LENGTH_LIMIT not in text)
 
 
-def _described(answer: Answer) -> str:
+def _described(answer: HttpResponse) -> str:
     """A refusal's status and reason: Prometheus' JSON, or the plain text and HTML of what stands before it."""
     try:
         reason = _reason(from_json(answer.body))
     except ValueError:
         reason = ""
-    reason = reason or answer.text(_SHOWN)
-    phrase = " ".join(answer.reason.split())[:_SHOWN]
+    reason = reason or answer.text(_MAX_TEXT)
+    phrase = " ".join(answer.reason.split())[:_MAX_TEXT]
     return f"{answer.status} {phrase}" + (f": {reason}" if reason else "")
 
 
 def _reason(document: Any) -> str:
     """What Prometheus' JSON says is wrong."""
     error = document.get("error") if isinstance(document, dict) else None
-    return " ".join(error.split())[:_SHOWN] if isinstance(error, str) else ""
+    return " ".join(error.split())[:_MAX_TEXT] if isinstance(error, str) else ""

@@ -27,7 +27,7 @@ def connect(
         timeout=prometheus.timeout_seconds,
         deadline=deadline,
         budget=budget,
-        most_samples=prometheus.most_samples(),
+        max_samples=prometheus.most_samples(),
     )
 
 
@@ -41,5 +41,5 @@ class ClusterReader:
 
     def __init__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> None:
         self._client = connect(cluster, deadline)
-        self._queries = Queries(cluster.selector, [], sources=Sources.of(cluster.sources))
+        self._queries = Queries(cluster.selector, [], sources=Sources.from_settings(cluster.sources))
         self._cluster = cluster.name

@@ -8,7 +8,7 @@ from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STAT
 from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sample_count
 
 
-def counts_alike(rows: Mapping[str, Rows]) -> dict[tuple[str, Instance], int]:
+def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, Instance], int]:
     """The samples that each series of a signal and an exporter has, where all of them have as many.
 
     Args:
@@ -23,7 +23,7 @@ def counts_alike(rows: Mapping[str, Rows]) -> dict[tuple[str, Instance], int]:
     return {key: sample_count(number(*counts)) for key, counts in found.items() if len(counts) == 1}
 
 
-def uneven(series: Iterable[Series]) -> set[str]:
+def instances_with_uneven_counts(series: Iterable[Series]) -> set[str]:
     """The label `instance` of exporters whose series have not all as many samples, in any of some hours.
 
     Args:

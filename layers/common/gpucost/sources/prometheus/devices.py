@@ -10,8 +10,8 @@ from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.core.metering.observations import DeviceSeries, Instance
 from gpucost.core.metering.signals import NEURON, Signal
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.device_counts import counts_alike
-from gpucost.sources.prometheus.queries import STAT, UNMARKED
+from gpucost.sources.prometheus.device_counts import uniform_counts
+from gpucost.sources.prometheus.queries import STAT, UNLABELED
 from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sample_count
 
 DeviceKey = tuple[str, str, str]
@@ -52,19 +52,19 @@ class DeviceTable:
         self._nodes = nodes
         self._rows: list[_Row] = []
         self._by_labels: dict[_SeriesKey, _Row] = {}
-        alike = counts_alike(rows)
+        alike = uniform_counts(rows)
         for name in self._signals:
-            sums = rows.get(UNMARKED if name == signals[0].name else f"sum {name}", [])
+            sums = rows.get(UNLABELED if name == signals[0].name else f"sum {name}", [])
             for labels, value in sums:
-                if self._is_told(name, labels):
+                if self._is_reported(name, labels):
                     row = self._add(name, labels)
                     row.total = value
                     row.samples = alike.get((name, row.instance), 0)
             for labels, value in rows.get(f"count {name}", []):
-                if self._is_told(name, labels):
+                if self._is_reported(name, labels):
                     self._row(name, labels).samples = sample_count(value)
             for labels, _ in rows.get(f"peak {name}", []):
-                if self._is_told(name, labels):
+                if self._is_reported(name, labels):
                     self._row(name, labels).peaked = True
 
     @property
@@ -80,7 +80,7 @@ class DeviceTable:
         """Names of nodes of which a device is labelled with one of some pods."""
         return {row.key[0] for row in self._rows if row.workload in pods}
 
-    def keep(self, nodes: Container[str]) -> None:
+    def keep_nodes(self, nodes: Container[str]) -> None:
         """Forget devices of other nodes."""
         self._rows = [row for row in self._rows if row.key[0] in nodes]
 
@@ -96,7 +96,7 @@ class DeviceTable:
                 best[row.instance] = row
         return {who: row.labels for who, row in best.items()}
 
-    def uncertain(
+    def needing_raw_samples(
         self,
         beats: Mapping[Instance, Scrapes],
         hour: Interval,
@@ -123,16 +123,16 @@ class DeviceTable:
         found: dict[str, dict[str, int]] = {}
         for row in self._rows:
             if row.key in keys:
-                label, value = naming(row.labels)
+                label, value = device_matcher(row.labels)
                 names = found.setdefault(label, {})
                 names[value] = names.get(value, 0) + row.samples
         return found
 
-    def look_closer(self, series: Iterable[Series], hour: Interval) -> None:
+    def add_raw_samples(self, series: Iterable[Series], hour: Interval) -> None:
         """Take in raw samples."""
         for one in series:
             name = one.labels["__name__"]
-            if not self._is_told(name, one.labels):
+            if not self._is_reported(name, one.labels):
                 continue
             row = self._row(name, one.labels)
             reach = Interval(hour.start - _LEAD_MS, hour.end)
@@ -145,7 +145,7 @@ class DeviceTable:
             if row.values is not None or row.key not in closely:
                 yield self._series(row)
 
-    def _is_told(self, name: str, labels: Labels) -> bool:
+    def _is_reported(self, name: str, labels: Labels) -> bool:
         """Whether a series says anything: some signals are absent or 0 under MIG, whatever runs there."""
         return not labels.get("GPU_I_ID") or self._signals[name].works_under_mig
 
@@ -209,7 +209,7 @@ def workload(labels: Labels) -> tuple[str, str]:
     return labels.get("namespace") or labels.get("pod_namespace", ""), pod
 
 
-def naming(labels: Labels) -> tuple[str, str]:
+def device_matcher(labels: Labels) -> tuple[str, str]:
     """The label by which a device's series can be asked for, and its value."""
     for name in ("UUID", "uuid", "instance"):
         if labels.get(name):
@@ -217,7 +217,7 @@ def naming(labels: Labels) -> tuple[str, str]:
     return "instance", ""
 
 
-def batches(samples: Mapping[str, int], most: int, names: int) -> Iterable[Sequence[str]]:
+def batches_of_names(samples: Mapping[str, int], most: int, names: int) -> Iterable[Sequence[str]]:
     """Names in batches that bring at most so many samples, and are at most so many."""
     batch: list[str] = []
     total = 0

@@ -19,7 +19,7 @@ from gpucost.sources.prometheus.queries import union
 
 _RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
 _REQUESTS = "requests."
-MOST_LIMIT = Decimal(10**9)
+MAX_LIMIT = Decimal(10**9)
 """Units of a limit or quota; what says more says nothing."""
 _RANGE = "[1h] offset 1ms"
 
@@ -61,13 +61,13 @@ class PrometheusLimits(ClusterReader):
         quotas: dict[tuple[str, str, str], dict[str, Decimal]] = {}
         for stat in ("pool-used", "pool-limit"):
             for labels, value in rows.get(stat, []):
-                if is_amount(value, MOST_LIMIT):
+                if is_amount(value, MAX_LIMIT):
                     pools.setdefault((labels.get("nodepool", ""), labels.get("resource_type", "")), {})[stat] = value
         for stat in ("quota-used", "quota-hard"):
             for labels, value in rows.get(stat, []):
                 resource = labels.get("resource", "").removeprefix(_REQUESTS)
-                key = (tables.told(labels, "namespace"), labels.get("resourcequota", ""), resource)
-                if is_amount(value, MOST_LIMIT):
+                key = (tables.exported_label(labels, "namespace"), labels.get("resourcequota", ""), resource)
+                if is_amount(value, MAX_LIMIT):
                     quotas.setdefault(key, {})[stat] = value
         return Limits(
             self._cluster,

@@ -25,9 +25,9 @@ ANSWER_MEMORY = 176 * MIB
 OBSERVATION_MEMORY = 416 * MIB
 """For everything that is built of the answers for some hours. An hour of 40,000 pods is counted as 390 MiB."""
 _SERIES, _DICT, _LABEL, _STRING, _SAMPLE = 160, 200, 64, 64, 136
-_BUILT = {"requests": 2000, "devices": 700, "device": 700}
-_BUILT_OF_OTHERS = 150
-_BUILT_OF_SAMPLE = 216
+_DERIVED = {"requests": 2000, "devices": 700, "device": 700}
+_DERIVED_BY_DEFAULT = 150
+_DERIVED_PER_RAW_SAMPLE = 216
 SCRAPES_INCLUDED = 1_500_000
 """Scrapes of exporters that `OBSERVATION_MEMORY` leaves room for: an hour of 5,000 nodes, a scrape every 15 seconds."""
 _SCRAPE = 160
@@ -40,13 +40,13 @@ class MemoryBudget:
         most: bytes.
     """
 
-    def __init__(self, most: int = OBSERVATION_MEMORY) -> None:
-        self._most = most
+    def __init__(self, limit: int = OBSERVATION_MEMORY) -> None:
+        self._limit = limit
         self._used = 0
-        self.parsing = RLock()
+        self.parsing_lock = RLock()
         """Held while an answer is parsed: two at once would take twice the memory and no less time."""
 
-    def start(self) -> None:
+    def reset(self) -> None:
         """Begin anew: nothing of earlier answers is kept."""
         self._used = 0
 
@@ -88,12 +88,12 @@ class MemoryBudget:
             HoursTooLargeError: there is not so much memory left.
         """
         needed = series_size(series, body)
-        if self._used + needed > self._most / 2:
+        if self._used + needed > self._limit / 2:
             needed = exact_series_size(series, body)
         self.charge(needed)
 
     @contextmanager
-    def returned(self) -> Iterator[None]:
+    def temporary(self) -> Iterator[None]:
         """Count what is charged in the block only until its end."""
         before = self._used
         try:
@@ -102,9 +102,9 @@ class MemoryBudget:
             self._used = before
 
     def _check(self, needed: int) -> None:
-        if self._used + needed > self._most:
+        if self._used + needed > self._limit:
             raise HoursTooLargeError(
-                f"answered so much that the hours asked for together take more than {self._most // MIB} MiB of memory"
+                f"answered so much that the hours asked for together take more than {self._limit // MIB} MiB of memory"
             )
 
 
@@ -132,14 +132,14 @@ def exact_series_size(series: "Sequence[Series]", body: bytes) -> int:
     return _SERIES * len(series) + size + _STRING * len(strings) + _SAMPLE * samples + _text_size(body)
 
 
-def built_size(name: str, series: "Sequence[Series]") -> int:
+def derived_size(name: str, series: "Sequence[Series]") -> int:
     """What is built of the series of a query beyond themselves, up to the lines of the hour."""
-    return _BUILT.get(name.split(" ", maxsplit=1)[0], _BUILT_OF_OTHERS) * sum(len(one.samples) for one in series)
+    return _DERIVED.get(name.split(" ", maxsplit=1)[0], _DERIVED_BY_DEFAULT) * sum(len(one.samples) for one in series)
 
 
-def looked_at_size(series: "Sequence[Series]") -> int:
+def raw_samples_size(series: "Sequence[Series]") -> int:
     """What is built of raw samples beyond themselves."""
-    return _BUILT_OF_SAMPLE * sum(len(one.samples) for one in series)
+    return _DERIVED_PER_RAW_SAMPLE * sum(len(one.samples) for one in series)
 
 
 def _text_size(body: bytes) -> int:

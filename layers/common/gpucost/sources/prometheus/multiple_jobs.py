@@ -9,7 +9,7 @@ from gpucost.core.intervals import Interval
 from gpucost.core.metering.implausible_samples import LASTING_MS, SUSPECT
 from gpucost.sources.prometheus.nodes import NodeTable
 from gpucost.sources.prometheus.pods import PodTable
-from gpucost.sources.prometheus.scrapes import HourBeats
+from gpucost.sources.prometheus.scrapes import HourScrapes
 
 MOST_JOBS = 10
 """Jobs against whose reports others' objects are held."""
@@ -17,7 +17,7 @@ _Told = tuple[str, frozenset[str], Interval]
 """A name, the jobs that report it, and from when to when."""
 
 
-def told_by_some_jobs(nodes: NodeTable, pods: PodTable, allocation: HourBeats) -> list[str]:
+def notes_on_missing_objects(nodes: NodeTable, pods: PodTable, allocation: HourScrapes) -> list[str]:
     """A note for each job that reports pods or GPU nodes of which a larger job knows nothing.
 
     A tenant whose own exporter is scraped can make up pods and nodes; nothing tells them from those of a second
@@ -32,7 +32,7 @@ def told_by_some_jobs(nodes: NodeTable, pods: PodTable, allocation: HourBeats) -
     return [*_notes("pods", of_pods, allocation), *_notes("nodes", of_nodes, allocation)]
 
 
-def _notes(what: str, told: Iterable[_Told], allocation: HourBeats) -> list[str]:
+def _notes(what: str, told: Iterable[_Told], allocation: HourScrapes) -> list[str]:
     known = list(told)
     reports = Counter(job for _, jobs, _ in known for job in jobs)
     scrapes = _times_by_job(allocation)
@@ -58,7 +58,7 @@ def _lasts(times: Sequence[int], within: Interval | None = None) -> bool:
     return bool(times) and times[-1] - times[0] > LASTING_MS
 
 
-def _times_by_job(allocation: HourBeats) -> Mapping[str, Sequence[int]]:
+def _times_by_job(allocation: HourScrapes) -> Mapping[str, Sequence[int]]:
     times: dict[str, set[int]] = {}
     for who, run in allocation.scrapes.items():
         times.setdefault(who.partition("|")[0], set()).update(run.times)

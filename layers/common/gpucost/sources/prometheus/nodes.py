@@ -11,12 +11,12 @@ from gpucost.core.metering.implausible_samples import SUSPECT, contradict, is_co
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.core.metering.observations import Instance, NodeObservation, NodeState
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory, differing
+from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory, differing_labels
 from gpucost.sources.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS
-from gpucost.sources.prometheus.tables import Labels, Rows, Seen, instance, labels_of, number, own_labels, told
+from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, instance, label_names, number, object_labels, exported_label
 
-IsWhole = Callable[[Mapping[Instance, int]], bool]
-Expected = Mapping[Instance, int]
+CoversHour = Callable[[Mapping[Instance, int]], bool]
+ExpectedSamples = Mapping[Instance, int]
 METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
 _OF_GPUS = (NVIDIA_PREFIX, *INSTANCE_TYPE.exported)
 """Labels that say what a node's GPUs are; others may come and go."""
@@ -25,13 +25,13 @@ _Units = dict[str, Decimal]
 
 
 @dataclass(slots=True)
-class _Answer:
+class _ResourceSamples:
     """One resource's figure at the hour's end, and its sum over the samples counted, by instance."""
 
     units: Decimal | None = None
     sums: dict[Instance, Decimal] = field(default_factory=dict)
 
-    def is_constant(self, expected: Expected) -> bool:
+    def is_constant(self, expected: ExpectedSamples) -> bool:
         """Whether every sample of the hour had the value of its end."""
         return self.units is not None and all(
             total == self.units * expected.get(who, -1) for who, total in self.sums.items()
@@ -41,7 +41,7 @@ class _Answer:
 @dataclass(slots=True)
 class _Node:
     name: str
-    info: dict[str, Seen] = field(default_factory=dict)
+    info: dict[str, SampleCounts] = field(default_factory=dict)
     """By provider id."""
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """At the hour's start and end."""
@@ -49,9 +49,9 @@ class _Node:
     """The same by the source that reports them."""
     jobs: set[str] = field(default_factory=set)
     """Of the sources that report it."""
-    capacity: dict[str, _Answer] = field(default_factory=dict)
-    allocatable: dict[str, _Answer] = field(default_factory=dict)
-    closely: "_Closely | None" = None
+    capacity: dict[str, _ResourceSamples] = field(default_factory=dict)
+    allocatable: dict[str, _ResourceSamples] = field(default_factory=dict)
+    raw_samples: "_RawSamples | None" = None
 
     @property
     def counts(self) -> Mapping[Instance, int]:
@@ -62,11 +62,11 @@ class _Node:
     def has_contradictory_labels(self) -> bool:
         """Whether sources give different values to a label at one end of the hour."""
         pairs = combinations(self.reported.items(), 2)
-        return any(end == other_end and differing(one, other) for ((end, _), one), ((other_end, _), other) in pairs)
+        return any(end == other_end and differing_labels(one, other) for ((end, _), one), ((other_end, _), other) in pairs)
 
 
 @dataclass(slots=True)
-class _Closely:
+class _RawSamples:
     """A node's own samples: what stood when, by who saw it."""
 
     present: dict[str, dict[Instance, set[int]]] = field(default_factory=dict)
@@ -108,15 +108,15 @@ class NodeTable:
         self._with_gpus = with_gpus
         self.notes: list[str] = []
         asked = [labels for some in rows.values() for labels, _ in some]
-        self.name_labels = labels_of(asked, "node")
+        self.name_labels = label_names(asked, "node")
         """The labels that hold nodes' names."""
         for labels, value in rows.get("info", []):
             node = self._node(labels)
-            node.info.setdefault(labels.get("provider_id", ""), Seen()).add(instance(labels), value)
+            node.info.setdefault(labels.get("provider_id", ""), SampleCounts()).add(instance(labels), value)
             node.jobs.add(labels.get("job", ""))
         for end in ("labels-start", "labels-end"):
             for labels, _ in rows.get(end, []):
-                node, own = self._node(labels), own_labels(labels)
+                node, own = self._node(labels), object_labels(labels)
                 node.labels.setdefault(end, {}).update(own)
                 node.reported.setdefault((end, instance(labels)), {}).update(own)
         for metric in ("capacity", "allocatable"):
@@ -144,25 +144,25 @@ class NodeTable:
             or any(_has_gpus(labels, GPUS_OF_INSTANCE) for labels in node.labels.values())
         }
 
-    def uncertain(self, is_whole: IsWhole, expected: Expected) -> list[str]:
+    def needing_raw_samples(self, is_whole: CoversHour, expected: ExpectedSamples) -> list[str]:
         """Names of GPU nodes that came, went or changed within the hour; by samples, labels or capacity."""
         return [node.name for node in self._nodes.values() if not self._is_plain(node, is_whole, expected)]
 
-    def look_closer(self, names: Iterable[str], series: Sequence[Series]) -> None:
+    def add_raw_samples(self, names: Iterable[str], series: Sequence[Series]) -> None:
         """Take in raw samples of some nodes."""
         for name in names:
-            self._nodes[name].closely = _Closely()
+            self._nodes[name].raw_samples = _RawSamples()
         for one in series:
-            node = self._nodes.get(told(one.labels, "node"))
-            if node is None or node.closely is None:
+            node = self._nodes.get(exported_label(one.labels, "node"))
+            if node is None or node.raw_samples is None:
                 continue
-            metric, who, seen = one.labels.get("__name__", ""), instance(one.labels), node.closely
+            metric, who, seen = one.labels.get("__name__", ""), instance(one.labels), node.raw_samples
             if metric == NODE_INFO:
                 times = seen.present.setdefault(one.labels.get("provider_id", ""), {}).setdefault(who, set())
                 times.update(at for at, _ in one.samples)
             elif metric == NODE_LABELS:
                 time = Interval(one.samples[0][0], one.samples[-1][0])
-                seen.labels.append(LabelSpan(who, own_labels(one.labels), time))
+                seen.labels.append(LabelSpan(who, object_labels(one.labels), time))
             elif metric in {CAPACITY, ALLOCATABLE}:
                 into = seen.capacity if metric == CAPACITY else seen.allocatable
                 for at, text in one.samples:
@@ -177,7 +177,7 @@ class NodeTable:
         return tuple(
             one
             for node in self._nodes.values()
-            for one in ([self._plain(node)] if node.closely is None else _closely(node, node.closely, self.notes))
+            for one in ([self._plain(node)] if node.raw_samples is None else _closely(node, node.raw_samples, self.notes))
         )
 
     def advertised(self, name: str) -> Mapping[str, Decimal]:
@@ -193,7 +193,7 @@ class NodeTable:
             if node.jobs and (node.capacity or any(_has_gpus(labels) for labels in node.labels.values()))
         }
 
-    def _is_plain(self, node: _Node, is_whole: IsWhole, expected: Expected) -> bool:
+    def _is_plain(self, node: _Node, is_whole: CoversHour, expected: ExpectedSamples) -> bool:
         end = node.labels.get("labels-end", {})
         start = node.labels.get("labels-start", end)
         if not (node.capacity or node.name in self._with_gpus or _has_gpus(start) or _has_gpus(end)):
@@ -215,23 +215,23 @@ class NodeTable:
         return NodeObservation(node.name, provider_id, None, labels, states)
 
     def _node(self, labels: Labels) -> _Node:
-        name = told(labels, "node")
+        name = exported_label(labels, "node")
         return self._nodes.setdefault(name, _Node(name))
 
-    def _answer(self, metric: str, labels: Labels) -> _Answer:
+    def _answer(self, metric: str, labels: Labels) -> _ResourceSamples:
         node = self._node(labels)
         answers = node.capacity if metric == "capacity" else node.allocatable
-        return answers.setdefault(labels.get("resource", ""), _Answer())
+        return answers.setdefault(labels.get("resource", ""), _ResourceSamples())
 
     def _units(self, metric: str, labels: Labels, value: Decimal) -> Decimal | None:
         if is_count(value):
             return value
-        what = f"{metric.removeprefix('kube_node_status_')} of node {told(labels, 'node')!r}"
+        what = f"{metric.removeprefix('kube_node_status_')} of node {exported_label(labels, 'node')!r}"
         self.notes.append(f"{SUSPECT}{what} is told as {value}; left out")
         return None
 
 
-def _closely(node: _Node, seen: _Closely, notes: list[str]) -> Iterable[NodeObservation]:
+def _closely(node: _Node, seen: _RawSamples, notes: list[str]) -> Iterable[NodeObservation]:
     """A node whose samples are at hand: each provider id is a node of its own, each change a state."""
     contradiction = _least_advertised(node.name, seen)
     _drop_contradictory_labels(node.name, seen, notes)
@@ -267,7 +267,7 @@ def _closely(node: _Node, seen: _Closely, notes: list[str]) -> Iterable[NodeObse
         )
 
 
-def _least_advertised(name: str, seen: _Closely) -> str:
+def _least_advertised(name: str, seen: _RawSamples) -> str:
     """Where sources contradict each other about what a node advertises, keep the least that any of them reports.
 
     Returns:
@@ -290,12 +290,12 @@ def _least_advertised(name: str, seen: _Closely) -> str:
     return found
 
 
-def _drop_contradictory_labels(name: str, seen: _Closely, notes: list[str]) -> None:
+def _drop_contradictory_labels(name: str, seen: _RawSamples, notes: list[str]) -> None:
     names = contradictory(seen.labels)
     if not names:
         return
     seen.labels = [
-        LabelSpan(span.who, {key: value for key, value in span.labels.items() if key not in names}, span.time)
+        LabelSpan(span.instance, {key: value for key, value in span.labels.items() if key not in names}, span.time)
         for span in seen.labels
     ]
     notes += [
@@ -326,7 +326,7 @@ def _one_at_a_time(
     return present
 
 
-def _states(seen: _Closely) -> list[_State]:
+def _states(seen: _RawSamples) -> list[_State]:
     """What it advertised, in order of time: one state for as long as that did not change."""
     looks = {(at, who) for by_instance in seen.present.values() for who, run in by_instance.items() for at in run}
     states: list[_State] = []

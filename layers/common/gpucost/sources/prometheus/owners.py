@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from gpucost.sources.prometheus.queries import UNMARKED
-from gpucost.sources.prometheus.tables import Labels, Rows, told
+from gpucost.sources.prometheus.queries import UNLABELED
+from gpucost.sources.prometheus.tables import Labels, Rows, exported_label
 
 Owner = tuple[str, str]
 """Kind and name."""
@@ -20,10 +20,10 @@ class OwnerTable:
 
     def add(self, rows: Mapping[str, Rows]) -> None:
         """Take in answers to `Queries.owners`, by statistic."""
-        self.add_pods(labels for labels, _ in rows.get(UNMARKED, []))
+        self.add_pods(labels for labels, _ in rows.get(UNLABELED, []))
         for stat, kind, label in _CHAIN:
             for labels, _ in rows.get(stat, []):
-                key = (told(labels, "namespace"), kind, labels.get(label, ""))
+                key = (exported_label(labels, "namespace"), kind, labels.get(label, ""))
                 self._of_owners[key] = _owner(labels) or self._of_owners.get(key)
 
     def add_pods(self, series: Iterable[Labels]) -> None:
@@ -31,9 +31,9 @@ class OwnerTable:
         for labels in sorted(series, key=lambda labels: labels.get("owner_is_controller") == "true"):
             owner = _owner(labels)
             if owner:
-                self._of_pods[told(labels, "namespace"), told(labels, "pod")] = owner
+                self._of_pods[exported_label(labels, "namespace"), exported_label(labels, "pod")] = owner
 
-    def missing(self, pods: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
+    def missing_owners(self, pods: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
         """Names of ReplicaSets and Jobs that own pods and were not told of, by statistic."""
         found: dict[str, set[str]] = {}
         for pod in pods:
@@ -43,7 +43,7 @@ class OwnerTable:
                     found.setdefault(stat, set()).add(name)
         return found
 
-    def top(self, namespace: str, pod: str) -> Owner:
+    def top_owner(self, namespace: str, pod: str) -> Owner:
         """What a person would call the workload; the pod itself where nothing owns it."""
         owner = self._of_pods.get((namespace, pod), ("Pod", pod))
         return self._of_owners.get((namespace, *owner)) or owner

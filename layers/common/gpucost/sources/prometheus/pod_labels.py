@@ -8,7 +8,7 @@ from gpucost.core.intervals import Interval
 from gpucost.core.metering.implausible_samples import SUSPECT, overlap_lastingly
 from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.tables import Labels, Rows, instance, own_labels, told
+from gpucost.sources.prometheus.tables import Labels, Rows, instance, object_labels, exported_label
 
 
 @dataclass(slots=True)
@@ -23,16 +23,16 @@ class _Values:
     def merged(self) -> dict[str, str]:
         return {name: value for labels in self.by_instance.values() for name, value in labels.items()}
 
-    def contradictory(self) -> set[str]:
+    def contradictory_labels(self) -> set[str]:
         """Labels to which sources give different values."""
-        return {name for one, other in combinations(self.by_instance.values(), 2) for name in differing(one, other)}
+        return {name for one, other in combinations(self.by_instance.values(), 2) for name in differing_labels(one, other)}
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSpan:
     """Labels that one source reported together, from its first sample to its last."""
 
-    who: Instance
+    instance: Instance
     labels: Mapping[str, str]
     time: Interval
 
@@ -52,24 +52,24 @@ class LabelTable:
     def add(self, rows: Mapping[str, Rows]) -> None:
         """Take in answers to `Queries.labels`, by statistic."""
         for labels, _ in rows.get("pod", []):
-            pod = told(labels, "namespace"), told(labels, "pod")
-            self._pods.setdefault(pod, _Values()).add(instance(labels), own_labels(labels))
+            pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
+            self._pods.setdefault(pod, _Values()).add(instance(labels), object_labels(labels))
         for stat in ("namespace-start", "namespace"):
             for labels, _ in rows.get(stat, []):
-                by_stat = self._namespaces.setdefault(told(labels, "namespace"), {})
-                by_stat.setdefault(stat, _Values()).add(instance(labels), own_labels(labels))
+                by_stat = self._namespaces.setdefault(exported_label(labels, "namespace"), {})
+                by_stat.setdefault(stat, _Values()).add(instance(labels), object_labels(labels))
 
     def add_samples(self, series: Iterable[Series]) -> None:
         """Take in the raw samples of pods' labels."""
         for one in series:
-            pod = told(one.labels, "namespace"), told(one.labels, "pod")
+            pod = exported_label(one.labels, "namespace"), exported_label(one.labels, "pod")
             time = Interval(one.samples[0][0], one.samples[-1][0])
-            self._spans.setdefault(pod, []).append(LabelSpan(instance(one.labels), own_labels(one.labels), time))
+            self._spans.setdefault(pod, []).append(LabelSpan(instance(one.labels), object_labels(one.labels), time))
 
     def differ(self, namespace: str, pod: str) -> bool:
         """Whether sources give different values to a pod's labels at the end of the hour."""
         values = self._pods.get((namespace, pod))
-        return values is not None and len(values.by_instance) > 1 and bool(values.contradictory())
+        return values is not None and len(values.by_instance) > 1 and bool(values.contradictory_labels())
 
     def of_pod(self, namespace: str, pod: str) -> dict[str, str]:
         """A pod's labels; of those that changed, the latest."""
@@ -95,7 +95,7 @@ class LabelTable:
         by_stat = self._namespaces.get(namespace, {})
         start, end = by_stat.get("namespace-start", _Values()), by_stat.get("namespace", _Values())
         labels = {**start.merged(), **end.merged()}
-        at_start, at_end = start.contradictory(), end.contradictory()
+        at_start, at_end = start.contradictory_labels(), end.contradictory_labels()
         for name in at_end - at_start:
             if name in start.merged():
                 labels[name] = start.merged()[name]
@@ -116,11 +116,11 @@ def contradictory(spans: Iterable[LabelSpan]) -> set[str]:
     return {
         name
         for one, other in combinations(spans, 2)
-        if one.who != other.who and overlap_lastingly(one.time, other.time)
-        for name in differing(one.labels, other.labels)
+        if one.instance != other.instance and overlap_lastingly(one.time, other.time)
+        for name in differing_labels(one.labels, other.labels)
     }
 
 
-def differing(one: Labels, other: Labels) -> set[str]:
+def differing_labels(one: Labels, other: Labels) -> set[str]:
     """Labels that both have, with different values."""
     return {name for name, value in one.items() if other.get(name, value) != value}

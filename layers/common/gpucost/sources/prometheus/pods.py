@@ -22,11 +22,11 @@ from gpucost.sources.prometheus.queries import (
     POD_OWNER,
     REQUESTS,
     SCHEDULED,
-    UNMARKED,
+    UNLABELED,
 )
-from gpucost.sources.prometheus.tables import Labels, Rows, Seen, instance, label_of, number, told
+from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, instance, label_name, number, exported_label
 
-IsWhole = Callable[[Mapping[Instance, int]], bool]
+CoversHour = Callable[[Mapping[Instance, int]], bool]
 _FINISHED = {"Succeeded", "Failed"}
 _ONE = Decimal(1)
 """What a container asks for whose units were not answered: only values other than 1 are, and a pod that is not looked
@@ -44,8 +44,8 @@ class _Pod:
     node: str
     units: dict[_Container, Decimal | None] = field(default_factory=dict)
     """None where no value was seen."""
-    held: Seen = field(default_factory=Seen)
-    closely: "_Closely | None" = None
+    sample_counts: SampleCounts = field(default_factory=SampleCounts)
+    raw_samples: "_RawSamples | None" = None
     """What its own samples say, where it was looked at closely."""
     objects: set[tuple[str, str, str]] = field(default_factory=set)
     """Namespace, name and node under which the uid was seen: one, or sources contradict each other."""
@@ -55,7 +55,7 @@ class _Pod:
 
 
 @dataclass(slots=True)
-class _Closely:
+class _RawSamples:
     requested: _Times = field(default_factory=dict)
     running: _Times = field(default_factory=dict)
     finished: _Times = field(default_factory=dict)
@@ -85,24 +85,24 @@ class PodTable:
         asked = [labels for rows in requests.values() for labels, _ in rows]
         # Told by each source for itself: what one calls `exported_node` says nothing of another's labels.
         self._renaming = {labels.get("instance", "") for labels in asked if "exported_node" in labels}
-        self.name_label = label_of(asked, "pod")
+        self.name_label = label_name(asked, "pod")
         """The label that holds pods' names."""
-        for stat in (UNMARKED, "init-count"):
+        for stat in (UNLABELED, "init-count"):
             for labels, value in requests.get(stat, []):
                 if self._node_of(labels):  # else: not on a node yet, though the scrape says where it ran itself
                     who = instance(labels)
-                    self._request(labels, who, init=stat == "init-count").held.add(who, value)
+                    self._request(labels, who, init=stat == "init-count").sample_counts.add(who, value)
         for stat in ("units", "init-units"):
             for labels, value in requests.get(stat, []):
-                if identity(labels) in self._pods:
-                    pod = self._pods[identity(labels)]
+                if pod_identity(labels) in self._pods:
+                    pod = self._pods[pod_identity(labels)]
                     container = _container(labels, init=stat == "init-units")
                     pod.units[container] = pod.by_instance.setdefault(instance(labels), {})[container] = value
-        still_held = {identity(labels) for labels, _ in phases.get("start", []) if labels.get("phase") == "Running"}
+        still_held = {pod_identity(labels) for labels, _ in phases.get("start", []) if labels.get("phase") == "Running"}
         for uid in [uid for uid in self._pods if self._at_start.get(uid) in _FINISHED and uid not in still_held]:
             del self._pods[uid]  # finished before the hour, and left lying
 
-    def uncertain(self, is_whole: IsWhole) -> list[str]:
+    def needing_raw_samples(self, is_whole: CoversHour) -> list[str]:
         """Uids of pods that were not seen, holding and running, at every scrape of the hour."""
         for pod in self._pods.values():
             if len(pod.by_instance) > 1 and len(pod.objects) == 1:
@@ -113,7 +113,7 @@ class PodTable:
         """(namespace, pod) of some pods."""
         return {(self._pods[uid].namespace, self._pods[uid].pod) for uid in uids}
 
-    def on_whole_nodes(self, uids: Iterable[str], advertised: Callable[[str], Mapping[str, Decimal]]) -> set[str]:
+    def nodes_held_whole(self, uids: Iterable[str], advertised: Callable[[str], Mapping[str, Decimal]]) -> set[str]:
         """Names of nodes of which one of some pods may hold all GPUs.
 
         Args:
@@ -129,9 +129,9 @@ class PodTable:
                 found.add(pod.node)
         return found
 
-    def look_closer(self, uids: Iterable[str], series: Sequence[Series]) -> None:
+    def add_raw_samples(self, uids: Iterable[str], series: Sequence[Series]) -> None:
         """Take in the raw samples of some pods."""
-        closely = {uid: _Closely() for uid in uids}
+        closely = {uid: _RawSamples() for uid in uids}
         take = {
             REQUESTS: self._take_request,
             INIT_REQUESTS: self._take_request,
@@ -141,13 +141,13 @@ class PodTable:
             COMPLETED: _take_time,
         }
         for one in series:
-            uid, metric = identity(one.labels), one.labels.get("__name__", "")
+            uid, metric = pod_identity(one.labels), one.labels.get("__name__", "")
             if uid in closely and metric in take:
                 take[metric](closely[uid], one)
         self._owners.add_pods(one.labels for one in series if one.labels.get("__name__") == POD_OWNER)
         self.labels.add_samples(one for one in series if one.labels.get("__name__") == POD_LABELS)
         for uid, seen in closely.items():
-            self._pods[uid].closely = seen
+            self._pods[uid].raw_samples = seen
             _trust_who_tells_requests(seen)
 
     def add_owners(self, rows: Mapping[str, Rows]) -> None:
@@ -156,7 +156,7 @@ class PodTable:
 
     def missing_owners(self, uids: Iterable[str]) -> Mapping[str, set[str]]:
         """Names of ReplicaSets and Jobs that own some pods and are gone by the hour's end, by statistic."""
-        return self._owners.missing(self.names(uids))
+        return self._owners.missing_owners(self.names(uids))
 
     def pods(self) -> tuple[PodObservation, ...]:
         """Every pod that held or may have held GPUs in the hour."""
@@ -167,7 +167,7 @@ class PodTable:
         return {
             uid: (
                 frozenset(who.partition("|")[0] for who in pod.by_instance),
-                _time(pod.closely.requested) if pod.closely else None,
+                _time(pod.raw_samples.requested) if pod.raw_samples else None,
             )
             for uid, pod in self._pods.items()
         }
@@ -180,10 +180,10 @@ class PodTable:
         """A pod's namespace and name."""
         return f"{self._pods[uid].namespace}/{self._pods[uid].pod}"
 
-    def _is_plain(self, pod: _Pod, is_whole: IsWhole) -> bool:
+    def _is_plain(self, pod: _Pod, is_whole: CoversHour) -> bool:
         if pod.contradiction or self.labels.differ(pod.namespace, pod.pod):
             return False  # whether for longer than one source may lag, shows in their samples
-        if not is_whole(pod.held.counts) or any(init for _, init, _ in pod.units):
+        if not is_whole(pod.sample_counts.counts) or any(init for _, init, _ in pod.units):
             return False  # whether an init container is a sidecar shows in its own samples only
         start, end = self._at_start.get(pod.uid), self._at_end.get(pod.uid)
         are_kept = bool(self._at_start or self._at_end)
@@ -193,9 +193,9 @@ class PodTable:
         return labels.get("exported_node" if labels.get("instance", "") in self._renaming else "node", "")
 
     def _request(self, labels: Labels, who: Instance, *, init: bool) -> _Pod:
-        uid = identity(labels)
+        uid = pod_identity(labels)
         pod = self._pods.get(uid)
-        place = told(labels, "namespace"), told(labels, "pod"), self._node_of(labels)
+        place = exported_label(labels, "namespace"), exported_label(labels, "pod"), self._node_of(labels)
         if pod is None:
             pod = self._pods[uid] = _Pod(place[0], place[1], uid, place[2])
         pod.objects.add(place)
@@ -204,7 +204,7 @@ class PodTable:
         pod.by_instance.setdefault(who, {}).setdefault(container, None)
         return pod
 
-    def _take_request(self, seen: _Closely, one: Series) -> None:
+    def _take_request(self, seen: _RawSamples, one: Series) -> None:
         if not self._node_of(one.labels):
             return
         init = one.labels.get("__name__") == INIT_REQUESTS
@@ -215,8 +215,8 @@ class PodTable:
         seen.requested.setdefault(who, set()).update(at for at, _ in one.samples)
 
     def _observation(self, pod: _Pod, namespace: str, pod_name: str, node: str) -> PodObservation:
-        kind, name = self._owners.top(namespace, pod_name)
-        seen = pod.closely
+        kind, name = self._owners.top_owner(namespace, pod_name)
+        seen = pod.raw_samples
         held: Sightings = None
         running: Sightings = None
         finished: Sightings = {}
@@ -260,17 +260,17 @@ def _of_objects(pod: _Pod) -> str:
     )
 
 
-def _of_requests(pod: _Pod, is_whole: IsWhole) -> str:
+def _of_requests(pod: _Pod, is_whole: CoversHour) -> str:
     """The same about what it requests, of sources that saw it all hour."""
     told = [
         {container: _ONE if units is None else units for container, units in requests.items()}
         for who, requests in pod.by_instance.items()
-        if is_whole({who: pod.held.counts.get(who, 0)})
+        if is_whole({who: pod.sample_counts.counts.get(who, 0)})
     ]
     return _differing(told)
 
 
-def _of_samples(seen: _Closely) -> str:
+def _of_samples(seen: _RawSamples) -> str:
     """The same of sources of which every sample was looked at, and whether it has finished."""
     times = [(who, _time({who: run})) for who, run in seen.requested.items() if run]
     for (one, time), (other, other_time) in combinations(times, 2):
@@ -297,7 +297,7 @@ def _requests(requests: Mapping[_Container, Decimal]) -> str:
     return ", ".join(sorted(each)) or "nothing"
 
 
-def _trust_who_tells_requests(seen: _Closely) -> None:
+def _trust_who_tells_requests(seen: _RawSamples) -> None:
     """Take no phase from sources that know nothing of the pod's requests, where another knows of both."""
     phases = seen.running.keys() | seen.finished.keys()
     if phases & seen.requested.keys():
@@ -312,12 +312,12 @@ def _time(times: _Times) -> Interval:
     return Interval(min(seen, default=0), max(seen, default=0))
 
 
-def identity(labels: Labels) -> str:
+def pod_identity(labels: Labels) -> str:
     """A pod's uid; `namespace/pod` from sources that do not tell it (no uid holds a slash)."""
-    return labels.get("uid") or f"{told(labels, 'namespace')}/{told(labels, 'pod')}"
+    return labels.get("uid") or f"{exported_label(labels, 'namespace')}/{exported_label(labels, 'pod')}"
 
 
-def not_running(requests: Iterable[Series], running: Iterable[Series], but: Container[int] = ()) -> set[str]:
+def pods_not_running(requests: Iterable[Series], running: Iterable[Series], but: Container[int] = ()) -> set[str]:
     """Uids (see `identity`) of pods that are not told to run at the start and the end of some hour they were seen in.
 
     Args:
@@ -330,7 +330,7 @@ def not_running(requests: Iterable[Series], running: Iterable[Series], but: Cont
         uid
         for one in requests
         for at, _ in one.samples
-        if at not in but and ((uid := identity(one.labels)), at) not in known
+        if at not in but and ((uid := pod_identity(one.labels)), at) not in known
     }  # fmt: skip
 
 
@@ -338,13 +338,13 @@ def _phase_of(rows: Rows) -> dict[str, str]:
     """The phase per uid; of a pair of instances, of which one may lag, the later one in a pod's life."""
     found: dict[str, str] = {}
     for labels, _ in rows:
-        uid, phase = identity(labels), labels.get("phase", "")
+        uid, phase = pod_identity(labels), labels.get("phase", "")
         if found.get(uid) not in _FINISHED:
             found[uid] = phase
     return found
 
 
-def _take_phase(seen: _Closely, one: Series) -> None:
+def _take_phase(seen: _RawSamples, one: Series) -> None:
     seen.has_phases = True
     phase = one.labels.get("phase", "")
     into = seen.finished if phase in _FINISHED else seen.running if phase == "Running" else None
@@ -352,12 +352,12 @@ def _take_phase(seen: _Closely, one: Series) -> None:
         into.setdefault(instance(one.labels), set()).update(at for at, value in one.samples if value == "1")
 
 
-def _take_init_running(seen: _Closely, one: Series) -> None:
-    times = seen.init_running.setdefault(told(one.labels, "container"), {})
+def _take_init_running(seen: _RawSamples, one: Series) -> None:
+    times = seen.init_running.setdefault(exported_label(one.labels, "container"), {})
     times.setdefault(instance(one.labels), set()).update(at for at, value in one.samples if value == "1")
 
 
-def _take_time(seen: _Closely, one: Series) -> None:
+def _take_time(seen: _RawSamples, one: Series) -> None:
     value = number(one.samples[-1][1])
     if not is_amount(value):
         return
@@ -372,7 +372,7 @@ def _without(times: _Times, others: _Times) -> dict[Instance, tuple[int, ...]]:
     return {who: run for who, run in left.items() if run}
 
 
-def _kind(seen: _Closely | None, container: str, *, init: bool) -> str:
+def _kind(seen: _RawSamples | None, container: str, *, init: bool) -> str:
     """An init container that runs while its pod does is a sidecar; kube-state-metrics does not tell them apart."""
     if not init:
         return "container"
@@ -383,4 +383,4 @@ def _kind(seen: _Closely | None, container: str, *, init: bool) -> str:
 
 
 def _container(labels: Labels, *, init: bool) -> _Container:
-    return told(labels, "container"), init, labels.get("resource", "")
+    return exported_label(labels, "container"), init, labels.get("resource", "")

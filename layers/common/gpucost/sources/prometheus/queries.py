@@ -18,12 +18,12 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.core.metering.observations import EDGE_MS
 from gpucost.core.metering.signals import Signal
-from gpucost.sources.prometheus.shards import WHOLE, Shard
+from gpucost.sources.prometheus.shards import ALL_SERIES, Shard
 from gpucost.sources.prometheus.source_selectors import KUBE_STATE_METRICS, SourceName, Sources, source_of
 
 STAT = "gpucost_stat"
 """The label that names a statistic, and that no exporter has."""
-UNMARKED = ""
+UNLABELED = ""
 """The statistic of series without it."""
 _SCRAPED_BY = "job, instance, prometheus_replica, __replica__"
 """What `tables.instance` tells one scraped process by."""
@@ -48,7 +48,7 @@ _END = "offset 1ms"
 class Window:
     """The time that a query looks back on from where it is evaluated, in milliseconds."""
 
-    counted: int = HOUR_MS + EDGE_MS
+    length: int = HOUR_MS + EDGE_MS
     """Samples of this much time are counted."""
     start: int = HOUR_MS
     """What stood at the hour's start is looked up this long before the end."""
@@ -56,7 +56,7 @@ class Window:
     @property
     def range(self) -> str:
         """As a range selector."""
-        return f"[{self.counted}ms] offset 1ms"
+        return f"[{self.length}ms] offset 1ms"
 
     @property
     def at_start(self) -> str:
@@ -68,7 +68,7 @@ HOUR_WINDOW = Window()
 
 
 @dataclass(frozen=True, slots=True)
-class PodNames:
+class PodMatcher:
     """Some pods, by uid, or by name where the source tells no uid."""
 
     label: Literal["uid", "pod", "exported_pod"]
@@ -88,10 +88,10 @@ class Queries:
 
     selector: Mapping[str, str]
     signals: Sequence[Sequence[Signal]]
-    shard: Shard = WHOLE
+    shard: Shard = ALL_SERIES
     sources: Sources = field(default_factory=Sources)
 
-    def of_shard(self, shard: Shard) -> "Queries":
+    def for_shard(self, shard: Shard) -> "Queries":
         """The same queries for a part of the series."""
         return replace(self, shard=shard)
 
@@ -105,7 +105,7 @@ class Queries:
             source: of the series, where the metric's name does not tell.
         """
         own = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
-        part = [self.shard.matcher(shard_by)] if shard_by and self.shard != WHOLE else []
+        part = [self.shard.matcher(shard_by)] if shard_by and self.shard != ALL_SERIES else []
         trusted = self.sources.matchers(source or source_of(metric))
         inside = ",".join((*matchers, *own, *trusted, *part))
         return f"{metric}{{{inside}}}"
@@ -121,7 +121,7 @@ class Queries:
         """GPU requests of pods on nodes: samples in the window, and units at its end where they are not 1."""
         return union(
             {
-                UNMARKED: f"count_over_time({self._requests(init=False)}{window.range})",
+                UNLABELED: f"count_over_time({self._requests(init=False)}{window.range})",
                 "units": f"({self._requests(init=False)} {_END} != 1)",
                 "init-count": f"count_over_time({self._requests(init=True)}{window.range})",
                 "init-units": f"({self._requests(init=True)} {_END} != 1)",
@@ -140,7 +140,7 @@ class Queries:
 
     def phases(self, window: Window = HOUR_WINDOW, uids: Iterable[str] = ()) -> str:
         """The phases of GPU pods at the window's start and end: of some, or of all where no uids are given."""
-        only = [f"uid=~{one_of(uids)}"] if uids else []
+        only = [f"uid=~{any_of_values(uids)}"] if uids else []
         phases = self.select(PHASE, _PHASES, *only, shard_by="uid")
         at = {"start": window.at_start, "end": _END}
         return union(
@@ -169,10 +169,10 @@ class Queries:
 
     def owners(self) -> str:
         """What owns the GPU pods that are there at the end, and what owns their owners."""
-        pods = f"{self.select(POD_OWNER, shard_by='uid')} {_END} and on (uid) {self._gpu_pods(_END)}"
+        pod_metrics = f"{self.select(POD_OWNER, shard_by='uid')} {_END} and on (uid) {self._gpu_pods(_END)}"
         return union(
             {
-                UNMARKED: _owned(pods, "pod, exported_pod, owner_is_controller"),
+                UNLABELED: _owned(pod_metrics, "pod, exported_pod, owner_is_controller"),
                 "replicaset": _owned(
                     f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_END}", "replicaset"
                 ),
@@ -202,11 +202,11 @@ class Queries:
             nodes: only these, by the label that names them; all where empty.
             label: `Hostname` or `hostname`.
         """
-        only = [f"{label}=~{one_of(nodes)}"] if nodes else []
+        only = [f"{label}=~{any_of_values(nodes)}"] if nodes else []
         parts: dict[str, str] = {}
         for signal, series in self._signals(rank, only):
             unmarked = signal == self.signals[rank][0]
-            parts[UNMARKED if unmarked else f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR})"
+            parts[UNLABELED if unmarked else f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR})"
             counts = f"count_over_time({series}{_HOUR})"
             parts[f"{COUNTS} {signal.name}"] = f'count_values by ({_SCRAPED_BY}) ("{SAMPLES}", {counts})'
             parts[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR}) > {signal.scale})"
@@ -214,7 +214,7 @@ class Queries:
 
     def device_counts(self, rank: int, instances: Iterable[str] = ()) -> str:
         """The count of the hour's samples per series of one rank's signals, of some exporters or of all."""
-        only = [f"instance=~{one_of(instances)}"] if instances else []
+        only = [f"instance=~{any_of_values(instances)}"] if instances else []
         return union(
             {
                 f"count {signal.name}": f"count_over_time({series}{_HOUR})"
@@ -226,57 +226,57 @@ class Queries:
         for signal in self.signals[rank]:
             if signal.name.isupper():
                 yield signal, self.select(signal.name, *only, shard_by="UUID")
-            elif self.shard == WHOLE or self.shard.others:  # no label of theirs is spread evenly: all in one part
+            elif self.shard == ALL_SERIES or self.shard.includes_others:  # no label of theirs is spread evenly: all in one part
                 yield signal, self.select(signal.name, *only)
 
     # What follows selects raw samples, for `PrometheusClient.raw_samples`.
 
     def up(self, jobs: Iterable[str], instances: Iterable[str], source: SourceName) -> str:
         """The scrapes of some targets of a source."""
-        return self.select("up", f"job=~{one_of(jobs)}", f"instance=~{one_of(instances)}", source=source)
+        return self.select("up", f"job=~{any_of_values(jobs)}", f"instance=~{any_of_values(instances)}", source=source)
 
-    def one_pod(self, pod: "PodNames") -> str:
+    def pod_requests(self, pod: "PodMatcher") -> str:
         """A pod's requests, where not even nodes are kept."""
-        return self._requests(f"{pod.label}=~{one_of(pod.values)}", init=False)
+        return self._requests(f"{pod.label}=~{any_of_values(pod.values)}", init=False)
 
-    def some_devices(self, rank: int, label: str, values: Iterable[str]) -> list[str]:
+    def device_selectors(self, rank: int, label: str, values: Iterable[str]) -> list[str]:
         """Series of one rank's signals, by a label that names devices or their exporters: a selector for each source
         whose series are told apart from others'."""
-        only = f"{label}=~{one_of(values)}"
+        only = f"{label}=~{any_of_values(values)}"
         return [
-            self.select("", named(names), only, source=source_of(names[0]))
+            self.select("", name_matcher(names), only, source=source_of(names[0]))
             for names, _ in self.sources.groups(signal.name for signal in self.signals[rank])
         ]
 
-    def pods(self, pods: "PodNames", *, labels: bool) -> str:
+    def pods(self, pods: "PodMatcher", *, labels: bool) -> str:
         """All that is asked about some pods."""
         metrics = [REQUESTS, INIT_REQUESTS, INIT_RUNNING, PHASE, POD_OWNER, SCHEDULED, COMPLETED]
         return self.select(
             "",
-            named([*metrics, POD_LABELS] if labels else metrics),
-            f"{pods.label}=~{one_of(pods.values)}",
+            name_matcher([*metrics, POD_LABELS] if labels else metrics),
+            f"{pods.label}=~{any_of_values(pods.values)}",
             f"resource=~{quote(f'({GPU_RESOURCES})?')}",
             'phase=~"(Running|Succeeded|Failed)?"',
             source=KUBE_STATE_METRICS,
         )
 
-    def owners_of(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
+    def owner_metrics(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
         """What owns some ReplicaSets or Jobs."""
         label = "replicaset" if kind == "replicaset" else "job_name"
-        return self.select(f"kube_{kind}_owner", f"{label}=~{one_of(names)}")
+        return self.select(f"kube_{kind}_owner", f"{label}=~{any_of_values(names)}")
 
-    def nodes_of(self, nodes: Iterable[str], metrics: Iterable[str], label: str = "node") -> str:
+    def node_metrics(self, nodes: Iterable[str], metrics: Iterable[str], label: str = "node") -> str:
         """Metrics of some nodes, by the label that names them."""
         resources = f"resource=~{quote(f'({GPU_RESOURCES})?')}"
         return self.select(
-            "", named(metrics), f"{label}=~{one_of(nodes)}", resources, source=KUBE_STATE_METRICS
+            "", name_matcher(metrics), f"{label}=~{any_of_values(nodes)}", resources, source=KUBE_STATE_METRICS
         )  # fmt: skip
 
 
 def union(parts: Mapping[str, str]) -> str:
     """Several statistics as one query, each but the unmarked one marked with its name."""
     return " or ".join(
-        query if name == UNMARKED else f'label_replace({query},"{STAT}","{name}","","")'
+        query if name == UNLABELED else f'label_replace({query},"{STAT}","{name}","","")'
         for name, query in parts.items()
     )
 
@@ -291,11 +291,11 @@ def quote(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def one_of(values: Iterable[str]) -> str:
+def any_of_values(values: Iterable[str]) -> str:
     """A PromQL regular expression that matches exactly these values."""
     return quote("|".join(re.escape(value) for value in values))
 
 
-def named(metrics: Iterable[str]) -> str:
+def name_matcher(metrics: Iterable[str]) -> str:
     """A matcher for any of some metrics."""
-    return f"__name__=~{one_of(metrics)}"
+    return f"__name__=~{any_of_values(metrics)}"

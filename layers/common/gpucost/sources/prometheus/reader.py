@@ -10,15 +10,15 @@ from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Instance, Observation
 from gpucost.sources.prometheus import scrapes as heartbeats
 from gpucost.sources.prometheus import tables
-from gpucost.sources.prometheus.claims import claiming_pods, untold_claims
+from gpucost.sources.prometheus.claims import claiming_pods, unreported_claims
 from gpucost.sources.prometheus.client import PrometheusClient, Series
-from gpucost.sources.prometheus.device_counts import uneven
-from gpucost.sources.prometheus.devices import DeviceTable, batches
+from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
+from gpucost.sources.prometheus.devices import DeviceTable, batches_of_names
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
-from gpucost.sources.prometheus.multiple_jobs import told_by_some_jobs
+from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import METRICS, NodeTable
-from gpucost.sources.prometheus.pods import PodTable, not_running
-from gpucost.sources.prometheus.queries import HOUR_WINDOW, UNMARKED, PodNames, Queries, Window
+from gpucost.sources.prometheus.pods import PodTable, pods_not_running
+from gpucost.sources.prometheus.queries import HOUR_WINDOW, UNLABELED, PodMatcher, Queries, Window
 from gpucost.sources.prometheus.scrape_times import EDGE, ExporterScrapes, ScrapeTimes
 from gpucost.sources.prometheus.sharding import ShardedClient
 
@@ -28,11 +28,11 @@ SAMPLES_PER_QUERY = 400_000
 """Some 10 MB of answer: far below AMP's 50 MB, and little memory."""
 
 Rows = Mapping[str, tables.Rows]
-Asked = dict[str, Callable[[Queries], str]]
+QueryBuilders = dict[str, Callable[[Queries], str]]
 """Queries by name."""
 
 
-class Passing(NamedTuple):
+class PartialHourPods(NamedTuple):
     """Pods that were not there all hour."""
 
     names: set[tuple[str, str]]
@@ -87,7 +87,7 @@ class PrometheusReader:
         Raises:
             MetricsUnavailableError, MetricsAnswerError: as the client; nothing is concluded from half an answer.
         """
-        self._budget.start()
+        self._budget.reset()
         try:
             return self._observe(hours)
         except (ValueError, ArithmeticError, KeyError) as error:
@@ -97,7 +97,7 @@ class PrometheusReader:
             ) from error
 
     def _observe(self, hours: Sequence[datetime]) -> list[Observation]:
-        asked: Asked = {  # the longest first: two are asked at once
+        asked: QueryBuilders = {  # the longest first: two are asked at once
             "devices": lambda queries: queries.devices(0),
             "requests": lambda queries: queries.requests(),
             "owners": lambda queries: queries.owners(),
@@ -106,16 +106,16 @@ class PrometheusReader:
         }
         if self._pod_labels or self._namespace_labels:
             asked["labels"] = self._labels
-        answers = self._client.at_hours(asked, hours)
-        scrapes = self._scrape_times.of_allocation(
+        answers = self._client.query_hours(asked, hours)
+        scrapes = self._scrape_times.allocation_scrapes(
             [*answers["requests"], *answers["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         )
-        allocation = [heartbeats.around(scrapes, hour) for hour in hours]
+        allocation = [heartbeats.hour_scrapes(scrapes, hour) for hour in hours]
         cut = {to_ms(one.hour + HOUR) for one in allocation if self._wider(one)}
         closer = self._of_others(answers, cut) | self._of_uneven(0, answers["devices"], "device counts")
-        answers |= self._client.at_hours(closer, hours)
+        answers |= self._client.query_hours(closer, hours)
         devices = [*answers["devices"], *answers.get("device counts", [])]
-        exporters = self._scrape_times.of_exporters(devices, hours, self._clock())
+        exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
         return [
             self._hour(
                 {name: tables.at_hour(series, to_ms(one.hour + HOUR)) for name, series in answers.items()},
@@ -125,31 +125,31 @@ class PrometheusReader:
             for one in allocation
         ]
 
-    def _hour(self, rows: dict[str, Rows], allocation: heartbeats.HourBeats, exporters: ExporterScrapes) -> Observation:
+    def _hour(self, rows: dict[str, Rows], allocation: heartbeats.HourScrapes, exporters: ExporterScrapes) -> Observation:
         hour = allocation.hour
         nodes = NodeTable(rows["nodes"], _nodes_named(rows["devices"], rows["requests"]))
         self._look_at_nodes(nodes, allocation)
         allocation, rows = self._look_across_edges(allocation, rows)
         pods = PodTable(
-            rows["requests"], (labels for labels, _ in rows["running"].get(UNMARKED, [])), rows.get("phases", {})
+            rows["requests"], (labels for labels, _ in rows["running"].get(UNLABELED, [])), rows.get("phases", {})
         )
         pods.add_owners(rows["owners"])
         pods.labels.add(rows.get("labels", {}))
         passing = self._look_at_pods(pods, allocation)
-        whole = pods.on_whole_nodes(passing, nodes.advertised)
+        whole = pods.nodes_held_whole(passing, nodes.advertised)
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
-            Passing(pods.names(passing), whole, pods.names(pods.uids()) if whole else set()),
+            PartialHourPods(pods.names(passing), whole, pods.names(pods.uids()) if whole else set()),
             hour,
-            dict(exporters.of(hour)),
+            dict(exporters.around_hour(hour)),
         )
         claiming = claiming_pods(devices, rows["owners"].get("claim", []))
-        device_notes += untold_claims(rows["owners"].get("claim", []), claiming)
+        device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
         found, node_observations = pods.pods(), nodes.nodes()
         suspect = [*pods.labels.notes]
-        if not self._queries.sources.is_set("kube_state_metrics"):
-            suspect += told_by_some_jobs(nodes, pods, allocation)
+        if not self._queries.sources.has_matchers("kube_state_metrics"):
+            suspect += notes_on_missing_objects(nodes, pods, allocation)
         return Observation(
             cluster=self._cluster,
             hour=hour,
@@ -164,15 +164,15 @@ class PrometheusReader:
         )
 
     def _look_across_edges(
-        self, allocation: heartbeats.HourBeats, rows: dict[str, Rows]
-    ) -> tuple[heartbeats.HourBeats, dict[str, Rows]]:
+        self, allocation: heartbeats.HourScrapes, rows: dict[str, Rows]
+    ) -> tuple[heartbeats.HourScrapes, dict[str, Rows]]:
         """Where scrapes end short of an edge of the hour, count up to the next ones beyond it: two queries for all
         pods instead of a closer look at each, and two more where nothing stands at the hour's end."""
         wider = self._wider(allocation)
         if wider is None:
             return allocation, rows
         at, window = wider
-        asked: Asked = {
+        asked: QueryBuilders = {
             "requests": lambda queries: queries.requests(window),
             "running": lambda queries: queries.running(window),
         }
@@ -180,60 +180,60 @@ class PrometheusReader:
             asked["owners"] = lambda queries: queries.owners()
             if "labels" in rows:
                 asked["labels"] = self._labels
-        answers = self._client.at_moment(asked, at)
-        answers |= self._client.at_moment(self._of_others(answers, set(), window), at)
-        allocation = heartbeats.around(allocation.scrapes, allocation.hour, Interval(at - window.counted, at))
+        answers = self._client.query_at(asked, at)
+        answers |= self._client.query_at(self._of_others(answers, set(), window), at)
+        allocation = heartbeats.hour_scrapes(allocation.scrapes, allocation.hour, Interval(at - window.length, at))
         return allocation, rows | {name: tables.at_hour(series, at) for name, series in answers.items()}
 
-    def _wider(self, allocation: heartbeats.HourBeats) -> tuple[int, Window] | None:
-        return allocation.wider(to_ms(self._look_end(allocation.hour)))
+    def _wider(self, allocation: heartbeats.HourScrapes) -> tuple[int, Window] | None:
+        return allocation.wider_window(to_ms(self._look_end(allocation.hour)))
 
     def _of_others(
         self, answers: Mapping[str, Sequence[Series]], but: Container[int], window: Window = HOUR_WINDOW
-    ) -> Asked:
+    ) -> QueryBuilders:
         """The phases of pods that are not told to run at both ends, where there are any; `but` as in `not_running`."""
-        others = not_running(answers["requests"], answers["running"], but)
+        others = pods_not_running(answers["requests"], answers["running"], but)
         by_uid = others if len(others) <= NAMES_PER_QUERY and not any("/" in uid for uid in others) else set()
         return {"phases": lambda queries: queries.phases(window, sorted(by_uid))} if others else {}
 
-    def _of_uneven(self, rank: int, devices: Iterable[Series], name: str) -> Asked:
+    def _of_uneven(self, rank: int, devices: Iterable[Series], name: str) -> QueryBuilders:
         """The samples of each series of exporters whose series have not all as many, where there are any."""
-        found = uneven(devices)
+        found = instances_with_uneven_counts(devices)
         named = sorted(found) if len(found) <= NAMES_PER_QUERY else []
         return {name: lambda queries: queries.device_counts(rank, named)} if found else {}
 
     def _labels(self, queries: Queries) -> str:
         return queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
 
-    def _look_at_nodes(self, nodes: NodeTable, allocation: heartbeats.HourBeats) -> None:
-        for names in _chunks(nodes.uncertain(allocation.is_whole, allocation.expected)):
-            queries = [self._queries.nodes_of(names, METRICS, label) for label in nodes.name_labels]
-            nodes.look_closer(names, [one for query in queries for one in self._raw(query, allocation.hour)])
+    def _look_at_nodes(self, nodes: NodeTable, allocation: heartbeats.HourScrapes) -> None:
+        for names in _chunks(nodes.needing_raw_samples(allocation.covers_hour, allocation.expected)):
+            queries = [self._queries.node_metrics(names, METRICS, label) for label in nodes.name_labels]
+            nodes.add_raw_samples(names, [one for query in queries for one in self._raw(query, allocation.hour)])
 
-    def _look_at_pods(self, pods: PodTable, allocation: heartbeats.HourBeats) -> Sequence[str]:
+    def _look_at_pods(self, pods: PodTable, allocation: heartbeats.HourScrapes) -> Sequence[str]:
         """Look at pods that were not there all hour; returns their uids."""
-        uncertain = pods.uncertain(allocation.is_whole)
+        uncertain = pods.needing_raw_samples(allocation.covers_hour)
         for uids in _chunks([uid for uid in uncertain if "/" not in uid]):
-            self._look_at_some(pods, uids, PodNames("uid", tuple(uids)), allocation.hour)
+            self._look_at_some(pods, uids, PodMatcher("uid", tuple(uids)), allocation.hour)
         for uids in _chunks([uid for uid in uncertain if "/" in uid]):
             label: Literal["pod", "exported_pod"] = "pod" if pods.name_label == "pod" else "exported_pod"
-            names = PodNames(label, tuple(uid.split("/")[1] for uid in uids))
+            names = PodMatcher(label, tuple(uid.split("/")[1] for uid in uids))
             self._look_at_some(pods, uids, names, allocation.hour)
         for kind, owners in pods.missing_owners(uncertain).items():
             stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
             for some in _chunks(sorted(owners)):
-                answer = self._raw(self._queries.owners_of(stat, some), allocation.hour)
+                answer = self._raw(self._queries.owner_metrics(stat, some), allocation.hour)
                 pods.add_owners({stat: [(one.labels, tables.number("1")) for one in answer]})
         return uncertain
 
-    def _look_at_some(self, pods: PodTable, uids: Sequence[str], names: PodNames, hour: datetime) -> None:
-        pods.look_closer(uids, self._raw(self._queries.pods(names, labels=self._pod_labels), hour))
+    def _look_at_some(self, pods: PodTable, uids: Sequence[str], names: PodMatcher, hour: datetime) -> None:
+        pods.add_raw_samples(uids, self._raw(self._queries.pods(names, labels=self._pod_labels), hour))
 
     def _devices(
         self,
         rows: Rows,
         nodes: NodeTable,
-        passing: "Passing",
+        passing: "PartialHourPods",
         hour: datetime,
         exporters: dict[Instance, Scrapes],
     ) -> tuple[tuple[DeviceSeries, ...], dict[Instance, Scrapes], list[str]]:
@@ -243,7 +243,7 @@ class PrometheusReader:
         names = nodes.by_instance_id()
         table = DeviceTable(0, self._queries.signals[0], rows, names)
         told = table.nodes()
-        label = tables.label_named(table.labels, ("Hostname", "hostname"))
+        label = tables.common_label(table.labels, ("Hostname", "hostname"))
         self._look_at_devices(table, exporters, passing, hour)
         series.extend(table.series())
         for rank in range(1, len(self._queries.signals)):
@@ -251,9 +251,9 @@ class PrometheusReader:
             if not silent:
                 break
             table = self._next_best(rank, silent[:NAMES_PER_QUERY] if label and told else [], label, names, hour)
-            table.keep(set(silent))
+            table.keep_nodes(set(silent))
             told |= table.nodes()
-            exporters |= self._scrape_times.of_rank(table.rank, table.densest(), [hour], self._clock())
+            exporters |= self._scrape_times.rank_scrapes(table.rank, table.densest(), [hour], self._clock())
             self._look_at_devices(table, exporters, passing, hour)
             series.extend(table.series())
             if table.labels:
@@ -266,21 +266,21 @@ class PrometheusReader:
     def _next_best(
         self, rank: int, only: Sequence[str], label: str, names: Mapping[str, str], hour: datetime
     ) -> DeviceTable:
-        asked: Asked = {f"devices {rank}": lambda queries: queries.devices(rank, only, label)}
-        (answer,) = self._client.at_hours(asked, [hour]).values()
-        counts = self._client.at_hours(self._of_uneven(rank, answer, f"device counts {rank}"), [hour])
+        asked: QueryBuilders = {f"devices {rank}": lambda queries: queries.devices(rank, only, label)}
+        (answer,) = self._client.query_hours(asked, [hour]).values()
+        counts = self._client.query_hours(self._of_uneven(rank, answer, f"device counts {rank}"), [hour])
         told = [one for some in (answer, *counts.values()) for one in some]
         return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(told, to_ms(hour + HOUR)), names)
 
     def _look_at_devices(
-        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: "Passing", hour: datetime
+        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: "PartialHourPods", hour: datetime
     ) -> None:
         window = Interval(to_ms(hour), to_ms(hour + HOUR))
         unlabelled = passing.whole_nodes - table.nodes_with(passing.holders)
-        for label, samples in table.uncertain(exporters, window, passing.names, unlabelled).items():
-            for names in batches(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
-                for query in self._queries.some_devices(table.rank, label, names):
-                    table.look_closer(self._client.raw_samples(query, hour - EDGE, hour + HOUR), window)
+        for label, samples in table.needing_raw_samples(exporters, window, passing.names, unlabelled).items():
+            for names in batches_of_names(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
+                for query in self._queries.device_selectors(table.rank, label, names):
+                    table.add_raw_samples(self._client.raw_samples(query, hour - EDGE, hour + HOUR), window)
 
     def _raw(self, selector: str, hour: datetime) -> list[Series]:
         return self._client.raw_samples(selector, hour - LOOK_AROUND, self._look_end(hour))
@@ -292,7 +292,7 @@ class PrometheusReader:
 def _nodes_named(devices: Rows, requests: Rows) -> set[str]:
     """Nodes that exporters saw GPUs on, or on which pods request some."""
     named = {labels.get("Hostname") or labels.get("hostname", "") for labels, _ in _any(devices)}
-    return named | {tables.told(labels, "node") for labels, _ in _any(requests)}
+    return named | {tables.exported_label(labels, "node") for labels, _ in _any(requests)}
 
 
 def _any(rows: Rows) -> Iterable[tuple[tables.Labels, object]]:

@@ -9,7 +9,7 @@ from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus import scrapes as heartbeats
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, STAT, UNMARKED, PodNames, Queries
+from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, STAT, UNLABELED, PodMatcher, Queries
 from gpucost.sources.prometheus.sharding import ShardedClient
 from gpucost.sources.prometheus.source_selectors import SourceName
 
@@ -19,7 +19,7 @@ INSTANCES_PER_QUERY = 2500
 INSTANCE_HOURS_PER_QUERY = 2500
 """Some 15 MB of answer at a scrape a quarter of a minute."""
 
-Densest = Mapping[Instance, tables.Labels]
+DensestSeries = Mapping[Instance, tables.Labels]
 """The labels of each instance's series with most samples."""
 
 
@@ -30,32 +30,32 @@ class ScrapeTimes:
         self._client = client
         self._queries = queries
 
-    def of_allocation(self, series: Iterable[Series], start: datetime, end: datetime) -> dict[Instance, Scrapes]:
+    def allocation_scrapes(self, series: Iterable[Series], start: datetime, end: datetime) -> dict[Instance, Scrapes]:
         """Scrapes of the instances that requests and nodes are told by."""
-        found = densest(series, _samples_of_allocation)
+        found = densest_series(series, _samples_of_allocation)
         return self._of(found, lambda some: [self._pod_or_node(some)], start, end, lambda _: "kube_state_metrics")
 
-    def of_exporters(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
+    def exporter_scrapes(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
         """Scrapes of the exporters of the best signals, over consecutive hours."""
-        found = densest(series, _samples_of_device)
-        return ExporterScrapes(lambda some: self.of_rank(0, found, some, now), hours, len(found))
+        found = densest_series(series, _samples_of_device)
+        return ExporterScrapes(lambda some: self.rank_scrapes(0, found, some, now), hours, len(found))
 
-    def of_rank(self, rank: int, found: Densest, hours: Sequence[datetime], now: datetime) -> dict[Instance, Scrapes]:
+    def rank_scrapes(self, rank: int, found: DensestSeries, hours: Sequence[datetime], now: datetime) -> dict[Instance, Scrapes]:
         """Scrapes of the exporters of one rank's signals, over consecutive hours."""
 
-        def device(some: Densest) -> list[str]:
+        def device(some: DensestSeries) -> list[str]:
             for label in ("UUID", "uuid", "instance"):
                 if all(labels.get(label) for labels in some.values()):
-                    return self._queries.some_devices(rank, label, {labels[label] for labels in some.values()})
-            return self._queries.some_devices(rank, "instance", {""})
+                    return self._queries.device_selectors(rank, label, {labels[label] for labels in some.values()})
+            return self._queries.device_selectors(rank, "instance", {""})
 
         last = min(hours[-1] + HOUR + EDGE, max(now, hours[-1] + HOUR))
         return self._of(found, device, hours[0] - EDGE, last, _exporter)
 
     def _of(
         self,
-        found: Densest,
-        beat: Callable[[Densest], list[str]],
+        found: DensestSeries,
+        beat: Callable[[DensestSeries], list[str]],
         start: datetime,
         end: datetime,
         source: Callable[[tables.Labels], SourceName],
@@ -70,8 +70,8 @@ class ScrapeTimes:
             named = [found[who] for who in some]
             jobs, instances = {labels.get("job", "") for labels in named}, {labels["instance"] for labels in named}
             up = self._queries.up(sorted(jobs), sorted(instances), kind)
-            with self._client.passing_samples(up, start, end) as answer:
-                scrapes |= heartbeats.merge(
+            with self._client.temporary_samples(up, start, end) as answer:
+                scrapes |= heartbeats.merge_scrapes(
                     (tables.instance(one.labels), [at for at, value in one.samples if value == "1"]) for one in answer
                 )
             self._client.check_scrapes(sum(len(run.times) for run in scrapes.values()))
@@ -81,8 +81,8 @@ class ScrapeTimes:
                 by_kind.setdefault(found[who].get(STAT, ""), []).append(who)
         for some in (chunk for silent in by_kind.values() for chunk in _chunks(silent)):
             for selector in beat({who: found[who] for who in some}):
-                with self._client.passing_samples(selector, start, end) as answer:
-                    scrapes |= heartbeats.merge(
+                with self._client.temporary_samples(selector, start, end) as answer:
+                    scrapes |= heartbeats.merge_scrapes(
                         (tables.instance(one.labels), [at for at, _ in one.samples])
                         for one in answer
                         if tables.instance(one.labels) in some
@@ -90,15 +90,15 @@ class ScrapeTimes:
                 self._client.check_scrapes(sum(len(run.times) for run in scrapes.values()))
         return {who: run for who, run in scrapes.items() if who in found}
 
-    def _pod_or_node(self, found: Densest) -> str:
+    def _pod_or_node(self, found: DensestSeries) -> str:
         labels = next(iter(found.values()))
         metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STAT, ""))
         if metric:
-            label = tables.label_of([labels], "node")
-            return self._queries.nodes_of({one.get(label, "") for one in found.values()}, [metric], label)
+            label = tables.label_name([labels], "node")
+            return self._queries.node_metrics({one.get(label, "") for one in found.values()}, [metric], label)
         uids = tuple(sorted({one["uid"] for one in found.values() if one.get("uid")}))
-        names = tuple(sorted({tables.told(one, "pod") for one in found.values()}))
-        return self._queries.one_pod(PodNames("uid", uids) if uids else PodNames("pod", names))
+        names = tuple(sorted({tables.exported_label(one, "pod") for one in found.values()}))
+        return self._queries.pod_requests(PodMatcher("uid", uids) if uids else PodMatcher("pod", names))
 
 
 class ExporterScrapes:
@@ -119,16 +119,16 @@ class ExporterScrapes:
         self._known: list[datetime] = []
         self._scrapes: Mapping[Instance, Scrapes] = {}
 
-    def of(self, hour: datetime) -> Mapping[Instance, Scrapes]:
+    def around_hour(self, hour: datetime) -> Mapping[Instance, Scrapes]:
         """The scrapes around one hour."""
         if hour not in self._known:
             place = self._hours.index(hour)
             self._known = self._hours[place : place + self._at_once]
             self._scrapes = self._ask(self._known)
-        return {who: run for who, run in heartbeats.near(self._scrapes, hour, EDGE).items() if run.times}
+        return {who: run for who, run in heartbeats.scrapes_near(self._scrapes, hour, EDGE).items() if run.times}
 
 
-def densest(series: Iterable[Series], samples: Callable[[str, Series], float | None]) -> Densest:
+def densest_series(series: Iterable[Series], samples: Callable[[str, Series], float | None]) -> DensestSeries:
     """The series with most samples of each instance.
 
     Args:
@@ -137,7 +137,7 @@ def densest(series: Iterable[Series], samples: Callable[[str, Series], float | N
     """
     best: dict[Instance, tuple[float, tables.Labels]] = {}
     for one in series:
-        weight = samples(one.labels.get(STAT, UNMARKED), one)
+        weight = samples(one.labels.get(STAT, UNLABELED), one)
         if weight is not None:
             who = tables.instance(one.labels)
             if who not in best or weight > best[who][0]:
@@ -153,14 +153,14 @@ def _samples_of_allocation(stat: str, one: Series) -> float | None:
     """As counted; capacity, of which sums are told, only where nothing else is."""
     if stat == "capacity-sum":
         return 0
-    return _total(one) if stat in {UNMARKED, "init-count", "info"} else None
+    return _total(one) if stat in {UNLABELED, "init-count", "info"} else None
 
 
 def _samples_of_device(stat: str, one: Series) -> float | None:
     """As counted, where an exporter's series differ; else one in each hour is as good as all."""
     if stat.startswith("count "):
         return _total(one)
-    return len(one.samples) if stat == UNMARKED or stat.startswith("sum ") else None
+    return len(one.samples) if stat == UNLABELED or stat.startswith("sum ") else None
 
 
 def _total(one: Series) -> float:

@@ -10,15 +10,15 @@ from gpucost.core.errors import MetricsTooLargeError
 from gpucost.core.hours import HOUR
 from gpucost.sources.prometheus import shards
 from gpucost.sources.prometheus.client import PrometheusClient, Series
-from gpucost.sources.prometheus.memory_budget import MemoryBudget, built_size, looked_at_size
+from gpucost.sources.prometheus.memory_budget import MemoryBudget, derived_size, raw_samples_size
 from gpucost.sources.prometheus.queries import Queries
 
-QUERIES_AT_ONCE = 2
+CONCURRENT_QUERIES = 2
 """One is read while the next is worked on; more would only press on the workspace."""
-PARTS = (4, 12, 36)
+SHARD_COUNTS = (4, 12, 36)
 """Into how many parts a query's series are divided, one after the other, until answers fit."""
 
-Ask = Callable[[Queries], str]
+QueryBuilder = Callable[[Queries], str]
 
 
 class ShardedClient:
@@ -36,7 +36,7 @@ class ShardedClient:
         self._budget = budget
         self._parts: dict[str, int] = {}
 
-    def at_hours(self, asked: Mapping[str, Ask], hours: Sequence[datetime]) -> dict[str, list[Series]]:
+    def query_hours(self, asked: Mapping[str, QueryBuilder], hours: Sequence[datetime]) -> dict[str, list[Series]]:
         """Evaluate queries at the ends of consecutive hours. After the first that fails, none is started.
 
         Raises:
@@ -55,7 +55,7 @@ class ShardedClient:
                 failed.set()
                 raise
 
-        with ThreadPoolExecutor(QUERIES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(CONCURRENT_QUERIES) as pool:
             answers = {name: pool.submit(evaluate, name) for name in asked}
             try:
                 wait(answers.values(), return_when=FIRST_EXCEPTION)
@@ -71,7 +71,7 @@ class ShardedClient:
         finally:
             del answers, errors  # else they and the error keep each other
 
-    def at_moment(self, asked: Mapping[str, Ask], at_ms: int) -> dict[str, list[Series]]:
+    def query_at(self, asked: Mapping[str, QueryBuilder], at_ms: int) -> dict[str, list[Series]]:
         """Evaluate queries at one moment, in milliseconds."""
         moment = datetime.fromtimestamp(at_ms / 1000, UTC)
         return {name: self._evaluate(name, ask, [moment]) for name, ask in asked.items()}
@@ -79,13 +79,13 @@ class ShardedClient:
     def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
         """Every sample of a selector's series in `(start, end]`; in halves of the time where that is too much."""
         series = self._raw_samples(selector, start, end)
-        self._budget.charge(looked_at_size(series))
+        self._budget.charge(raw_samples_size(series))
         return series
 
     @contextmanager
-    def passing_samples(self, selector: str, start: datetime, end: datetime) -> Iterator[list[Series]]:
+    def temporary_samples(self, selector: str, start: datetime, end: datetime) -> Iterator[list[Series]]:
         """Raw samples, as `raw_samples`, of which nothing is kept after the block."""
-        with self._budget.returned():
+        with self._budget.temporary():
             yield self._raw_samples(selector, start, end)
 
     def check_scrapes(self, count: int) -> None:
@@ -111,27 +111,27 @@ class ShardedClient:
             merged[key] = Series(one.labels, (*before, *one.samples))
         return list(merged.values())
 
-    def _evaluate(self, name: str, ask: Ask, ends: Sequence[datetime]) -> list[Series]:
+    def _evaluate(self, name: str, ask: QueryBuilder, ends: Sequence[datetime]) -> list[Series]:
         count = self._parts.get(name, 1)
         try:
             if count == 1:
                 series = self._client.query_range(ask(self._queries), ends[0], ends[-1])
             else:
                 answers = [
-                    self._client.query_range(ask(self._queries.of_shard(part)), ends[0], ends[-1])
-                    for part in shards.parts(count)
+                    self._client.query_range(ask(self._queries.for_shard(part)), ends[0], ends[-1])
+                    for part in shards.make_shards(count)
                 ]
                 series = [one for answer in answers for one in answer]
         except MetricsTooLargeError:
-            finer = next((parts for parts in PARTS if parts > count), None)
+            finer = next((parts for parts in SHARD_COUNTS if parts > count), None)
             if len(ends) == 1 and finer is None:
                 raise
         else:
-            self._budget.charge(built_size(name, series))
+            self._budget.charge(derived_size(name, series))
             return series
         # Not in the handler above: there the error would keep the answer that was too large.
         if len(ends) > 1:
             half = len(ends) // 2
             return [*self._evaluate(name, ask, ends[:half]), *self._evaluate(name, ask, ends[half:])]
-        self._parts[name] = finer or PARTS[-1]
+        self._parts[name] = finer or SHARD_COUNTS[-1]
         return self._evaluate(name, ask, ends)

@@ -7,7 +7,7 @@ end in hexadecimal digits, nodes' and ReplicaSets' names in digits and letters. 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SPREAD = "0123456789abcdefghijklmnopqrstuvwxyz"
+_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,20 +15,20 @@ class Shard:
     """Series whose label ends in one of some characters; with `others`, those that end in none that any shard names."""
 
     endings: str = ""
-    others: bool = False
+    includes_others: bool = False
 
     def matcher(self, label: str) -> str:
         """For a selector."""
         own = f".*[{self.endings}{self.endings.upper()}]"
-        if not self.others:
+        if not self.includes_others:
             return f'{label}=~"{own}"'
         # An empty or missing label ends in nothing: it belongs to this part, and to no other.
         return f'{label}=~"({own}|.*[^0-9a-zA-Z])?"'
 
 
-WHOLE = Shard()
+ALL_SERIES = Shard()
 
 
-def parts(count: int) -> Sequence[Shard]:
+def make_shards(count: int) -> Sequence[Shard]:
     """A number of parts, up to 36, that together are everything and share nothing."""
-    return [Shard(_SPREAD[at::count], others=at == count - 1) for at in range(count)]
+    return [Shard(_CHARACTERS[at::count], includes_others=at == count - 1) for at in range(count)]

@@ -33,12 +33,12 @@ class Sources:
     labels: Mapping[SourceName, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: SourcesSettings) -> "Sources":
+    def from_settings(cls, settings: SourcesSettings) -> "Sources":
         """As the settings of one cluster say."""
         named = ((name, getattr(settings, name)) for name in SOURCE_NAMES)
         return cls({name: labels for name, labels in named if labels})
 
-    def is_set(self, source: SourceName) -> bool:
+    def has_matchers(self, source: SourceName) -> bool:
         """Whether the settings say which series of a source to read."""
         return source in self.labels
 

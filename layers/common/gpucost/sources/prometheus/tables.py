@@ -66,34 +66,34 @@ def instance(labels: Labels) -> Instance:
     return f"{labels.get('job', '')}|{replica}/{labels.get('instance', '')}"
 
 
-def told(labels: Labels, name: str) -> str:
+def exported_label(labels: Labels, name: str) -> str:
     """A label as its exporter wrote it: where the scrape's own labels took the name, it is `exported_…`."""
     return labels.get(f"exported_{name}") or labels.get(name, "")
 
 
-def label_of(rows: Iterable[Labels], name: str) -> str:
+def label_name(rows: Iterable[Labels], name: str) -> str:
     """The label under which series carry a name: `exported_…` where a label of the scrape has taken it."""
     return f"exported_{name}" if any(f"exported_{name}" in labels for labels in rows) else name
 
 
-def labels_of(rows: Iterable[Labels], name: str) -> list[str]:
+def label_names(rows: Iterable[Labels], name: str) -> list[str]:
     """The labels under which series carry a name; sources may differ."""
     return sorted({f"exported_{name}" if f"exported_{name}" in labels else name for labels in rows}) or [name]
 
 
-def label_named(rows: Iterable[Labels], names: Iterable[str]) -> str:
+def common_label(rows: Iterable[Labels], names: Iterable[str]) -> str:
     """The first of some label names that every series carries; "" where none is."""
     series = list(rows)
     return next((name for name in names if series and all(labels.get(name) for labels in series)), "")
 
 
-def own_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
+def object_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
     """The object's labels that kube-state-metrics carries (`label_…`)."""
     return {name: value for name, value in labels.items() if name.startswith(prefix)}
 
 
 @dataclass(slots=True)
-class Seen:
+class SampleCounts:
     """Samples in the window per instance, the most of any series of the thing."""
 
     counts: dict[Instance, int] = field(default_factory=dict)

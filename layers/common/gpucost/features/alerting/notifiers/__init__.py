@@ -6,13 +6,13 @@ from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifie
 from gpucost.features.alerting.notifiers.email import EmailNotifier
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.features.alerting.ports import Notifier
+from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.receivers import AlertmanagerReceiver, Receiver, SlackReceiver
 from gpucost.runtime import aws
 from gpucost.runtime.secrets import secret_value
-from gpucost.settings import Settings
 
 
-def notifiers(settings: Settings, *, email_topic_arn: str, public_url: str) -> Mapping[str, Notifier]:
+def notifiers(settings: AlertingSettings, *, email_topic_arn: str, public_url: str) -> Mapping[str, Notifier]:
     """By the names that outboxes keep. Nothing is connected to before the first message."""
     return {receiver.key: _notifier(receiver, email_topic_arn, public_url) for receiver in settings.alerts.receivers}
 

@@ -24,7 +24,7 @@ from gpucost.features.alerting.notifiers.formatting import (
     workloads,
 )
 from gpucost.runtime.bearer import BearerAuth
-from gpucost.runtime.bounded_http import FAILURES, AnswerTooLargeError, post_json
+from gpucost.runtime.bounded_http import FAILURES, ResponseTooLargeError, post_json
 
 OUTLIVES = timedelta(hours=25)
 TIMEOUT_SECONDS = 13.0
@@ -77,7 +77,7 @@ class AlertmanagerNotifier:
             return
         try:
             answer = post_json(self._url, body, seconds=self._timeout, auth=self._auth)
-        except (*FAILURES, AnswerTooLargeError, ValueError) as error:
+        except (*FAILURES, ResponseTooLargeError, ValueError) as error:
             raise SourceError(f"Alertmanager could not be reached ({type(error).__name__})") from error
         if answer.status != requests.codes.ok:
             raise SourceError(f"Alertmanager refused the alerts: HTTP {answer.status} {one_line(answer.text(80))}")

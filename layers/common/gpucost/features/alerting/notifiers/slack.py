@@ -18,7 +18,7 @@ from gpucost.features.alerting.notifiers.formatting import (
     sentence,
     workloads,
 )
-from gpucost.runtime.bounded_http import FAILURES, AnswerTooLargeError, post_json, retry_after
+from gpucost.runtime.bounded_http import FAILURES, ResponseTooLargeError, post_json, retry_after
 from gpucost.runtime.destinations import origin_of
 
 ATTEMPTS = 3
@@ -106,7 +106,7 @@ class SlackNotifier:
         backoff = float(2 ** (attempt - 1))
         try:
             answer = post_json(url, body, seconds=self._timeout)
-        except (requests.RequestException, AnswerTooLargeError, ValueError) as error:
+        except (requests.RequestException, ResponseTooLargeError, ValueError) as error:
             return f"could not be asked ({type(error).__name__})", None
         except FAILURES as error:
             return f"could not be reached ({type(error).__name__})", backoff

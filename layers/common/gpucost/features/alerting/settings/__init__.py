@@ -1,13 +1,16 @@
 """The settings' section `alerts`: which rules, for whom, how patient, told where (docs/alerts.md)."""
 
-from typing import Annotated, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
+from gpucost.core.errors import SettingsError
 from gpucost.features.alerting.model import FLEET
-from gpucost.features.alerting.settings.receivers import Receiver
+from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, Receiver
 from gpucost.features.alerting.settings.rules import RULE_KINDS, QuietHoursSettings, Rule, RuleSettings, ZoneName
+from gpucost.settings import Settings
 from gpucost.settings.section import Section, duplicates
 
 
@@ -69,3 +72,30 @@ def _is_zone(name: str) -> bool:
     except (KeyError, OSError, ValueError):
         return False
     return name != FLEET
+
+
+class AlertingSettings(Settings):
+    """The settings document with the section of this feature."""
+
+    tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+        "rules": ("rule", RULE_KINDS),
+        "receivers": ("type", RECEIVER_TYPES),
+    }
+    alerts: AlertSettings = AlertSettings()
+
+    def check_new(self) -> None:
+        """Check what a document that is pushed must fulfil beyond one that is already stored.
+
+        Raises:
+            SettingsError: a time zone does not exist, or credentials would go to an address without TLS.
+        """
+        if unknown := self.alerts.unknown_zones():
+            raise SettingsError(f"settings: alerts: time_zone {unknown[0]!r} is not known; use one like Europe/Berlin")
+        super().check_new()
+
+    def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:
+        """Keys and values of the addresses to which credentials are sent."""
+        yield from super().addresses_with_credentials()
+        for index, receiver in enumerate(self.alerts.receivers):
+            if isinstance(receiver, AlertmanagerReceiver) and receiver.secret is not None:
+                yield f"alerts.receivers[{index}].url", receiver.url

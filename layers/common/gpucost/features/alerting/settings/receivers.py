@@ -5,15 +5,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from gpucost.settings.section import Address, Section, Slug, like
+from gpucost.settings.section import Address, SecretName, Section, Slug, matching_pattern
 
-SecretName = Annotated[
-    str,
-    like(r"gpucost/[A-Za-z0-9/_+=.@-]{1,400}", "the name of a secret that begins with gpucost/, never what it holds"),
-]
 ReceiverName = Slug
 HostName = Annotated[
-    str, like(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "a host's name in lower case, as chat.example.com")
+    str, matching_pattern(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "a host's name in lower case, as chat.example.com")
 ]
 
 

@@ -19,7 +19,7 @@ from gpucost.core.errors import ConflictError
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.timing import Silence
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, undamaged
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, verify_integrity
 
 HISTORY_KEPT = timedelta(days=400)
 SILENCES_KEPT = timedelta(days=90)
@@ -63,7 +63,7 @@ class DynamoAlertHistory:
         found = []
         for item in items:
             check_format(item)
-            with undamaged(item):
+            with verify_integrity(item):
                 found.append(_NEWS.validate_json(zlib.decompress(item["b"]["B"])))
         return [news for news in found if start <= news.hour < end]
 

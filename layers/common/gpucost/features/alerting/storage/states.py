@@ -21,7 +21,7 @@ from gpucost.features.alerting.model import Book, Cursor
 from gpucost.features.alerting.ports import Memory
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage.packed_items import persistently
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, undamaged, whole
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, verify_integrity, whole
 
 EMPTY_KEPT = 7 * 86_400
 """Seconds."""
@@ -59,14 +59,14 @@ class DynamoAlertMemory:
             check_format(item)
             sk = text(item, "sk")
             if sk == _CURSOR_KEY:
-                with undamaged(item):
+                with verify_integrity(item):
                     cursor = _CURSOR.validate_json(zlib.decompress(item["b"]["B"]))
             elif sk.startswith("book#"):
                 (further if sk.count("#") > 1 else heads).append(item)
         books: dict[str, Book] = {}
         for head in heads:
             data = pieces.join(head, further, "n")
-            with undamaged(head):
+            with verify_integrity(head):
                 book = _BOOK.validate_json(zlib.decompress(data))
             books[book.owner] = book
             self._pieces[scope, book.owner] = whole(head, "k") or 1

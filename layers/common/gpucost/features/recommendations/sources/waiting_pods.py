@@ -15,9 +15,9 @@ from gpucost.core.metering.gpu_shares import kubernetes_resource
 from gpucost.core.metering.implausible_samples import is_count
 from gpucost.features.recommendations.history import Wait
 from gpucost.sources.prometheus.connection import ClusterReader
-from gpucost.sources.prometheus.pods import identity
+from gpucost.sources.prometheus.pods import pod_identity
 from gpucost.sources.prometheus.queries import GPU_RESOURCES, INIT_REQUESTS, NODE_INFO, REQUESTS, STAT, quote, union
-from gpucost.sources.prometheus.tables import Labels, number, told
+from gpucost.sources.prometheus.tables import Labels, number, exported_label
 
 _DAY = timedelta(days=1)
 _ZERO = Decimal(0)
@@ -56,7 +56,7 @@ class PrometheusWaiting(ClusterReader):
                 for hour, value in values.items():
                     own[hour] = max(own.get(hour, value), value)
             elif stat == "units":
-                units.setdefault(_pod(labels), {})[bool(init), told(labels, "container")] = max(
+                units.setdefault(_pod(labels), {})[bool(init), exported_label(labels, "container")] = max(
                     values.values(), default=_ZERO
                 )
         if not scrapes:
@@ -81,7 +81,7 @@ class PrometheusWaiting(ClusterReader):
 
 def _pod(labels: Labels) -> Pod:
     resource = kubernetes_resource(labels.get("resource", ""))
-    return told(labels, "namespace"), told(labels, "pod"), identity(labels), resource
+    return exported_label(labels, "namespace"), exported_label(labels, "pod"), pod_identity(labels), resource
 
 
 def _effective(units: dict[tuple[bool, str], Decimal]) -> int:

@@ -21,7 +21,7 @@ from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.packed_items import Packed, persistently, puts, sk
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, undamaged
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, verify_integrity
 
 _RECOMMENDATION = TypeAdapter(Recommendation)
 _REVIEW = TypeAdapter(Review)
@@ -98,5 +98,5 @@ class DynamoAdvice:
 
 def _read(item: Item) -> Recommendation:
     check_format(item)
-    with undamaged(item):
+    with verify_integrity(item):
         return _RECOMMENDATION.validate_json(zlib.decompress(item["b"]["B"]))
