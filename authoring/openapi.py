@@ -15,7 +15,7 @@ def _no_service() -> NoReturn:
     raise AssertionError("describing the API asks nothing of it")
 
 
-def text() -> str:
+def openapi_text() -> str:
     """The document as it is committed."""
     app = build_app(Services(**{field.name: _no_service for field in fields(Services)}), PATH.parent)
     return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
@@ -27,9 +27,9 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m authoring.openapi [--check]", file=sys.stderr)
         return 2
     if not arguments:
-        PATH.write_text(text(), encoding="utf-8")
+        PATH.write_text(openapi_text(), encoding="utf-8")
         return 0
-    if PATH.exists() and PATH.read_text(encoding="utf-8") == text():
+    if PATH.exists() and PATH.read_text(encoding="utf-8") == openapi_text():
         return 0
     print("docs/openapi.json is not what the API says; run: python -m authoring.openapi", file=sys.stderr)
     return 1

@@ -19,7 +19,7 @@ from gpucost.core.hours import HOUR
 from gpucost.core.model import Capacity, Line, NodeHour
 from gpucost.features.recommendations.history import LookBack, Wait
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.review import review_cluster
 from gpucost.storage.line_items import line_items, read_line_uses
 from gpucost.storage.table import Item
 
@@ -103,17 +103,17 @@ def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, floa
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     began = time.process_time()
     look = LookBack("demo", START, HOURS)
-    look.memory.update(peaks(workloads, pods))
-    look.expect(waits(workloads))
+    look.memory_peaks.update(peaks(workloads, pods))
+    look.add_waits(waits(workloads))
     look.spot_prices["p5.48xlarge"] = SpotPrice(20.0, 15.0, 30.0)
     look.reserved_prices["p5.48xlarge"] = ReservedPrice(25.0, "p5.*")
     for place in range(HOURS):
         look.add(START + HOUR * place, read_line_uses(hours[place % SEVERAL]), there, "USD")
     reading = time.process_time() - began
-    found = review(look, START, {})
+    found = review_cluster(look, START, {})
     thinking = time.process_time() - began - reading
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Counter(one.kind for one in found.advice), reading, thinking, memory, before
+    return Counter(one.kind for one in found.recommendations), reading, thinking, memory, before
 
 
 def figures(quick: bool) -> list[Figure]:

@@ -26,23 +26,23 @@ from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import Capacity, Costs, Coverage, Line, Totals
 from gpucost.core.rollups import DAY, DaySummary
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.ports import AlertSources, DaySoFar, Notifier
-from gpucost.features.alerting.rules.spend_change import SoFar
+from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, Notifier
+from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.service import AlertService
-from gpucost.features.alerting.spend import pricing_words
+from gpucost.features.alerting.spend import pricing_fingerprint
 from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
-from gpucost.features.alerting.storage.spend import DynamoSpendMemory
-from gpucost.features.alerting.storage.states import DynamoAlertMemory
+from gpucost.features.alerting.storage.spend import DynamoSpendStore
+from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.runtime.messages import ClusterState, HourClosed, Tick
 from gpucost.settings import Settings
 from gpucost.settings_document import DocumentStore, parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.manifests import write_manifest
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
 
 UNITS, PODS, RULES = 500, 10_000, 20
-MOST_UNITS, MOST_MEGABYTES = 120, 256
+MAX_READ_UNITS, MAX_MEGABYTES = 120, 256
 CLUSTER = "large"
 START = month_bounds(month_bounds(datetime.now(UTC))[0] - timedelta(days=1))[0]
 """The first moment of last month."""
@@ -51,19 +51,19 @@ DAYS = 27
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CallCost:
     """What one call of the service took."""
 
     read_units: float
     seconds: float
-    told: int
+    notifications: int
 
 
-class Nobody:
+class CountingNotifier:
     """Counts what it is told."""
 
-    most = 10
-    keeps_alive = False
+    max_batch_size = 10
+    needs_resend = False
 
     def __init__(self) -> None:
         self.told = 0
@@ -123,13 +123,13 @@ def fill(client: Any, table: str, days: int) -> None:
         manifests = [_manifest(hour) for hour in hours]
         ledger.put_all([write_manifest(one, one.hour + 1000 * DAY) for one in manifests])
         groups = write_day(client, table, day, manifests)
-    spend, words = DynamoSpendMemory(client, table), pricing_words(parse_settings(document()))
+    spend, words = DynamoSpendStore(client, table), pricing_fingerprint(parse_settings(document()))
     for weeks in range(1, 5):
         for hour in range(10, 15):
             units = {
                 unit: _usual(costs, is_odd=place % 50 == 0) for place, ((unit, _), costs) in enumerate(groups.items())
             }
-            spend.put_so_far(CLUSTER, end + HOUR * hour - 7 * DAY * weeks, DaySoFar(units, words))
+            spend.put_day_to_date(CLUSTER, end + HOUR * hour - 7 * DAY * weeks, ClusterDayToDate(units, words))
 
 
 def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manifest]) -> dict[tuple[str, str], Costs]:
@@ -142,7 +142,7 @@ def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manife
     return groups
 
 
-class _Days(DynamoRollups):
+class _Days(RollupStore):
     """Writes a day's item, and no unit's hours, which no rule reads."""
 
     def __init__(self, client: Any, table: str) -> None:
@@ -157,10 +157,10 @@ def _manifest(hour: datetime) -> Manifest:
     )
 
 
-def _usual(today: Costs, *, is_odd: bool) -> SoFar:
+def _usual(today: Costs, *, is_odd: bool) -> DayToDate:
     """What a unit had by now in other weeks: what it has today, or a third of that."""
     usd, gpu_hours = today.allocated_usd, today.allocated_gpu_hours
-    return SoFar(usd / 3, gpu_hours / 3) if is_odd else SoFar(usd, gpu_hours)
+    return DayToDate(usd / 3, gpu_hours / 3) if is_odd else DayToDate(usd, gpu_hours)
 
 
 class Fleet:
@@ -169,24 +169,24 @@ class Fleet:
     def __init__(self, client: Any, table: str, days: int = DAYS) -> None:
         self.client, self.table, self.end = client, table, START + days * DAY
         fill(client, table, days)
-        self.nobody = Nobody()
+        self.notifier = CountingNotifier()
         self.now = self.end
         DocumentStore(client, table, clock=lambda: self.now).push(document(), author="benchmark", now=self.now)
 
     def days(self) -> list[DaySummary]:
         """What budgets are summed from."""
-        return DynamoRollups(self.client, self.table).days(CLUSTER, START, self.end + DAY)
+        return RollupStore(self.client, self.table).days(CLUSTER, START, self.end + DAY)
 
     def publish(self, number: int, own: list[Line]) -> None:
         """An hour of the day under way, in full; the day is rolled up."""
         hour = self.end + HOUR * number
-        ledger = DynamoLedgerTmp(self.client, self.table)
+        ledger = Ledger(self.client, self.table)
         record = large_ledger.record(CLUSTER, hour, own)
         before = ledger.manifest(CLUSTER, hour)
         ledger.publish(record, replacing=before, settings_version=1, now=hour + HOUR)
         write_day(self.client, self.table, self.end, ledger.manifests(CLUSTER, self.end, hour + HOUR))
 
-    def closed(self, number: int) -> Spent:
+    def close_hour(self, number: int) -> CallCost:
         """Announce an hour."""
         hour = self.end + HOUR * number
         message = HourClosed(
@@ -195,33 +195,33 @@ class Fleet:
         )  # fmt: skip
         return self._spent(lambda service: service.hour_closed(message), hour + HOUR)
 
-    def tick(self, number: int) -> Spent:
+    def tick(self, number: int) -> CallCost:
         """The schedule fires at the beginning of an hour."""
         at = self.end + HOUR * number + timedelta(minutes=5)
         state = ClusterState(cluster=CLUSTER, last_complete_hour=None, hours_overdue=0)
         message = Tick(scheduled_time=at, clusters=(state,), correlation_id="b")
         return self._spent(lambda service: service.tick(message), at)
 
-    def _spent(self, run: Any, now: datetime) -> Spent:
+    def _spent(self, run: Any, now: datetime) -> CallCost:
         self.now = now
-        metered, told, began = Metered(self.client), self.nobody.told, time.perf_counter()
+        metered, told, began = Metered(self.client), self.notifier.told, time.perf_counter()
         own = (metered, self.table)
         sources = AlertSources(
-            DynamoLedgerTmp(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: 0
+            Ledger(*own), RollupStore(*own), DynamoSpendStore(*own), lambda: None, lambda: 0
         )
         service = AlertService(
-            DocumentStore(*own, clock=lambda: self.now), sources, DynamoAlertMemory(*own),
+            DocumentStore(*own, clock=lambda: self.now), sources, DynamoAlertStates(*own),
             DynamoAlertHistory(*own), DynamoSilences(*own), self._receivers, clock=lambda: self.now,
         )  # fmt: skip
         metered.only_reads()
         run(service)
-        return Spent(metered.units, time.perf_counter() - began, self.nobody.told - told)
+        return CallCost(metered.units, time.perf_counter() - began, self.notifier.told - told)
 
     def _receivers(self, settings: Settings) -> Mapping[str, Notifier]:
-        return {"email": self.nobody}
+        return {"email": self.notifier}
 
 
-def measure() -> tuple[dict[str, Spent], dict[str, Spent], float]:
+def measure() -> tuple[dict[str, CallCost], dict[str, CallCost], float]:
     """Ticks, hours closed, and the peak of this process's memory in megabytes."""
     logging.disable(logging.INFO)  # a line for each alert would drown them
     with running_dynamodb() as url:
@@ -232,30 +232,30 @@ def measure() -> tuple[dict[str, Spent], dict[str, Spent], float]:
         for number in range(12, 14):
             ticks[f"tick {number - 11} of a new installation"] = fleet.tick(number)
             fleet.publish(number, own)
-        hours["an hour closes, units begin to waste"] = fleet.closed(13)
+        hours["an hour closes, units begin to waste"] = fleet.close_hour(13)
         ticks["a newer hour is there already"] = fleet.tick(14)
         ticks["the tick after"] = fleet.tick(15)
         fleet.publish(14, own)
-        hours["an hour closes, they still do"] = fleet.closed(14)
+        hours["an hour closes, they still do"] = fleet.close_hour(14)
     return ticks, hours, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def figures(quick: bool) -> list[Figure]:
     """Units and seconds of ticks and hours; the same whether quick or not."""
     ticks, hours, megabytes = measure()
-    found = [Figure(f"{name}: read units", one.read_units, aim=MOST_UNITS) for name, one in ticks.items()]
+    found = [Figure(f"{name}: read units", one.read_units, aim=MAX_READ_UNITS) for name, one in ticks.items()]
     found += [Figure(f"{name}: read units", one.read_units) for name, one in hours.items()]
     found += [Figure(f"{name}: time", one.seconds, "s") for name, one in (ticks | hours).items()]
-    return [*found, Figure("alerts: peak memory, what fills the table included", megabytes, "MiB", aim=MOST_MEGABYTES)]
+    return [*found, Figure("alerts: peak memory, what fills the table included", megabytes, "MiB", aim=MAX_MEGABYTES)]
 
 
 def main() -> None:
     """Print the figures."""
     ticks, hours, megabytes = measure()
     for what, spent in (ticks | hours).items():
-        print(f"{what:<44}{spent.read_units:8.1f} read units{spent.seconds:8.2f} s{spent.told:8} notifications")
+        print(f"{what:<44}{spent.read_units:8.1f} read units{spent.seconds:8.2f} s{spent.notifications:8} notifications")
     print(f"{'memory, all of it':<44}{megabytes:8.0f} MB")
-    is_kept = all(one.read_units <= MOST_UNITS for one in ticks.values()) and megabytes <= MOST_MEGABYTES
+    is_kept = all(one.read_units <= MAX_READ_UNITS for one in ticks.values()) and megabytes <= MAX_MEGABYTES
     sys.exit(0 if is_kept else 1)
 
 

@@ -28,7 +28,7 @@ from devstack.template import REPOSITORY
 
 EVENTS = {
     "DispatchFunction": "schedule", "AlertFunction": "tick", "PricesFunction": "prices", "ExportFunction": "export",
-    "AdviseFunction": "advise", "AttributeFunction": "hours", "ApiFunction": "api-costs",
+    "RecommendFunction": "recommend", "AttributeFunction": "hours", "ApiFunction": "api-costs",
 }  # fmt: skip
 SCHEDULED_AIM, API_AIM = 1.25, 1.6
 QUIET = {"POWERTOOLS_LOG_LEVEL": "CRITICAL"}

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.hour import settings_for
 from benchmarks.large_cluster import PODS_PER_NODE
 from gpucost.core.attribution import attribute
-from gpucost.core.hours import to_ms
+from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import (
@@ -36,7 +36,7 @@ GPU, MODEL = "nvidia_com_gpu", "NVIDIA H100 80GB HBM3"
 
 def observation(pods: int, units: int) -> Observation:
     """What was seen in the hour."""
-    scrapes = Scrapes(tuple(to_ms(HOUR) + minute * 60_000 for minute in range(-60, 120)))
+    scrapes = Scrapes(tuple(to_epoch_ms(HOUR) + minute * 60_000 for minute in range(-60, 120)))
     capacity = {GPU: Decimal(PODS_PER_NODE)}
     labels = {"label_node_kubernetes_io_instance_type": "p5.48xlarge"}
     nodes = tuple(
@@ -52,13 +52,13 @@ def observation(pods: int, units: int) -> Observation:
     devices = tuple(
         DeviceSeries(
             node=pod.node, uuid=f"GPU-{i}", mig_instance="", mig_profile="", model=MODEL, namespace=pod.namespace,
-            pod=pod.pod, uid="", slot="", claim="", instance="d", scale=Decimal(1), rank=0, samples=60,
+            pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), rank=0, sample_count=60,
             total=60 * Decimal(i % 100) / 100,
         )
         for i, pod in enumerate(seen)
     )  # fmt: skip
-    return Observation("large", HOUR, {"k": scrapes}, seen, nodes, devices, {"d": scrapes}, nodes_are_kept=True,
-                       capacity_is_kept=True)  # fmt: skip
+    return Observation("large", HOUR, {"k": scrapes}, seen, nodes, devices, {"d": scrapes}, collects_nodes=True,
+                       collects_capacity=True)  # fmt: skip
 
 
 def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:

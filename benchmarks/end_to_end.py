@@ -39,10 +39,10 @@ from gpucost.runtime.messages import HourClosed, HoursDue, Tick
 from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.price_book import PriceStore
+from gpucost.storage.rollups import RollupStore
 
 ROUNDS = 3
 STEP = 60
@@ -69,7 +69,7 @@ class Queue:
 
 
 @dataclass
-class Ledger:
+class BenchmarkSystem:
     """A fresh table with the settings of the cluster, and the service on it."""
 
     client: Any
@@ -84,12 +84,12 @@ class Ledger:
         store = DocumentStore(self.client, self.table, clock=lambda: now)
         store.push(settings_for(self.url).model_dump_json(exclude_none=True), author="benchmark", now=now)
         self.queue = Queue()
-        self.ledger = DynamoLedgerTmp(self.metered, self.table)
+        self.ledger = Ledger(self.metered, self.table)
         pricer = Pricer(
-            DynamoPriceBook(self.client, self.table), DynamoBillStore(self.client, self.table, clock=lambda: now)
+            PriceStore(self.client, self.table), BillStore(self.client, self.table, clock=lambda: now)
         )
         self.service = AttributeService(
-            store, self.ledger, DynamoRollups(self.metered, self.table), metrics_reader, self.queue,  # type: ignore[arg-type]
+            store, self.ledger, RollupStore(self.metered, self.table), metrics_reader, self.queue,  # type: ignore[arg-type]
             pricer=pricer, clock=lambda: now,
         )  # fmt: skip
 
@@ -184,7 +184,7 @@ def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int =
     queries: list[Query] = []
     with watched(queries):
         keeping = Keeping(client)
-        first = Ledger(keeping, url)
+        first = BenchmarkSystem(keeping, url)
         first.attribute(start, end)
     items = [*keeping.stored.values()]
     ours, bare, asked, written, worked, worked_bare = [], [], [], [], [], []
@@ -198,7 +198,7 @@ def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int =
         written.append(done - middle)
         bare.append(done - began)
         worked_bare.append(cpu_seconds() - work)
-        again = Ledger(client, url)
+        again = BenchmarkSystem(client, url)
         began, work = time.perf_counter(), cpu_seconds()
         again.attribute(start, end)
         ours.append(time.perf_counter() - began)

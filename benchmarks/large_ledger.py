@@ -13,17 +13,17 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.core.hours import HOUR, HOUR_MS, to_ms
+from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.ledger import HourSummary, Manifest
-from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
 from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, NodeHour, Totals
-from gpucost.core.money import from_quanta, to_quanta
+from gpucost.core.money import from_fixed_point, to_fixed_point
 from gpucost.core.rollups import DAY, FactKey
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.rollups import RollupStore
 
 UNITS = 200
 PODS = 10_000
@@ -40,7 +40,7 @@ def unit_name(number: int) -> str:
 def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, seed: int = 1) -> None:
     """Write published hours, their days and their facts, and a last day of which the last hour is missing."""
     chance = random.Random(seed)
-    ledger, rollups = _Prepared(client, table), DynamoRollups(client, table)
+    ledger, rollups = _Prepared(client, table), RollupStore(client, table)
     for day in (start + DAY * number for number in range(days)):
         summaries = [_summary(cluster, day + HOUR * hour, chance) for hour in range(24)]
         manifests = [ledger.put(summary) for summary in summaries]
@@ -52,7 +52,7 @@ def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, s
         ledger.put(_summary(cluster, last + HOUR * hour, chance))
 
 
-class _Prepared(DynamoLedgerTmp):
+class _Prepared(Ledger):
     """Publishes summaries without lines."""
 
     def put(self, summary: HourSummary) -> Manifest:
@@ -96,7 +96,7 @@ def costs(chance: random.Random, gpus: int) -> Costs:
         n * price // 10**6 + chance.randrange(-gpus, gpus + 1) if n else 0 for n in (held, used, unseen)
     )
     figures = (held, used, usd, used_usd, usd - used_usd - unseen_usd, unseen_usd, unseen, 0)
-    return Costs(*map(from_quanta, figures))
+    return Costs(*map(from_fixed_point, figures))
 
 
 def _facts(chance: random.Random) -> Iterator[tuple[FactKey, Costs]]:
@@ -130,7 +130,7 @@ def lines(seed: int = 1, pods: int = PODS) -> list[Line]:
                 zone=f"eu-central-1{ZONES[number % 3]}", gpu_model="H100", resource="nvidia.com/gpu", units=1,
                 gpu_share=Decimal(1), gpu_share_source="whole", labels={"team": f"team-{unit:03d}"},
                 split_policy="gpu-bears-all", allocated_gpu_hours=held, effective_gpu_hours=used,
-                utilization=from_quanta(to_quanta(used) * 10**12 // max(1, to_quanta(held))),
+                utilization=from_fixed_point(to_fixed_point(used) * 10**12 // max(1, to_fixed_point(held))),
                 utilization_source="pod", unmeasured_gpu_hours=own.unmeasured_gpu_hours,
                 gpu_hourly_usd=_share(chance) * 12, price_source="spot", allocated_usd=own.allocated_usd,
                 effective_usd=own.effective_usd, waste_usd=own.waste_usd, unmeasured_usd=own.unmeasured_usd,
@@ -162,7 +162,7 @@ def record(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Hour
 def usage(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Usage:
     """What these lines may have been rated from: pods that came and went, at means of an hour's samples."""
     chance = random.Random(seed)
-    start, zero = to_ms(hour), Fraction(0)
+    start, zero = to_epoch_ms(hour), Fraction(0)
     nodes = [
         GpuNode(
             f"ip-10-0-{n // 250}-{n % 250}", _provider_id(n), "p5.48xlarge", gpu_model="H100", physical=GPUS_PER_NODE
@@ -174,7 +174,7 @@ def usage(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Usage
         held = Interval(start, start + chance.randrange(1, HOUR_MS))
         seen = PodObservation(line.namespace, line.pod, line.uid, line.node, (), None, workload=line.workload)
         node = nodes[place // GPUS_PER_NODE]
-        holding = Holding(seen, node, "nvidia_com_gpu", 1, Share(Fraction(1), "capacity"), held, held, held.end)
+        holding = Holding(seen, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), held, held, held.end)
         mean = Fraction(chance.randrange(10**9), 10**9)
         pods.append(PodUsage(holding, Measurement("pod", mean, held.end - held.start, (held.end - held.start) * mean)))
     there, all_gpus = Interval(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)
@@ -187,4 +187,4 @@ def _provider_id(node: int) -> str:
 
 
 def _share(chance: random.Random) -> Decimal:
-    return from_quanta(chance.randrange(10**12))
+    return from_fixed_point(chance.randrange(10**12))

@@ -22,8 +22,8 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.hours import HOUR
 from gpucost.core.rollups import DAY
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.rollups import RollupStore
 
 MONTH = 31
 DAYS, CLUSTERS = 35, 3
@@ -99,25 +99,25 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
 
     def write(metered: Any) -> None:
         record, usage = large_ledger.record(cluster, last, lines), large_ledger.usage(cluster, last, lines)
-        DynamoLedgerTmp(metered, table).publish(record, replacing=None, settings_version=1, now=last + HOUR, usage=usage)
+        Ledger(metered, table).publish(record, replacing=None, settings_version=1, now=last + HOUR, usage=usage)
         metered.only_writes()
-        DynamoRollups(metered, table).roll_up(cluster, end, last)
+        RollupStore(metered, table).roll_up(cluster, end, last)
 
-    yield spent("all units, by day, one month", 100, 10, lambda to: DynamoRollups(to, table).days(cluster, start, end))
+    yield spent("all units, by day, one month", 100, 10, lambda to: RollupStore(to, table).days(cluster, start, end))
     yield spent(
-        "one unit, by hour, one month", 60, 5, lambda to: DynamoRollups(to, table).unit_hours(cluster, unit, start, end)
+        "one unit, by hour, one month", 60, 5, lambda to: RollupStore(to, table).unit_hours(cluster, unit, start, end)
     )
-    yield spent("all day facts, one month", 600, None, lambda to: DynamoRollups(to, table).facts(cluster, start, end))
+    yield spent("all day facts, one month", 600, None, lambda to: RollupStore(to, table).facts(cluster, start, end))
     yield spent(
-        "one unit's day facts, one month", 100, 5, lambda to: DynamoRollups(to, table).facts(cluster, start, end, unit)
+        "one unit's day facts, one month", 100, 5, lambda to: RollupStore(to, table).facts(cluster, start, end, unit)
     )
     yield spent(
         "which hours are missing or due, 7 days", 10, 1,
-        lambda to: DynamoLedgerTmp(to, table).manifests(cluster, end - 7 * DAY, end),
+        lambda to: Ledger(to, table).manifests(cluster, end - 7 * DAY, end),
     )  # fmt: skip
     yield spent("writing a day's last hour, 10,000 pods: lines, usage, nodes, the day's sums", 2_000, None, write)
     yield spent(
-        "one unit, one hour, down to 50 pods", 4, 3, lambda to: DynamoLedgerTmp(to, table).lines(cluster, last, unit)
+        "one unit, one hour, down to 50 pods", 4, 3, lambda to: Ledger(to, table).lines(cluster, last, unit)
     )
 
 

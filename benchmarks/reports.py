@@ -25,7 +25,7 @@ from benchmarks import large_ledger
 from benchmarks.figures import Figure, against
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 from gpucost.core.rollups import DAY
 
 RATIO = 2.0
@@ -81,8 +81,8 @@ class Recording:
 
 def reports(start: datetime, days: int) -> list[Report]:
     """The five, and a large one beside: of 4,800 rows, writing them takes longer than fetching what they sum."""
-    month = {"start": format_instant(start), "end": format_instant(start + days * DAY)}
-    last = {"start": format_instant(start + (days - 1) * DAY), "end": month["end"]}
+    month = {"start": format_timestamp(start), "end": format_timestamp(start + days * DAY)}
+    last = {"start": format_timestamp(start + (days - 1) * DAY), "end": month["end"]}
     by_unit = {"group_by": "business_unit"}
     scale = days / 31
     return [
@@ -97,32 +97,29 @@ def reports(start: datetime, days: int) -> list[Report]:
 
 def measure(client: Any, report: Report, runs: int) -> Measured:
     """A report and its floor in turns, so that both see the same machine."""
-    from functions.api.app import handler
-    from gpucost import container as bootstrap
-    from gpucost.runtime import aws
+    from functions.api.app import PAGE_FOLDER, handler
+    from gpucost.api.app import build_app
+    from gpucost.container import Container
 
     event = _event(report)
 
-    def through(one: Any) -> str:
-        aws.client = lambda _service: one  # type: ignore[assignment]  # what the function would make by itself
-        answer = handler(event, _Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+    def app_with(dynamodb: Any) -> Any:
+        return build_app(Container(client=lambda _service: dynamodb).api_services, PAGE_FOLDER)
+
+    def through(app: Any) -> str:
+        answer = handler(event, _Context(), app=app)  # type: ignore[arg-type]  # what Lambda passes, in short
         if answer["statusCode"] != 200:
             raise SystemExit(f"{report.path} answered {answer['statusCode']}: {answer['body'][:500]}")
         return str(answer["body"])
 
-    def forget() -> None:
-        for name in ("ledger", "rollups", "report_service"):
-            getattr(bootstrap, name).cache_clear()
-
     recording = Recording(client)
-    forget()
-    body = through(recording)
-    forget()
-    through(client)
+    body = through(app_with(recording))
+    app = app_with(client)
+    through(app)
     seconds, floor = [], []
     for _ in range(runs):
         began = time.perf_counter()
-        through(client)
+        through(app)
         seconds.append(time.perf_counter() - began)
         began = time.perf_counter()
         for name, arguments in recording.calls:

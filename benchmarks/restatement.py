@@ -12,22 +12,21 @@ from benchmarks.figures import Figure, stand_alone
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.attribution import attribute
-from gpucost.core.hours import HOUR, HOUR_MS
+from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
 from gpucost.core.model import Coverage
-from gpucost.core.pricing.prices import epoch_ms
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HourClosed, HoursToRestate
 from gpucost.settings_document import DocumentStore, parse_settings
-from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.price_book import PriceStore
+from gpucost.storage.rollups import RollupStore
 
 NODES, GPUS, UNITS, HOURS = 1000, 8, 200, 24
 NOW = datetime.now(UTC)
@@ -74,7 +73,7 @@ def document(price: int) -> str:
 
 def usage_of(hour: datetime) -> Usage:
     """Every GPU held all hour and used to some part, each by a pod of its own."""
-    start = epoch_ms(hour)
+    start = to_epoch_ms(hour)
     time_ = Interval(start, start + HOUR_MS)
     pods, nodes = [], []
     for n in range(NODES):
@@ -83,7 +82,7 @@ def usage_of(hour: datetime) -> Usage:
             i = n * GPUS + g
             uid = f"0a1b2c3d-0000-4000-8000-{(i * 7919) % 10**12:012d}"
             pod = PodObservation(f"team-{i % UNITS}", f"app-{i // 4}-{uid[-5:]}", uid, node.name, (), None)
-            held = Holding(pod, node, "nvidia_com_gpu", 1, Share(Fraction(1), "capacity"), time_, time_, time_.end)
+            held = Holding(pod, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), time_, time_, time_.end)
             used = Fraction((i * 37) % 100, 100)
             pods.append(PodUsage(held, Measurement("pod", used, HOUR_MS, held.gpu_ms * used)))
         zero = Fraction(0)
@@ -114,7 +113,7 @@ def figures(quick: bool) -> list[Figure]:
         client, table = local_client("dynamodb", url), "ledger"
         create_table(client, table)
         counted = Counted(client)
-        ledger = DynamoLedgerTmp(counted, table)
+        ledger = Ledger(counted, table)
         store = DocumentStore(client, table, clock=lambda: NOW)
         for price in (100, 120):
             store.push(document(price), author="benchmark", now=NOW)
@@ -126,11 +125,11 @@ def figures(quick: bool) -> list[Figure]:
         first = dict(counted.units)
         counted.calls.clear()
         counted.units.clear()
-        pricer = Pricer(DynamoPriceBook(client, table), DynamoBillStore(client, table, clock=lambda: NOW))
-        rollups = DynamoRollups(counted, table)
+        pricer = Pricer(PriceStore(client, table), BillStore(client, table, clock=lambda: NOW))
+        rollups = RollupStore(counted, table)
         service = RestateService(store, ledger, rollups, Silence(), pricer=pricer, clock=lambda: NOW)  # type: ignore[arg-type]
         message = HoursToRestate(
-            cluster="large", first_hour=START, hours=hours, settings_version=2, why="benchmark", correlation_id="c"
+            cluster="large", first_hour=START, hours=hours, settings_version=2, reason="benchmark", correlation_id="c"
         )
         began = time.perf_counter()
         done = service.restate(message)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from benchmarks import large_ledger
-from benchmarks.end_to_end import Ledger, metrics
+from benchmarks.end_to_end import BenchmarkSystem, metrics
 from benchmarks.figures import Figure, Spent, called, stand_alone
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
@@ -28,19 +28,20 @@ STEP, SPARE = 128, 1.25
 def attribute(dynamodb: str, prometheus: str, hour: str) -> None:
     """An hour from Prometheus into the ledger."""
     start = datetime.fromisoformat(hour)
-    Ledger(local_client("dynamodb", dynamodb), prometheus).attribute(start, start + HOUR)
+    BenchmarkSystem(local_client("dynamodb", dynamodb), prometheus).attribute(start, start + HOUR)
 
 
 def report(dynamodb: str, start: str, days: str) -> None:
     """The largest report, from a cold start."""
     from benchmarks import reports
-    from functions.api.app import handler
-    from gpucost.runtime import aws
+    from functions.api.app import PAGE_FOLDER, handler
+    from gpucost.api.app import build_app
+    from gpucost.container import Container
 
     client = local_client("dynamodb", dynamodb)
-    aws.client = lambda _service: client  # type: ignore[assignment]  # what the function would make by itself
+    app = build_app(Container(client=lambda _service: client).api_services, PAGE_FOLDER)
     asked = reports.reports(datetime.fromisoformat(start), int(days))[0]
-    answer = handler(reports._event(asked), reports._Context())  # type: ignore[arg-type]
+    answer = handler(reports._event(asked), reports._Context(), app=app)  # type: ignore[arg-type]
     if answer["statusCode"] != 200:
         sys.exit(f"{asked.path} answered {answer['statusCode']}")
 
@@ -88,7 +89,7 @@ def measured(pods: int) -> Iterator[tuple[str, str, Spent]]:
     yield "AlertFunction", "ticks and hours of 500 units", called("benchmarks.sizes:alert")
     yield "ExportFunction", f"a day of {pods:,} pods", called("benchmarks.sizes:export", str(pods))
     workloads = pods // 10
-    yield "AdviseFunction", f"{workloads:,} workloads", called("benchmarks.sizes:advise", str(workloads))
+    yield "RecommendFunction", f"{workloads:,} workloads", called("benchmarks.sizes:advise", str(workloads))
 
 
 def least(peak_mib: float) -> int:

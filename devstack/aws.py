@@ -74,7 +74,7 @@ def create_stack(
     }
     # What moto does not make: the API's address, the functions that people invoke, and the table in Athena.
     unmade = {"ApiUrl": api_url, "PricesFunctionName": "PricesFunction", "ExportFunctionName": "ExportFunction"}
-    unmade["AdviseFunctionName"] = "AdviseFunction"
+    unmade["RecommendFunctionName"] = "RecommendFunction"
     outputs = template["Outputs"] | {name: {"Value": value} for name, value in unmade.items()}
     del outputs["ExportTable"]
     places: dict[str, tuple[str, str]] = {}

@@ -22,7 +22,7 @@ from devstack.iam.policies import policies_of
 from devstack.iam.services import AwsServices
 from devstack.loopback import listen
 from devstack.template import REPOSITORY, TEMPLATE
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 
 SCHEDULED_TIME = "<aws.scheduler.scheduled-time>"
 LAYER = REPOSITORY / "layers" / "common"
@@ -79,7 +79,7 @@ class LocalStack:
         for schedule in self._due(scheduled_time.hour):
             target = schedule["Target"]
             function = target["Arn"]["Fn::GetAtt"][0]
-            event = target["Input"].replace(SCHEDULED_TIME, format_instant(scheduled_time))
+            event = target["Input"].replace(SCHEDULED_TIME, format_timestamp(scheduled_time))
             self.services.invoke_by_schedule(schedule)
             if function in self.unavailable:
                 self.services.dead_letter_of_schedule(schedule)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR, floor_hour, format_instant
-from gpucost_cli.options import HourType, author, settings_store, stack_option
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost_cli.options import HourType, current_user, settings_store, stack_option
 
 if TYPE_CHECKING:
     from gpucost.features.alerting.model import Notification, Subject
     from gpucost.features.alerting.ports import AlertSources
-    from gpucost.features.alerting.queries import AlertDesk
-    from gpucost.features.alerting.timing import Silence
+    from gpucost.features.alerting.queries import AlertQueries
+    from gpucost.features.alerting.muting import Silence
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LONGEST_COLUMN = 1000
@@ -34,7 +34,7 @@ def list_(stack: str) -> None:
         alert = one.alert
         more = [f"acked by {alert.acknowledged_by}"] if alert.acknowledged_by else []
         more += [f"silenced by {silence}" for silence in one.silenced_by]
-        since = format_instant(alert.since)
+        since = format_timestamp(alert.since)
         _print(one.id, alert.phase, since, alert.rule, words(alert.subject), ", ".join(more))
 
 
@@ -65,7 +65,7 @@ def try_(stack: str, receiver: str) -> None:
 )
 def replay(stack: str, start: datetime, end: datetime, path: Path | None) -> None:
     """Say what rules would have decided on stored hours; nobody is told, and nothing is remembered."""
-    from gpucost.features.alerting.replay import counts
+    from gpucost.features.alerting.replay import count_firings
     from gpucost.features.alerting.replay import replay as run
     from gpucost.settings_document import parse_settings
     from gpucost.storage.ports import StoredSettings
@@ -78,12 +78,12 @@ def replay(stack: str, start: datetime, end: datetime, path: Path | None) -> Non
             raise InvalidInputError(f"settings file {str(path)!r} cannot be read") from error
         settings = parse_settings(text)
         settings.check_new()
-        stored = StoredSettings(stored.version, text, settings, author(), datetime.now(UTC))
+        stored = StoredSettings(stored.version, text, settings, current_user(), datetime.now(UTC))
     news = list(run(_sources(stack), stored, start, end))
     for one in news:
         note = f"({one.note})" if one.note else ""
-        _print(format_instant(one.hour), one.event, one.rule, words(one.subject), note)
-    fired = ", ".join(f"{rule} {number}" for rule, number in sorted(counts(news).items())) or "none"
+        _print(format_timestamp(one.hour), one.event, one.rule, words(one.subject), note)
+    fired = ", ".join(f"{rule} {number}" for rule, number in sorted(count_firings(news).items())) or "none"
     click.echo(f"would have fired: {fired}", err=True)
 
 
@@ -119,12 +119,12 @@ def silence(stack: str, matchers: tuple[str, ...], hours: float | None, comment:
         raise InvalidInputError("which alerts? matchers are written like business_unit=research")
     desk = _desk(stack)
     if ended is not None:
-        _show(desk.end_silence(ended))
+        _show(desk.expire_silence(ended))
     elif hours is None:
         for one in desk.silences():
             _show(one)
     else:
-        _show(desk.silence(wanted, author=author(), comment=comment, hours=hours))
+        _show(desk.add_silence(wanted, author=current_user(), comment=comment, hours=hours))
 
 
 @click.command()
@@ -132,7 +132,7 @@ def silence(stack: str, matchers: tuple[str, ...], hours: float | None, comment:
 @click.argument("alert")
 def ack(stack: str, alert: str) -> None:
     """Take a firing alert on: it is not repeated; that it is over is still said."""
-    taken = _desk(stack).acknowledge(alert, author=author())
+    taken = _desk(stack).acknowledge(alert, author=current_user())
     _print(f"{taken.alert.rule} {words(taken.alert.subject)} is {taken.alert.acknowledged_by}'s")
 
 
@@ -155,7 +155,7 @@ def _matchers(given: tuple[str, ...]) -> dict[str, str]:
 
 def _show(one: "Silence") -> None:
     matchers = " ".join(f"{name}={value}" for name, value in sorted(one.matchers.items()))
-    times = f"{format_instant(one.starts_at)} to {format_instant(one.ends_at)}"
+    times = f"{format_timestamp(one.starts_at)} to {format_timestamp(one.ends_at)}"
     _print(one.id, times, one.author, matchers, one.comment)
 
 
@@ -170,7 +170,7 @@ def _sample(cluster: str) -> "Notification":
     from gpucost.features.alerting.model import Notification, Subject
 
     hour = floor_hour(datetime.now(UTC)) - HOUR
-    subject = Subject(cluster, detail=f"sent by {author()}")
+    subject = Subject(cluster, detail=f"sent by {current_user()}")
     return Notification(
         f"{cluster}/sample", "firing", "sample", "sample", "info", subject, hour, hour, "gpucost alerts test", {}
     )
@@ -184,22 +184,22 @@ def _table(stack: str) -> tuple[Any, str]:
     return aws.client("dynamodb"), table
 
 
-def _desk(stack: str) -> "AlertDesk":
-    from gpucost.features.alerting.queries import AlertDesk
+def _desk(stack: str) -> "AlertQueries":
+    from gpucost.features.alerting.queries import AlertQueries
     from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
-    from gpucost.features.alerting.storage.states import DynamoAlertMemory
+    from gpucost.features.alerting.storage.states import DynamoAlertStates
 
     store, own = settings_store(stack), _table(stack)
-    return AlertDesk(
-        store, DynamoAlertMemory(*own), DynamoAlertHistory(*own), DynamoSilences(*own), clock=lambda: datetime.now(UTC)
+    return AlertQueries(
+        store, DynamoAlertStates(*own), DynamoAlertHistory(*own), DynamoSilences(*own), clock=lambda: datetime.now(UTC)
     )
 
 
 def _sources(stack: str) -> "AlertSources":
     from gpucost.features.alerting.ports import AlertSources
-    from gpucost.features.alerting.storage.spend import DynamoSpendMemory
-    from gpucost.storage.ledger import DynamoLedgerTmp
-    from gpucost.storage.rollups import DynamoRollups
+    from gpucost.features.alerting.storage.spend import DynamoSpendStore
+    from gpucost.storage.ledger import Ledger
+    from gpucost.storage.rollups import RollupStore
 
     own = _table(stack)
-    return AlertSources(DynamoLedgerTmp(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: None)
+    return AlertSources(Ledger(*own), RollupStore(*own), DynamoSpendStore(*own), lambda: None, lambda: None)

@@ -1,4 +1,4 @@
-"""`gpucost attribute`: the cost of hours, straight from a Prometheus, without a deployment."""
+"""`gpucost attribute`: computes the cost of hours from a Prometheus, without a deployment."""
 
 import sys
 from collections.abc import Sequence
@@ -9,35 +9,45 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucost.core.errors import GpuCostError, SourceError
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime.deadline import Deadline
 from gpucost_cli.aws_session import aws_options
-from gpucost_cli.options import HourType, read_settings_file
+from gpucost_cli.options import HourType, format_option, read_settings_file, settings_option
 
 if TYPE_CHECKING:
     from gpucost.core.model import HourRecord
     from gpucost.settings import ClusterSettings, Settings
 
 QUERIES_SECONDS = 300.0
-"""For all queries of a batch of hours together."""
+"""Limit of the time that all queries of a batch of hours take together."""
 HOURS_PER_BATCH = 24
-"""How many hours are queried together, so that a month's samples are never in memory at once."""
+"""Hours that are queried together. A month's samples at once would not fit in memory."""
 
 
 @click.command()
-@click.option("--settings", "path", required=True, type=click.Path(path_type=Path), help="settings file, YAML or JSON")
-@click.option("--hour", required=True, type=HourType(), help="first hour, as 2026-11-19T10:00:00Z")
-@click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24 * 31), help="how many, from there on")
-@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
+@settings_option
+@click.option("--hour", required=True, type=HourType(), help="First hour, for example 2026-11-19T10:00:00Z.")
+@click.option(
+    "--hours",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 24 * 31),
+    help="Number of hours.",
+)
+@format_option("table", "json", "csv")
 @aws_options
-def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
-    """Attribute hours from any Prometheus; nothing else is needed, and nothing is stored.
+def attribute(path: Path, hour: datetime, hours: int, output_format: str) -> None:
+    """Compute and print the cost of hours from any Prometheus, without a deployment.
 
-    Ends with status 1 where a cluster could not be read, or no cluster has figures for any of the hours.
+    Nothing is stored. The exit status is 1 if a cluster could not be read, or if no cluster has figures.
+
+    \b
+    Example:
+      gpucost attribute --settings settings.yaml --hour 2026-11-19T10:00:00Z --hours 24
     """
     from gpucost.pipeline.attribute import check_hour
     from gpucost.settings_document import parse_settings
-    from gpucost_cli import rendering as render
+    from gpucost_cli import rendering
 
     settings = parse_settings(read_settings_file(path))
     now = datetime.now(UTC)
@@ -45,24 +55,26 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
     check_hour(starts[0], now)
     check_hour(starts[-1], now)
     records: list[HourRecord] = []
-    findings: list[str] = []
-    all_were_read = True
+    problems: list[str] = []
+    all_clusters_read = True
     for cluster in settings.clusters:
-        cluster_records, finding, was_read = _attribute_cluster(cluster, settings, starts, now)
+        cluster_records, problem, was_read = _attribute_cluster(cluster, settings, starts, now)
         records += cluster_records
-        all_were_read = all_were_read and was_read
-        if finding is not None:
-            findings.append(finding)
+        all_clusters_read = all_clusters_read and was_read
+        if problem is not None:
+            problems.append(problem)
     records.sort(key=lambda record: (record.hour, record.cluster))
-    if form == "table":
-        for part in render.hours_tables(records):
-            render.put(part)
-    elif records or not findings:
-        sys.stdout.write(render.hours_json(records) + "\n" if form == "json" else render.hours_csv(records))
-    if findings:
+    if output_format == "table":
+        for part in rendering.hours_tables(records):
+            rendering.print_table(part)
+    elif records or not problems:
+        sys.stdout.write(
+            rendering.hours_json(records) + "\n" if output_format == "json" else rendering.hours_csv(records)
+        )
+    if problems:
         sys.stdout.flush()
-        message = f"{'; '.join(findings)}; to see what is missing, run: gpucost doctor --settings {path}"
-        if not all_were_read or all(record.totals is None for record in records):
+        message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor --settings {path}"
+        if not all_clusters_read or all(record.totals is None for record in records):
             raise GpuCostError(message)
         click.echo(f"gpucost: {message}", err=True)
 
@@ -70,7 +82,7 @@ def attribute(path: Path, hour: datetime, hours: int, form: str) -> None:
 def _attribute_cluster(
     cluster: "ClusterSettings", settings: "Settings", starts: Sequence[datetime], now: datetime
 ) -> tuple[list["HourRecord"], str | None, bool]:
-    """The records of a cluster's hours, why none has figures or some are missing, and whether it could be read."""
+    """Return the records of a cluster's hours, a sentence if figures are missing, and whether it could be read."""
     from gpucost.pipeline.attribute import attribute_hours, check_retention
     from gpucost.sources.prometheus import metrics_reader
 
@@ -87,4 +99,4 @@ def _attribute_cluster(
         return records, None, True
     newest = records[-1]
     reasons = "; ".join(newest.notes)
-    return records, f"cluster {cluster.name} has no figures: hour {format_instant(newest.hour)}: {reasons}", True
+    return records, f"cluster {cluster.name} has no figures: hour {format_timestamp(newest.hour)}: {reasons}", True

@@ -1,13 +1,13 @@
-"""Region, profile and credentials of the command line, taken as the AWS command line takes them.
+"""Chooses region, profile and credentials as the AWS command line does.
 
 - Region: `--region`, AWS_REGION, AWS_DEFAULT_REGION, the profile's.
 - Profile: `--profile`, AWS_PROFILE, AWS_DEFAULT_PROFILE.
 - Credentials: those of `--profile`, the environment's, those of the profile.
 
-boto3 differs: it does not read AWS_REGION and prefers AWS_DEFAULT_PROFILE. The functions' clients, which the command
-line shares, are made without a session, so the choice is written to this process's environment before the first client
-is made. (Lambda sets both names of the region itself.) A profile that `--profile` names becomes that of boto3's default
-session: botocore alone knows which of the environment's credentials such a profile overrides and which it refers to.
+boto3 differs: it ignores AWS_REGION and prefers AWS_DEFAULT_PROFILE. The command line shares the functions' clients,
+which are made without a session. So the choice is written to this process's environment before the first client is
+made. A profile that `--profile` names becomes the profile of boto3's default session: only botocore knows which
+credentials of the environment such a profile overrides and which it refers to.
 """
 
 import os
@@ -31,24 +31,24 @@ _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 def aws_options(command: Command) -> Command:
-    """Give a command that reaches AWS the options `--region` and `--profile`."""
-    region = click.option("--region", expose_value=False, callback=_choose_region, help="AWS region")
-    profile = click.option("--profile", expose_value=False, callback=_choose_profile, help="AWS profile")
+    """Add the options `--region` and `--profile` to a command."""
+    region = click.option("--region", expose_value=False, callback=_choose_region, help="AWS region.")
+    profile = click.option("--profile", expose_value=False, callback=_choose_profile, help="AWS profile.")
     return region(profile(command))
 
 
-def drop_own_configuration() -> None:
-    """Forget the caller's profile and credentials: the embedded AWS has its own."""
+def clear_aws_configuration() -> None:
+    """Remove the caller's profile and credentials, because the embedded AWS has its own."""
     aws.use_profile(None)
     for name in (*_PROFILES, *_KEYS):
         os.environ.pop(name, None)
 
 
 def aws_session() -> "boto3.Session":
-    """A session of the chosen profile and region.
+    """Return a session of the chosen profile and region.
 
     Raises:
-        InvalidInputError: the profile does not exist, or nothing gives a region.
+        InvalidInputError: the profile does not exist, or no region is set.
     """
     from botocore.exceptions import ProfileNotFound
 
@@ -58,13 +58,14 @@ def aws_session() -> "boto3.Session":
         raise _no_profile(os.environ.get("AWS_PROFILE")) from error
     if session.region_name is None:
         raise InvalidInputError(
-            "no AWS region is set; pass --region, set AWS_REGION, or give the profile one: aws configure set region …"
+            "no AWS region is set. Pass --region, set AWS_REGION, or set the "
+            "profile's region: aws configure set region …"
         )
     return session
 
 
 def aws_credentials(session: "boto3.Session") -> "Credentials":
-    """What requests are signed with.
+    """Return the credentials that sign requests.
 
     Raises:
         GpuCostError: there are no credentials.
@@ -72,7 +73,7 @@ def aws_credentials(session: "boto3.Session") -> "Credentials":
     credentials: Credentials | None = session.get_credentials()
     if credentials is None:
         raise GpuCostError(
-            "no AWS credentials were found to sign the request with; pass --profile, or set AWS_PROFILE or "
+            "no AWS credentials were found to sign the request with. Pass --profile, or set AWS_PROFILE, or set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     return credentials
@@ -98,11 +99,11 @@ def _choose_profile(_context: click.Context, _parameter: click.Parameter, value:
 
 
 def _no_profile(name: str | None) -> InvalidInputError:
-    return InvalidInputError(f"AWS profile {name!r} does not exist; `aws configure list-profiles` lists them")
+    return InvalidInputError(f"AWS profile {name!r} does not exist. `aws configure list-profiles` lists the profiles")
 
 
 def _set(name: str, value: str | None) -> None:
     if value:
         os.environ[name] = value
     else:
-        os.environ.pop(name, None)  # set to nothing is not set
+        os.environ.pop(name, None)  # an empty variable counts as not set

@@ -1,4 +1,4 @@
-"""`gpucost backfill`: months of metrics that were there before the deployment."""
+"""`gpucost backfill`: attribute hours of the past, such as those before the deployment."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -7,35 +7,39 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost_cli.options import HourType, settings_store, stack_option
 
 if TYPE_CHECKING:
     from gpucost.pipeline.backfill import Backfill
-    from gpucost.pipeline.backfill import Progress as Standing
+    from gpucost.pipeline.backfill import Progress as BackfillProgress
 
 POLL_SECONDS = 3.0
-UNKNOWN = "-:--:--"
+UNKNOWN_TIME = "-:--:--"
 SETTLING = timedelta(minutes=5)
-"""After an hour's end, until its last samples have arrived: the schedule's own wait."""
+"""How long after an hour's end its last samples may still arrive; the schedule waits as long."""
 
 
 @click.command()
 @stack_option
-@click.option("--from", "--start", "start", required=True, type=HourType(), help="first hour")
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, itself not in it")
-@click.option("--cluster", help="only this cluster; all where not given")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="follow until every hour is done")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour.")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--cluster", help="Only this cluster; all clusters by default.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Show progress until every hour is done.")
 def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *, wait: bool) -> None:
-    """Attribute past hours through the deployment's own queue; nobody is notified.
+    """Attribute past hours through the deployment's queue. No alerts are sent.
 
-    Hours that have figures are left as they are, so that running it again goes on where it was interrupted.
+    Hours that have figures are skipped, so that running the command again continues where it was interrupted.
+
+    \b
+    Example:
+      gpucost backfill --stack gpucost-prod --from 2026-10-01 --to 2026-11-01
     """
     from gpucost.pipeline.attribute import check_hour, check_retention
     from gpucost.pipeline.backfill import Backfill
     from gpucost.runtime import aws
     from gpucost.sources.prometheus import metrics_reader
-    from gpucost.storage.ledger import DynamoLedgerTmp
+    from gpucost.storage.ledger import Ledger
     from gpucost_cli import deployment
 
     if start >= end:
@@ -45,30 +49,31 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
     if now < end + SETTLING:
         end -= HOUR
         click.echo(
-            f"hour {format_instant(end)} has only just ended, and its last samples may be under way: it is left to the "
-            "schedule",
+            f"hour {format_timestamp(end)} has only just ended and its last samples may not have arrived; "
+            "the schedule attributes it",
             err=True,
         )
         if start >= end:
             return
-    found = deployment.find(stack)
+    deployed = deployment.find(stack)
     stored = settings_store(stack).current()
-    clusters = [one for one in stored.settings.clusters if cluster in {None, one.name}]
+    clusters = [candidate for candidate in stored.settings.clusters if cluster in {None, candidate.name}]
     if not clusters:
-        names = ", ".join(one.name for one in stored.settings.clusters)
-        raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {names}")
-    for one in clusters:
-        check_retention(start, one, metrics_reader(one, stored.settings), now)
-    ledger = DynamoLedgerTmp(aws.client("dynamodb"), found.table)
-    work = Backfill(ledger, found.bus(), [one.name for one in clusters], start, end, lambda: datetime.now(UTC))
+        configured_names = ", ".join(configured.name for configured in stored.settings.clusters)
+        raise InvalidInputError(f"cluster {cluster!r} is not in the settings, which name: {configured_names}")
+    for selected in clusters:
+        check_retention(start, selected, metrics_reader(selected, stored.settings), now)
+    ledger = Ledger(aws.client("dynamodb"), deployed.table)
+    names = [selected.name for selected in clusters]
+    work = Backfill(ledger, deployed.bus(), names, start, end, lambda: datetime.now(UTC))
     try:
-        sent = work.send(stored.version, f"backfill-{format_instant(now)}")
+        sent = work.send(stored.version, f"backfill-{format_timestamp(now)}")
     except KeyboardInterrupt:
         raise GpuCostError(
-            "interrupted while hours were sent; those that were go on, and running the same command again sends what "
-            "is left by then"
+            "interrupted while hours were being queued; queued hours are still processed. Run the same command again "
+            "to queue the others"
         ) from None
-    click.echo(f"{sent} hours of {len(clusters)} clusters are under way")
+    click.echo(f"{sent} hours of {len(clusters)} clusters are queued")
     if wait and sent:
         _follow(work)
 
@@ -82,29 +87,32 @@ def _follow(work: "Backfill") -> None:
         TextColumn("left: {task.fields[left]}"),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("backfilling", total=None, left=UNKNOWN)
+        task = bar.add_task("backfilling", total=None, left=UNKNOWN_TIME)
 
-        def tell(now: "Standing") -> None:
-            doing = f"waiting behind about {now.ahead} messages of others" if now.ahead else "backfilling"
-            bar.update(task, total=now.wanted, completed=now.done, description=doing, left=_clock_face(now.remaining))
+        def show(progress: "BackfillProgress") -> None:
+            waits = f"waiting behind about {progress.ahead} other messages"
+            bar.update(
+                task, total=progress.wanted, completed=progress.done,
+                description=waits if progress.ahead else "backfilling", left=_hours_minutes_seconds(progress.remaining),
+            )  # fmt: skip
 
         try:
-            last = work.follow(tell, lambda: time.sleep(POLL_SECONDS))
+            last = work.follow(show, lambda: time.sleep(POLL_SECONDS))
         except KeyboardInterrupt:
             raise GpuCostError(
-                "no longer looked at; the hours sent go on, and running the same command again sends what is left by "
-                "then, a second time where it still waits"
+                "progress is no longer shown; queued hours are still processed. Running the same command again queues "
+                "what is not done by then, also hours that are still in the queue"
             ) from None
     click.echo(f"{last.done - last.incomplete} hours have figures, {last.incomplete} are incomplete")
     if last.incomplete == last.done:
         raise GpuCostError(
-            "no hour of the period has figures; /v1/hours says why; to see what is missing, save the settings with "
-            "gpucost settings show, and run: gpucost doctor --settings FILE"
+            "no hour of the period has figures. /v1/hours says why. To see what is missing, save the settings with "
+            "gpucost settings show and run: gpucost doctor --settings FILE"
         )
 
 
-def _clock_face(remaining: timedelta | None) -> str:
+def _hours_minutes_seconds(remaining: timedelta | None) -> str:
     if remaining is None:
-        return UNKNOWN
+        return UNKNOWN_TIME
     minutes, seconds = divmod(round(remaining.total_seconds()), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

@@ -1,4 +1,4 @@
-"""`gpucost demo`: three days of a simulated cluster through the real Prometheus and the real handlers."""
+"""`gpucost demo`: runs three days of a simulated cluster through a real Prometheus and the real handlers."""
 
 import json
 import signal
@@ -25,16 +25,16 @@ from devstack.prometheus import running_prometheus
 from devstack.slack import Slack, running_slack
 from devstack.stack import LocalStack, running_stack
 from devstack.template import TEMPLATE
-from gpucost.core.hours import HOUR, floor_hour, format_instant, hours_between
-from gpucost.pipeline.dispatch import messages
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between
+from gpucost.pipeline.dispatch import due_messages
 from gpucost.settings_document import DocumentStore
 from gpucost_cli import report
-from gpucost_cli.aws_session import drop_own_configuration
+from gpucost_cli.aws_session import clear_aws_configuration
 
 SCHEDULED_HOURS = 24
-"""The last hours go through the schedule, one by one, and may alert; the older ones are a backfill."""
+"""The last hours run through the schedule, one by one, and may alert. The older hours are backfilled."""
 MONTHLY_BUDGET_USD = 100_000
-"""Of each unit: far above what they spend in any hour, so that the page has a budget to show and nobody is alerted."""
+"""Budget of each business unit. It is far above their spend, so the page shows a budget and no alert fires."""
 SLACK_SECRET = "gpucost/slack-webhook"
 
 
@@ -42,15 +42,15 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
     """Run the demo.
 
     Raises:
-        AccessDeniedError: a function did what the template's policies do not allow.
-        GpuCostError: the port is taken, or a part is missing or does not start; says which and how to get it.
+        AccessDeniedError: a function called AWS without a permission in the template.
+        GpuCostError: the port is taken, or a program is missing or does not start; the message says how to install it.
     """
     signal.signal(signal.SIGTERM, _interrupt)
-    drop_own_configuration()
+    clear_aws_configuration()
     console = Console()
     end = floor_hour(datetime.now(UTC))
     with ExitStack() as running:
-        # Before half a minute of work; what is only printed is asked at any port.
+        # Take the port before half a minute of work; --once does not need a certain port.
         listener = running.enter_context(listen(0 if once else port))
         steps = running.enter_context(_progress())
         start, scenario = fleet.base(end), fleet.scenario(end)
@@ -71,14 +71,14 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
             )
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)
-        _work(stack, start, end, steps)
+        _attribute_hours(stack, start, end, steps)
         steps.stop()
-        _print(console, stack, slack, start, end)
+        _print_results(console, stack, slack, start, end)
         stack.authorizer.raise_denied()
         if not once:
-            console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C, for instance:")
+            console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C. For example:")
             ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit"
-            console.print(f"  curl '{ask}'", soft_wrap=True)  # to be copied in one piece
+            console.print(f"  curl '{ask}'", soft_wrap=True)  # so that the line can be copied whole
             name = STACK if len(running_demos()) == 1 else f"{STACK}:{port}"
             console.print(f"  .venv/bin/gpucost report --stack {name}")
             console.print(f"or open {stack.outputs['ApiUrl']} in a browser")
@@ -88,20 +88,24 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
                 console.print("stopped")
 
 
-def _work(stack: LocalStack, start: datetime, end: datetime, steps: Progress) -> None:
-    """Backfill the older hours, then fire the schedule for each of the recent ones."""
+def _attribute_hours(stack: LocalStack, start: datetime, end: datetime, steps: Progress) -> None:
+    """Backfill the older hours, then run the schedule for each of the last hours."""
     recent = end - SCHEDULED_HOURS * HOUR
     outputs = stack.outputs
     task = steps.add_task("backfilling the first hours", total=1.0)
-    older = messages(
-        fleet.CLUSTER, hours_between(start, recent), settings_version=1, origin="backfill", why="demo-backfill"
+    older = due_messages(
+        fleet.CLUSTER,
+        hours_between(start, recent),
+        settings_version=1,
+        origin="backfill",
+        correlation_id="demo-backfill",
     )
     sqs = local_client("sqs", stack.endpoint)
     for message in older:
         sqs.send_message(QueueUrl=outputs["BackfillQueueUrl"], MessageBody=message.model_dump_json())
     stack.pump_until_quiet()
     steps.update(task, completed=1.0)
-    task = steps.add_task("firing the schedule, hour by hour", total=float(SCHEDULED_HOURS))
+    task = steps.add_task("running the schedule, hour by hour", total=float(SCHEDULED_HOURS))
     for hour in hours_between(recent, end):
         stack.fire_schedule(hour + HOUR + timedelta(minutes=5))
         stack.pump_until_quiet()
@@ -117,7 +121,7 @@ def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None
 
 
 def settings_text(prometheus_url: str) -> str:
-    """The demo's settings document."""
+    """Return the demo's settings document."""
     return json.dumps(
         {
             "clusters": [
@@ -152,20 +156,20 @@ def settings_text(prometheus_url: str) -> str:
     )
 
 
-def _print(console: Console, stack: LocalStack, slack: Slack, start: datetime, end: datetime) -> None:
-    period = {"start": format_instant(start), "end": format_instant(end)}
+def _print_results(console: Console, stack: LocalStack, slack: Slack, start: datetime, end: datetime) -> None:
+    period = {"start": format_timestamp(start), "end": format_timestamp(end)}
     answer = report.ask(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
     console.print()
     for part in report.tables(report.decode(answer.text)):
         console.print(part)
     console.print(f"{len(slack.posts)} messages of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
     for post in slack.posts:
-        console.print(Panel(escape(_as_shown(post)), width=78))
+        console.print(Panel(escape(_slack_text(post)), width=78))
     console.print(f"{len(stack.emails())} emails, {len(stack.dead_letters())} dead letters")
 
 
-def _as_shown(post: dict[str, Any]) -> str:
-    """A Slack message's text, block by block."""
+def _slack_text(post: dict[str, Any]) -> str:
+    """Return the text of a Slack message as Slack shows it."""
     lines: list[str] = []
     for block in post.get("blocks", []):
         texts = [block["text"]] if "text" in block else []
@@ -180,7 +184,7 @@ def _fields(block: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _serve(stack: LocalStack) -> None:
-    """Go on living: deliver what other commands send, and fire the schedule when an hour has passed."""
+    """Deliver the messages that other commands send, and run the schedule after every hour."""
     fired = floor_hour(datetime.now(UTC))
     while True:
         stack.pump_until_quiet()
@@ -192,7 +196,7 @@ def _serve(stack: LocalStack) -> None:
 
 
 def _period(end: datetime) -> str:
-    return f"start={format_instant(end - timedelta(days=1))}&end={format_instant(end)}"
+    return f"start={format_timestamp(end - timedelta(days=1))}&end={format_timestamp(end)}"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A deployment by its stack's name: its outputs, and clients that reach it; `local` is the running demo."""
+"""Finds a deployment by the name of its stack; `local` is the running demo."""
 
 import os
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from devstack.aws import STACK, credentials
 from devstack.demo_records import find_demo, is_demo
 from devstack.iam.authorizer import ADMINISTRATOR
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost_cli.aws_session import aws_credentials, aws_session, drop_own_configuration
+from gpucost_cli.aws_session import aws_credentials, aws_session, clear_aws_configuration
 
 if TYPE_CHECKING:
-    from gpucost.runtime.messaging import AwsBus
+    from gpucost.runtime.messaging import MessageBus
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A stack's outputs."""
+    """The outputs of a stack."""
 
     table: str
     hours_queue_url: str
@@ -27,16 +27,16 @@ class Deployment:
     email_topic_arn: str
     prices_function: str
     price_sources: tuple[str, ...]
-    """What the price book is fetched from."""
+    """Sources from which the price book is fetched."""
     export_function: str
     export_bucket: str
-    advise_function: str
+    recommend_function: str
 
-    def bus(self) -> "AwsBus":
-        """Its queues and topic."""
-        from gpucost.runtime.messaging import AwsBus
+    def bus(self) -> "MessageBus":
+        """Return a client of the deployment's queues and topic."""
+        from gpucost.runtime.messaging import MessageBus
 
-        return AwsBus(
+        return MessageBus(
             hours_queue_url=self.hours_queue_url,
             backfill_queue_url=self.backfill_queue_url,
             dead_letter_queue_url=self.dead_letter_queue_url,
@@ -45,31 +45,31 @@ class Deployment:
 
 
 def find(stack: str) -> Deployment:
-    """Look a stack up; afterwards this process's AWS clients reach it.
+    """Look up a stack. From then on, the AWS clients of this process reach it.
 
     Raises:
-        InvalidInputError: there is no such stack, it is not this product's, or no region is set.
-        GpuCostError: AWS could not be asked, or there are no credentials.
+        InvalidInputError: the stack does not exist or belongs to another product, or no region is set.
+        GpuCostError: AWS could not be reached, or there are no credentials.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
     if is_demo(stack):
-        drop_own_configuration()
+        clear_aws_configuration()
         os.environ.update(local_credentials(stack))
     session = aws_session()
     aws_credentials(session)
     try:
         name = STACK if is_demo(stack) else stack
-        (found,) = session.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+        (description,) = session.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
     except ClientError as error:
         raise InvalidInputError(f"stack {stack!r} was not found: {error.response['Error']['Message']}") from error
     except BotoCoreError as error:
         if is_demo(stack):
             raise GpuCostError(
-                f"the demo of stack {stack!r} does not answer; start it again with: gpucost demo"
+                f"the demo of stack {stack!r} does not answer. Start it again with: gpucost demo"
             ) from error
-        raise GpuCostError(f"AWS could not be asked about stack {stack!r}: {error}") from error
-    outputs: dict[str, str] = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
+        raise GpuCostError(f"AWS did not answer about stack {stack!r}: {error}") from error
+    outputs: dict[str, str] = {output["OutputKey"]: output["OutputValue"] for output in description.get("Outputs", [])}
     names = {
         "table": "TableName",
         "hours_queue_url": "HoursQueueUrl",
@@ -81,11 +81,13 @@ def find(stack: str) -> Deployment:
         "prices_function": "PricesFunctionName",
         "export_function": "ExportFunctionName",
         "export_bucket": "ExportBucketName",
-        "advise_function": "AdviseFunctionName",
+        "recommend_function": "RecommendFunctionName",
     }
     missing = [output for output in (*names.values(), "PriceSources") if output not in outputs]
     if missing:
-        raise InvalidInputError(f"stack {stack!r} has no output {missing[0]}; is it a gpucost stack?")
+        raise InvalidInputError(
+            f"stack {stack!r} has no output {missing[0]}. Name a stack that was deployed from gpucost's template"
+        )
     return Deployment(
         **{name: outputs[output] for name, output in names.items()},
         price_sources=tuple(filter(None, outputs["PriceSources"].split(","))),
@@ -93,7 +95,11 @@ def find(stack: str) -> Deployment:
 
 
 def local_credentials(stack: str, function: str = "") -> dict[str, str]:
-    """Environment variables that lead AWS clients to a running demo, with a function's permissions where one is named.
+    """Return the environment variables that lead AWS clients to a running demo.
+
+    Args:
+        stack: `local`, or `local:` and the port of the demo.
+        function: the function whose permissions the clients get; an administrator's if empty.
 
     Raises:
         As `find_demo`.

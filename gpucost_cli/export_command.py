@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost.core.hours import floor_day, format_instant
+from gpucost.core.hours import floor_day, format_timestamp
 from gpucost_cli.options import HourType, stack_option
 
 DAY = timedelta(days=1)
@@ -31,19 +31,19 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
     now = datetime.now(UTC)
     for option, moment in (("--from", start), ("--to", end)):
         if floor_day(moment) != moment:
-            raise InvalidInputError(f"{option} {format_instant(moment)} is not the start of a UTC day")
+            raise InvalidInputError(f"{option} {format_timestamp(moment)} is not the start of a UTC day")
     if start >= end:
         raise InvalidInputError("--to must be after --from")
     if start > now:
-        raise InvalidInputError(f"--from {format_instant(start)} has not come yet")
+        raise InvalidInputError(f"--from {format_timestamp(start)} has not come yet")
     found = deployment.find(stack)
     days, failures = 0, []
     day = start
     while day < min(end, now):
         event = {
             "version": 1,
-            "scheduled_time": format_instant(now),
-            "first_day": format_instant(day),
+            "scheduled_time": format_timestamp(now),
+            "first_day": format_timestamp(day),
             "cluster": cluster,
         }
         try:
@@ -68,7 +68,7 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
 
 def _run(stack: str, found: Any, event: dict[str, Any]) -> list[dict[str, Any]]:
     from devstack.demo_records import is_demo
-    from gpucost_cli.invocation import invoke, run_here
+    from gpucost_cli.invocation import invoke, run_locally
 
     if is_demo(stack):
         variables = {
@@ -76,5 +76,5 @@ def _run(stack: str, found: Any, event: dict[str, Any]) -> list[dict[str, Any]]:
             "GPUCOST_EXPORT_BUCKET": found.export_bucket,
             "GPUCOST_BILLING_ACCOUNT": LOCAL_ACCOUNT,
         }
-        return list(run_here(stack, "ExportFunction", "export", variables, event)["exported"])
+        return list(run_locally(stack, "ExportFunction", "export", variables, event)["exported"])
     return list(invoke(found.export_function, event, seconds=INVOCATION_SECONDS)["exported"])

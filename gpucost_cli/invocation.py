@@ -1,4 +1,4 @@
-"""Running a function of a deployment and waiting for it: in AWS, or here for the demo."""
+"""Invoke a function of a deployment and wait for its answer, in AWS or on this machine for the demo."""
 
 import json
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from gpucost_cli.aws_session import aws_session
 
 
 def invoke(function: str, event: Mapping[str, Any], *, seconds: int) -> dict[str, Any]:
-    """Run a deployed function.
+    """Invoke a deployed function and return its answer.
 
     Args:
-        function: its name.
-        event: what it is sent.
-        seconds: how long to wait; a little longer than the function may take.
+        function: the function's name.
+        event: the event to send.
+        seconds: how long to wait; a little longer than the function's time-out.
 
     Raises:
-        InvalidInputError: the function says that the input is wrong.
-        GpuCostError: it failed, or could not be run.
+        InvalidInputError: the function raised it.
+        GpuCostError: the function failed or could not be invoked.
     """
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
@@ -29,27 +29,27 @@ def invoke(function: str, event: Mapping[str, Any], *, seconds: int) -> dict[str
         answer = client.invoke(FunctionName=function, Payload=json.dumps(event))
         payload = json.loads(answer["Payload"].read())
     except (BotoCoreError, ClientError, ValueError) as error:
-        raise GpuCostError(f"function {function} could not be run: {error}") from error
+        raise GpuCostError(f"function {function} could not be invoked: {error}") from error
     if "FunctionError" in answer:
         kind = InvalidInputError if payload.get("errorType") == InvalidInputError.__name__ else GpuCostError
         raise kind(str(payload.get("errorMessage")))
     return dict(payload)
 
 
-def run_here(
+def run_locally(
     stack: str, name: str, folder: str, variables: Mapping[str, str], event: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Run a function's code in a process of this machine: the demo's own belong to the demo's process.
+    """Run a function's code in a process on this machine, because the demo's functions belong to the demo's process.
 
     Args:
         stack: the demo, as `--stack` names it.
-        name: of the function, whose permissions it has.
-        folder: in `functions/`.
-        variables: of its environment, beside those that lead to the running demo.
-        event: what it is sent.
+        name: the function's name, whose permissions it gets.
+        folder: its folder in `functions/`.
+        variables: environment variables, in addition to those that connect to the running demo.
+        event: the event to send.
 
     Raises:
-        GpuCostError: it failed, or no demo is running.
+        GpuCostError: the function failed, or no demo is running.
     """
     from devstack.functions import LocalFunction
     from devstack.stack import LAYER

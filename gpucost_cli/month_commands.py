@@ -1,4 +1,4 @@
-"""`gpucost freeze`, `unfreeze` and `adjustments`: months closed for chargeback, and what came afterwards."""
+"""`gpucost months`: close a month for chargeback, reopen it, and show its pending adjustments."""
 
 import sys
 from dataclasses import asdict
@@ -9,114 +9,136 @@ import click
 
 from gpucost.core.model import Costs
 from gpucost.runtime.json_text import csv_text, dumps
-from gpucost_cli.options import author, settings_store, stack_option
+from gpucost_cli.options import current_user, format_option, settings_store, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.pipeline.months import Adjustments, Freezing
+    from gpucost.pipeline.months import Adjustments, MonthService
 
-month_option = click.option("--month", required=True, help="UTC month, as 2026-10")
+month_option = click.option("--month", required=True, help="UTC month, for example 2026-10.")
 
 
-@click.command()
+@click.group()
+def months() -> None:
+    """Close months for chargeback, and reopen them."""
+
+
+@months.command()
 @stack_option
 @month_option
-@click.option("--reason", default="closed for chargeback", show_default=True, help="why; people read it beside")
-@click.option("--as-it-is", is_flag=True, help="although some hours may still move")
-def freeze(stack: str, month: str, reason: str, *, as_it_is: bool) -> None:
-    """Close a month: its figures stay, and what is found out later is recorded beside them."""
-    frozen = _freezing(stack).freeze(month, author=author(), reason=reason, as_it_is=as_it_is)
-    click.echo(f"{frozen.month} is frozen; gpucost adjustments shows what comes later")
+@click.option(
+    "--reason", default="closed for chargeback", show_default=True, help="Reason, stored with the closed month."
+)
+@click.option("--force", is_flag=True, help="Close the month although figures of some hours may still change.")
+def close(stack: str, month: str, reason: str, *, force: bool) -> None:
+    """Close a month: its figures no longer change, and later changes are recorded as adjustments.
+
+    \b
+    Example:
+      gpucost months close --stack gpucost-prod --month 2026-10 --reason "invoiced"
+    """
+    closed = _month_service(stack).close(month, author=current_user(), reason=reason, force=force)
+    click.echo(f"{closed.month} is closed; gpucost months adjustments shows later changes")
 
 
-@click.command()
+@months.command()
 @stack_option
 @month_option
-def unfreeze(stack: str, month: str) -> None:
-    """Open a month again, and put what was recorded beside it in force."""
-    done = _freezing(stack).unfreeze(month, lambda hours: click.echo(f"\r{hours} hours", nl=False, err=True))
+def reopen(stack: str, month: str) -> None:
+    """Reopen a closed month and apply its pending adjustments.
+
+    \b
+    Example:
+      gpucost months reopen --stack gpucost-prod --month 2026-10
+    """
+    applied = _month_service(stack).reopen(month, lambda hours: click.echo(f"\r{hours} hours", nl=False, err=True))
     click.echo(err=True)
-    click.echo(f"{month} is open; {done} hours changed")
+    click.echo(f"{month} is open; {applied} hours changed")
 
 
-@click.command()
+@months.command("adjustments")
 @stack_option
 @month_option
-@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
-def adjustments(stack: str, month: str, form: str) -> None:
-    """What a frozen month would say now, beside what it says, by cluster and business unit."""
-    found = _freezing(stack).adjustments(month)
-    if form == "json":
-        sys.stdout.write(adjustments_json(found) + "\n")
-    elif form == "csv":
-        sys.stdout.write(adjustments_csv(found))
+@format_option("table", "json", "csv")
+def show_adjustments(stack: str, month: str, output_format: str) -> None:
+    """Compare a closed month's figures with what they would be now, by cluster and business unit.
+
+    \b
+    Example:
+      gpucost months adjustments --stack gpucost-prod --month 2026-10 --format csv
+    """
+    adjustments = _month_service(stack).adjustments(month)
+    if output_format == "json":
+        sys.stdout.write(adjustments_json(adjustments) + "\n")
+    elif output_format == "csv":
+        sys.stdout.write(adjustments_csv(adjustments))
     else:
-        _print(found)
+        _print(adjustments)
 
 
-def adjustments_json(found: "Adjustments") -> str:
-    """All digits, every amount of both versions."""
+def adjustments_json(adjustments: "Adjustments") -> str:
+    """All amounts of both versions, with all digits."""
     rows = [
         {
             "cluster": row.cluster,
             "business_unit": row.business_unit,
             "currency": row.currency,
-            "frozen": row.frozen.figures(),
+            "closed": row.closed.figures(),
             "now": row.now.figures(),
         }
-        for row in found.rows
+        for row in adjustments.rows
     ]
-    return dumps({**asdict(found.month), "hours": found.hours, "rows": rows}, indent=2)
+    return dumps({**asdict(adjustments.month), "hours": adjustments.hours, "rows": rows}, indent=2)
 
 
-def adjustments_csv(found: "Adjustments") -> str:
-    """One row per cluster and unit: each amount as frozen, and as it would be now."""
+def adjustments_csv(adjustments: "Adjustments") -> str:
+    """One row per cluster and business unit: each amount as closed, and as it would be now."""
     names = Costs.names()
     header = [
         "month",
         "cluster",
         "business_unit",
         "currency",
-        *(f"{kind}_{name}" for kind in ("frozen", "now") for name in names),
+        *(f"{kind}_{name}" for kind in ("closed", "now") for name in names),
     ]
     rows = [
-        [found.month.month, row.cluster, row.business_unit, row.currency]
-        + [side.figures()[name] for side in (row.frozen, row.now) for name in names]
-        for row in found.rows
+        [adjustments.month.month, row.cluster, row.business_unit, row.currency]
+        + [costs.figures()[name] for costs in (row.closed, row.now) for name in names]
+        for row in adjustments.rows
     ]
     return csv_text(header, rows)
 
 
-def _print(found: "Adjustments") -> None:
+def _print(adjustments: "Adjustments") -> None:
     from rich import box
     from rich.table import Table
 
-    from gpucost_cli.rendering import money, printable, put
+    from gpucost_cli.rendering import money, print_table, printable
 
-    month = found.month
-    title = f"{month.month}, frozen {month.closed_at:%Y-%m-%d} by {month.author}: {month.reason}"
+    month = adjustments.month
+    title = f"{month.month}, closed {month.closed_at:%Y-%m-%d} by {month.author}: {month.reason}"
     table = Table(
         "cluster", "business unit", title=printable(title), box=box.SIMPLE_HEAD, title_justify="left",
-        caption=f"{found.hours} hours have a later version", caption_justify="left",
+        caption=f"{adjustments.hours} hours have a pending adjustment", caption_justify="left",
     )  # fmt: skip
-    for name in ("allocated, frozen", "now", "difference"):
+    for name in ("allocated, closed", "now", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in found.rows:
-        before, now = row.frozen.figures()["allocated_usd"], row.now.figures()["allocated_usd"]
-        change = None if before is None or now is None else now - before
-        amounts = (money(amount, row.currency) for amount in (before, now, change))
+    for row in adjustments.rows:
+        closed, now = row.closed.figures()["allocated_usd"], row.now.figures()["allocated_usd"]
+        change = None if closed is None or now is None else now - closed
+        amounts = (money(amount, row.currency) for amount in (closed, now, change))
         table.add_row(printable(row.cluster), printable(row.business_unit), *amounts)
-    put(table)
+    print_table(table)
 
 
-def _freezing(stack: str) -> "Freezing":
-    from gpucost.pipeline.months import Freezing
+def _month_service(stack: str) -> "MonthService":
+    from gpucost.pipeline.months import MonthService
     from gpucost.runtime import aws
-    from gpucost.storage.ledger import DynamoLedgerTmp
-    from gpucost.storage.rollups import DynamoRollups
+    from gpucost.storage.ledger import Ledger
+    from gpucost.storage.rollups import RollupStore
     from gpucost_cli import deployment
 
     table, client = deployment.find(stack).table, aws.client("dynamodb")
-    ledger = DynamoLedgerTmp(client, table)
-    return Freezing(
-        settings_store(stack), ledger, ledger.versions, DynamoRollups(client, table), lambda: datetime.now(UTC)
+    ledger = Ledger(client, table)
+    return MonthService(
+        settings_store(stack), ledger, ledger.versions, RollupStore(client, table), lambda: datetime.now(UTC)
     )

@@ -1,6 +1,7 @@
-"""What commands of the command line share: types of options, and the deployment that they name."""
+"""Options and helpers that several commands share."""
 
 import getpass
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,18 +9,18 @@ from typing import Any
 import click
 
 from gpucost.core.errors import SettingsError
-from gpucost.core.hours import parse_hour, parse_moment
+from gpucost.core.hours import parse_date_or_timestamp, parse_hour
 from gpucost_cli.aws_session import Command, aws_options
 
 
 class TimeType(click.ParamType[datetime]):
-    """A UTC time, or a day for its first moment: what the API takes."""
+    """A UTC time as the API takes it; a day stands for its first moment."""
 
     name = "time"
-    parse = staticmethod(parse_moment)
+    parse = staticmethod(parse_date_or_timestamp)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read it, or say what is allowed."""
+        """Parse the text of an option, or fail with a usage error that names the allowed forms."""
         if isinstance(value, datetime):
             return value
         try:
@@ -29,22 +30,36 @@ class TimeType(click.ParamType[datetime]):
 
 
 class HourType(TimeType):
-    """The start of a UTC hour, or a day for its first hour."""
+    """The start of a UTC hour; a day stands for its first hour."""
 
     name = "hour"
     parse = staticmethod(parse_hour)
 
 
-STACK_HELP = "CloudFormation stack; local is the running demo, local:8081 the one on that port"
+STACK_HELP = "CloudFormation stack; local is the running demo, local:8081 the demo on that port."
 
 
 def stack_option(command: Command) -> Command:
-    """Give a command the option `--stack`, and those that say how AWS is reached."""
+    """Add the option `--stack` to a command, with `--region` and `--profile`."""
     return click.option("--stack", required=True, help=STACK_HELP)(aws_options(command))
 
 
+def settings_option(command: Command) -> Command:
+    """Add the required option `--settings` to a command, as its parameter `path`."""
+    file = click.Path(path_type=Path)
+    return click.option("--settings", "path", required=True, type=file, help="Settings file, YAML or JSON.")(command)
+
+
+def format_option(*formats: str) -> Callable[[Command], Command]:
+    """Add the option `--format` to a command, as its parameter `output_format`; the first format is the default."""
+    return click.option(
+        "--format", "output_format", default=formats[0], show_default=True, type=click.Choice(formats),
+        help="Format of the output.",
+    )  # fmt: skip
+
+
 def settings_store(stack: str) -> Any:
-    """The settings of a deployment."""
+    """Return the store of a deployment's settings documents."""
     from gpucost.runtime import aws
     from gpucost.settings_document import DocumentStore
     from gpucost_cli import deployment
@@ -54,7 +69,7 @@ def settings_store(stack: str) -> Any:
 
 
 def read_settings_file(path: Path) -> str:
-    """The text of a settings file.
+    """Read the text of a settings file.
 
     Raises:
         SettingsError: the file cannot be read, or is not text.
@@ -67,8 +82,8 @@ def read_settings_file(path: Path) -> str:
         raise SettingsError(f"settings file {str(path)!r} is not UTF-8 text") from error
 
 
-def author() -> str:
-    """Who gives the command."""
+def current_user() -> str:
+    """Return the name of the person who runs the command, for records of changes."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

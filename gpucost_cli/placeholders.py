@@ -1,4 +1,4 @@
-"""Refuses what examples and documentation show in place of one's own values."""
+"""Refuses values that were copied from an example and not replaced."""
 
 import re
 from collections.abc import Iterator
@@ -7,37 +7,37 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.settings.section import Section
 
 _ACCOUNTS = ("000000000000", "111122223333", "123456789012", "444455556666", "777788889999")
-"""Accounts of AWS's documentation; the example settings and parameters show them too."""
+"""Account IDs of AWS's documentation; the example settings and parameters use them too."""
 _PLACEHOLDERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(rf"(?<![^:])(?:{'|'.join(_ACCOUNTS)})(?![^:])"),
-        "the ID of your own AWS account; aws sts get-caller-identity --query Account shows it",
+        "the ID of your AWS account; aws sts get-caller-identity --query Account prints it",
     ),
     (
         re.compile(r"(?<=/workspaces/)(?:ws-0[0-]*|[^/]*[^\w/-][^/]*)(?=/|$)"),
-        "the ID of your own workspace; aws amp list-workspaces shows it",
+        "the ID of your workspace; aws amp list-workspaces prints it",
     ),
-    (re.compile(r"https?://(?:[\w-]+\.)*example\.(?:com|net|org)\b|https?://\S*…\S*"), "your own address"),
+    (re.compile(r"https?://(?:[\w-]+\.)*example\.(?:com|net|org)\b|https?://\S*…\S*"), "your address"),
 )
-"""What is a placeholder, and what belongs in its place."""
+"""Patterns of placeholders, each with a description of the value to put in."""
 
 
 def refuse_placeholders(document: Section, name: str) -> None:
-    """Check a settings document or a parameter file for values that nobody has filled in.
+    """Check a settings document or a parameter file for placeholders of the examples.
 
     Args:
-        document: as it was parsed.
-        name: of the document, for the message.
+        document: the parsed document.
+        name: name of the document in the message.
 
     Raises:
-        InvalidInputError: a value is an example's; names the key and what belongs there.
+        InvalidInputError: a value is a placeholder; the message names the key and the value to put in.
     """
     for key, value in _strings(document.model_dump(mode="json", by_alias=True), ()):
-        for pattern, own_value in _PLACEHOLDERS:
+        for pattern, replacement in _PLACEHOLDERS:
             if match := pattern.search(value):
                 shown = "" if match[0] == value else f" in {value!r}"
                 raise InvalidInputError(
-                    f"{name}: {key}: {match[0]!r}{shown} is an example's placeholder. Put in {own_value}"
+                    f"{name}: {key}: {match[0]!r}{shown} is an example's placeholder. Replace it with {replacement}"
                 )
 
 

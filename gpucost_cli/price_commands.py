@@ -1,4 +1,4 @@
-"""`gpucost prices`: the price book of a deployment, listed, refreshed and corrected under the caller's own IAM."""
+"""`gpucost prices`: lists, refreshes and corrects the price book of a deployment, under the caller's own IAM."""
 
 import sys
 from collections.abc import Sequence
@@ -9,64 +9,79 @@ from typing import Any, get_args
 import click
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR, floor_hour, format_instant
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import FACTS, PRICE_SOURCES, Price, PriceUnit
 from gpucost.runtime.json_text import csv_text, decimal_text, dumps
-from gpucost_cli.options import TimeType, author, stack_option
+from gpucost_cli.options import TimeType, current_user, format_option, stack_option
 
 INVOCATION_SECONDS = 310
-"""A little longer than the function may take."""
-LARGEST = Decimal(10) ** 9
-LONGEST_TEXT = 500
+"""A little longer than the function's timeout."""
+MAX_AMOUNT = Decimal(10) ** 9
+MAX_TEXT_LENGTH = 500
 COLUMNS = ("id", "source", "applies_to", "unit", "amount", "currency", "from", "to", "fetched_at", "author", "reason")
 EVENTS = ("at", "event", "id", "source", "applies_to", "price", "from", "to", "author", "why", "settled_at")
 
 
 @click.group()
 def prices() -> None:
-    """The price book of a deployment."""
-
-
-_format = click.option(
-    "--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"])
-)
+    """List, set and refresh the prices of a deployment."""
 
 
 @prices.command("list")
 @stack_option
-@click.option("--from", "--start", "start", type=TimeType(), help="start of the period; this hour where not given")
-@click.option("--to", "--end", "end", type=TimeType(), help="end of the period; an hour later where not given")
-@click.option("--source", type=click.Choice(PRICE_SOURCES), help="only this one")
-@click.option("--instance-type", help="only prices that can apply to it")
-@_format
+@click.option("--from", "--start", "start", type=TimeType(), help="Start of the period.  [default: this hour]")
+@click.option("--to", "--end", "end", type=TimeType(), help="End of the period.  [default: an hour after the start]")
+@click.option("--source", type=click.Choice(PRICE_SOURCES), help="Only prices of this source.")
+@click.option("--instance-type", help="Only prices that can apply to this type.")
+@format_option("table", "json", "csv")
 def list_(
-    stack: str, start: datetime | None, end: datetime | None, source: Any, instance_type: str | None, form: str
+    stack: str, start: datetime | None, end: datetime | None, source: Any, instance_type: str | None, output_format: str
 ) -> None:
-    """Prices in force: fetched from AWS, or set by hand. Those of the settings are in the settings."""
+    """List the prices in force that were fetched from AWS or set by hand.
+
+    Constant prices are in the settings document, not in this list.
+
+    \b
+    Example:
+      gpucost prices list --stack gpucost --instance-type p5.48xlarge
+    """
     from gpucost.api.price_schemas import price_row
     from gpucost.reports.prices import PriceListing
 
     first = start or floor_hour(datetime.now(UTC))
     listing = PriceListing(_book(stack))
     page = listing.page(first, end or first + HOUR, source=source, instance_type=instance_type, limit=0)
-    _show(form, "prices", COLUMNS, [price_row(row) for row in page.rows])
+    _show(output_format, "prices", COLUMNS, [price_row(row) for row in page.rows])
 
 
 @prices.command("set")
 @stack_option
-@click.option("--match", "matches", multiple=True, metavar="FACT=PATTERN", help="which nodes; may be repeated")
-@click.option("--amount", required=True, help="money per hour, or the factor")
-@click.option("--unit", required=True, type=click.Choice(get_args(PriceUnit)), help="what the amount is for")
-@click.option("--currency", default="USD", show_default=True)
-@click.option("--from", "--start", "start", type=TimeType(), help="from when on; this hour where not given")
-@click.option("--to", "--end", "end", type=TimeType(), help="until when; until further notice where not given")
-@click.option("--reason", required=True, help="why, kept in the history")
+@click.option(
+    "--match",
+    "matches",
+    multiple=True,
+    metavar="FACT=PATTERN",
+    help="Nodes that the price is for. May be repeated; all must match.",
+)
+@click.option("--amount", required=True, help="Amount per hour, or the factor.")
+@click.option("--unit", required=True, type=click.Choice(get_args(PriceUnit)), help="What the amount is for.")
+@click.option("--currency", default="USD", show_default=True, help="Code of three letters.")
+@click.option("--from", "--start", "start", type=TimeType(), help="Start of its validity.  [default: this hour]")
+@click.option("--to", "--end", "end", type=TimeType(), help="End of its validity.  [default: none]")
+@click.option("--reason", required=True, help="Reason, kept in the history.")
 def set_(
     stack: str, matches: Sequence[str], amount: str, unit: Any, currency: str, start: datetime | None,
     end: datetime | None, reason: str,
 ) -> None:  # fmt: skip
-    """Set a price by hand; hours of the past are rated again with it."""
+    """Set a price by hand.
 
+    Past hours in its validity are rated again with it.
+
+    \b
+    Example:
+      gpucost prices set --stack gpucost --match instance_type=p5.48xlarge \\
+        --amount 55.04 --unit node-hour --reason "enterprise discount"
+    """
     now = datetime.now(UTC).replace(microsecond=0)
     price = Price(
         source="override",
@@ -77,64 +92,75 @@ def set_(
         valid_from=start or floor_hour(now),
         valid_to=end,
         fetched_at=now,
-        author=author(),
+        author=current_user(),
         reason=_text("--reason", reason),
     )
     if price.valid_to is not None and price.valid_from is not None and price.valid_to <= price.valid_from:
         raise InvalidInputError("--to must be after --from")
     override = _book(stack).set_override(price, now=now)
     click.echo(f"override {override.id} is in force from {_when(price.valid_from)} to {_when(price.valid_to)}")
-    _say_when(price.valid_from, now)
+    _report_past_hours(price.valid_from, now)
 
 
 @prices.command()
 @click.argument("override_id", metavar="ID")
 @stack_option
-@click.option("--at", type=TimeType(), help="when its validity ends; now where not given")
-@click.option("--reason", required=True, help="why, kept in the history")
+@click.option("--at", type=TimeType(), help="End of its validity.  [default: now]")
+@click.option("--reason", required=True, help="Reason, kept in the history.")
 def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None:
-    """End the validity of a price set by hand; at or before its beginning it was never in force."""
+    """End the validity of a price that was set by hand.
 
+    An end at or before its start takes the price back completely.
+
+    \b
+    Example:
+      gpucost prices drop ID --stack gpucost --reason "contract ended"
+    """
     now = datetime.now(UTC).replace(microsecond=0)
     override = _book(stack).drop_override(
-        override_id, at=at or now, author=author(), reason=_text("--reason", reason), now=now
+        override_id, at=at or now, author=current_user(), reason=_text("--reason", reason), now=now
     )
     ends = override.price.valid_to
     click.echo(f"override {override.id} ends at {_when(ends)}")
     if ends is not None and ends <= now and at is None:
-        click.echo("it had ended before; --at with an earlier time takes back what it has priced")
+        click.echo("it had already ended. Pass --at with an earlier time to take it back for past hours")
     elif ends is not None:
-        _say_when(ends, now)
+        _report_past_hours(ends, now)
 
 
-def _say_when(start: datetime | None, now: datetime) -> None:
+def _report_past_hours(start: datetime | None, now: datetime) -> None:
     if start is None or start < floor_hour(now):
-        click.echo("hours of the past are rated again with the next hour's tick; `gpucost restate` does it at once")
+        click.echo("past hours are rated again when the next hour runs; `gpucost hours restate` does it at once")
 
 
 @prices.command()
 @stack_option
-@click.option("--source", type=click.Choice(["spot", "on-demand", "shapes", "cur"]), help="only this one")
-@click.option("--month", "months", multiple=True, metavar="YYYY-MM", help="of the bill, closed or not; may be repeated")
+@click.option("--source", type=click.Choice(["spot", "on-demand", "shapes", "cur"]), help="Only this source.")
+@click.option("--month", "months", multiple=True, metavar="YYYY-MM", help="Month of the bill. May be repeated.")
 def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
-    """Fetch prices from AWS now, by the deployment's own function."""
+    """Fetch prices from AWS now, with the deployment's own function.
+
+    \b
+    Example:
+      gpucost prices refresh --stack gpucost --source spot
+    """
     from devstack.demo_records import is_demo
     from gpucost_cli import deployment
-    from gpucost_cli.invocation import invoke, run_here
+    from gpucost_cli.invocation import invoke, run_locally
 
-    found = deployment.find(stack)
+    target = deployment.find(stack)
     if months and source not in (None, "cur"):
-        raise InvalidInputError("--month goes with --source cur")
+        raise InvalidInputError("--month needs --source cur")
     event = {"version": 1, "source": "cur" if months else source, "months": list(months)}
     if is_demo(stack):
-        variables = {"GPUCOST_TABLE": found.table, "GPUCOST_PRICE_SOURCES": ",".join(found.price_sources)}
-        refreshed = run_here(stack, "PricesFunction", "prices", variables, event)["refreshed"]
+        variables = {"GPUCOST_TABLE": target.table, "GPUCOST_PRICE_SOURCES": ",".join(target.price_sources)}
+        refreshed = run_locally(stack, "PricesFunction", "prices", variables, event)["refreshed"]
     else:
-        refreshed = invoke(found.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
+        refreshed = invoke(target.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
     if not refreshed:
         click.echo(
-            "nothing was refreshed; the stack's parameters SpotPrices, OnDemandPrices, InstanceShapes and BillPrices "
-            "say what is fetched"
+            "nothing was refreshed. The stack's parameters SpotPrices, OnDemandPrices, InstanceShapes and BillPrices "
+            "choose what is fetched"
         )
     for name, count in refreshed.items():
         click.echo(f"{name}: {count} new or changed")
@@ -142,73 +168,64 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
 
 @prices.command()
 @stack_option
-@click.option("--from", "--start", "start", type=TimeType(), help="changes made since; 30 days where not given")
-@click.option("--to", "--end", "end", type=TimeType(), help="changes made before; now where not given")
-@_format
-def history(stack: str, start: datetime | None, end: datetime | None, form: str) -> None:
-    """Every price set or dropped by hand, and every change of past hours, newest first."""
+@click.option("--from", "--start", "start", type=TimeType(), help="Changes since then.  [default: 30 days]")
+@click.option("--to", "--end", "end", type=TimeType(), help="Changes before then.  [default: now]")
+@format_option("table", "json", "csv")
+def history(stack: str, start: datetime | None, end: datetime | None, output_format: str) -> None:
+    """List prices that were set or dropped by hand, and changes of past hours, newest first.
+
+    \b
+    Example:
+      gpucost prices history --stack gpucost --from 2026-11-01
+    """
     last = end or datetime.now(UTC)
     first = start or last - timedelta(days=30)
     book = _book(stack)
     rows: list[dict[str, Any]] = []
-    for one in book.overrides():
-        price = one.price
+    for override in book.overrides():
+        price = override.price
         shown = {
-            "id": one.id,
+            "id": override.id,
             "source": "override",
             "applies_to": dict(price.applies_to),
             "price": f"{decimal_text(Decimal(str(price.amount)))} {price.currency} {price.unit}",
             "from": price.valid_from,
             "settled_at": None,
         }
-        rows.append({**shown, "at": price.fetched_at, "event": "set", "to": one.set_to, "author": price.author,
+        rows.append({**shown, "at": price.fetched_at, "event": "set", "to": override.set_to, "author": price.author,
                      "why": price.reason})  # fmt: skip
-        if one.dropped_at is not None:
-            rows.append({**shown, "at": one.dropped_at, "event": "dropped", "to": price.valid_to,
-                         "author": one.dropped_by, "why": one.drop_reason})  # fmt: skip
+        if override.dropped_at is not None:
+            rows.append({**shown, "at": override.dropped_at, "event": "dropped", "to": price.valid_to,
+                         "author": override.dropped_by, "why": override.drop_reason})  # fmt: skip
     for change in book.changes(first, last):
         rows.append({"at": change.at, "event": "changed the past", "id": change.id, "source": change.source,
                      "applies_to": {name: ", ".join(values) for name, values in change.applies_to.items()},
-                     "price": "", "from": change.start, "to": change.end, "author": change.author, "why": change.why,
+                     "price": "", "from": change.start, "to": change.end, "author": change.author, "why": change.reason,
                      "settled_at": change.settled_at})  # fmt: skip
     rows = [{name: row[name] for name in EVENTS} for row in rows if first <= row["at"] < last]
-    _show(form, "history", EVENTS, sorted(rows, key=lambda row: (row["at"], row["event"]), reverse=True))
+    _show(output_format, "history", EVENTS, sorted(rows, key=lambda row: (row["at"], row["event"]), reverse=True))
 
 
-def _show(form: str, name: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    if form == "json":
+def _show(output_format: str, name: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    if output_format == "json":
         sys.stdout.write(dumps({name: rows}, indent=2) + "\n")
-    elif form == "csv":
+    elif output_format == "csv":
         cells = [
             [dumps(value) if isinstance(value, dict) else value for value in map(row.get, columns)] for row in rows
         ]
         sys.stdout.write(csv_text(columns, cells))
     else:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
+        from gpucost_cli.rendering import plain_table, print_table
 
-        from gpucost_cli.rendering import printable
-
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        used = [column for column in columns if any(row[column] not in (None, "") for row in rows)] or list(columns)
-        for column in used:
-            table.add_column(
-                column.replace("_", " "),
-                justify="right" if column == "amount" else "left",
-                no_wrap=column == "id",
-                overflow="fold",
-            )
-        for row in rows:
-            table.add_row(*(printable(_cell(row[column])) for column in used))
-        Console().print(table)
+        filled = [column for column in columns if any(row[column] not in (None, "") for row in rows)] or list(columns)
+        print_table(plain_table(filled, [[_cell(row[column]) for column in filled] for row in rows], right=("amount",)))
 
 
 def _cell(value: object) -> str:
     if isinstance(value, dict):
         return " ".join(f"{name}={text}" for name, text in value.items()) or "every node"
     if isinstance(value, datetime):
-        return format_instant(value)
+        return format_timestamp(value)
     if isinstance(value, Decimal):
         return decimal_text(value)
     return "" if value is None else str(value)
@@ -217,14 +234,14 @@ def _cell(value: object) -> str:
 def _facts(matches: Sequence[str]) -> dict[str, str]:
     facts: dict[str, str] = {}
     for match in matches:
-        name, is_given, pattern = match.partition("=")
-        if name not in FACTS or not is_given or not pattern:
-            raise InvalidInputError(f"--match {match!r} is not FACT=PATTERN; facts are {', '.join(FACTS)}")
+        name, separator, pattern = match.partition("=")
+        if name not in FACTS or not separator or not pattern:
+            raise InvalidInputError(f"--match {match!r} is not FACT=PATTERN. Facts are {', '.join(FACTS)}")
         if name in facts:
             raise InvalidInputError(f"--match names {name} twice")
         facts[name] = _text("--match", pattern)
     if not facts:
-        raise InvalidInputError("at least one --match is needed; --match 'cluster=*' is every node")
+        raise InvalidInputError("at least one --match is needed. To match every node, pass --match 'cluster=*'")
     return facts
 
 
@@ -234,33 +251,33 @@ def _amount(text: str) -> Decimal:
     except InvalidOperation:
         amount = Decimal(-1)
     exponent = amount.as_tuple().exponent
-    if not amount.is_finite() or not 0 < amount <= LARGEST or not isinstance(exponent, int) or exponent < -12:
+    if not amount.is_finite() or not 0 < amount <= MAX_AMOUNT or not isinstance(exponent, int) or exponent < -12:
         raise InvalidInputError(
-            f"--amount {text!r} is not a positive number of at most {LARGEST} with at most 12 digits after the point"
+            f"--amount {text!r} is not a positive number of at most {MAX_AMOUNT} with at most 12 digits after the point"
         )
     return amount
 
 
 def _currency(text: str) -> str:
     if len(text) != 3 or not (text.isascii() and text.isalpha() and text.isupper()):
-        raise InvalidInputError(f"--currency {text!r} is not a code of three capitals like USD")
+        raise InvalidInputError(f"--currency {text!r} is not a code of three capital letters such as USD")
     return text
 
 
 def _text(option: str, text: str) -> str:
-    if not text.strip() or len(text) > LONGEST_TEXT:
-        raise InvalidInputError(f"{option} needs 1 to {LONGEST_TEXT} characters")
+    if not text.strip() or len(text) > MAX_TEXT_LENGTH:
+        raise InvalidInputError(f"{option} needs 1 to {MAX_TEXT_LENGTH} characters")
     return text.strip()
 
 
 def _when(moment: datetime | None) -> str:
-    return "further notice" if moment is None else format_instant(moment)
+    return "further notice" if moment is None else format_timestamp(moment)
 
 
 def _book(stack: str) -> Any:
     from gpucost.runtime import aws
-    from gpucost.storage.price_book import DynamoPriceBook
+    from gpucost.storage.price_book import PriceStore
     from gpucost_cli import deployment
 
     table = deployment.find(stack).table
-    return DynamoPriceBook(aws.client("dynamodb"), table)
+    return PriceStore(aws.client("dynamodb"), table)

@@ -3,7 +3,7 @@
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 from gpucost_cli.rendering import money, printable
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _LONGEST = 3
 def screen(one: "Recommendation") -> list[str]:
     """The lines; the manifest is among them where it fits, else the command that prints it."""
     found = [line for name, value in _rows(one) for line in _wrapped(name, value)]
-    patch = one.advice.patch.rstrip().splitlines()
+    patch = one.content.patch.rstrip().splitlines()
     if patch and len(found) + 1 + len(patch) <= LINES and max(map(len, patch)) <= COLUMNS:
         return [*found, "", *patch]
     if patch:
@@ -30,15 +30,15 @@ def screen(one: "Recommendation") -> list[str]:
 
 
 def _rows(one: "Recommendation") -> "Iterator[tuple[str, str]]":
-    advice, saving, evidence = one.advice, one.advice.saving, one.advice.evidence
+    advice, saving, evidence = one.content, one.content.saving, one.content.evidence
     low, high, usd = (money(amount, advice.currency) for amount in (saving.low_usd, saving.high_usd, saving.usd))
     listed, cash = money(saving.list_usd, advice.currency), money(saving.cash_usd, advice.currency)
-    yield "recommendation", f"{one.id} ({one.state} since {format_instant(one.since)})"
+    yield "recommendation", f"{one.id} ({one.state} since {format_timestamp(one.since)})"
     yield "what to do", advice.summary
     yield "saves a month", f"{usd} ({low} to {high}), {saving.gpu_hours:,} GPU-hours"
     yield "", f"at list price {listed}, cash {cash}"
     unknown = f", {evidence.hours_unknown} without figures" if evidence.hours_unknown else ""
-    yield "evidence", f"{evidence.hours_observed} hours from {format_instant(evidence.first_hour)}{unknown}"
+    yield "evidence", f"{evidence.hours_observed} hours from {format_timestamp(evidence.first_hour)}{unknown}"
     if evidence.coverage is not None:
         yield "", f"use observed for {evidence.coverage:.1%} of what was held"
     if evidence.mean_utilization is not None and evidence.peak_utilization is not None:

@@ -1,9 +1,10 @@
-"""`gpucost redrive`: what nobody could handle, sent again after the fix."""
+"""`gpucost hours redrive`: send the messages of the dead-letter queue again, after the cause is fixed."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -16,87 +17,133 @@ from gpucost.runtime.messages import (
     ScheduledTick,
     Tick,
     read_alert_input,
+    read_attribute_input,
     read_message,
-    read_work,
 )
-from gpucost_cli.options import settings_store, stack_option
+from gpucost_cli.options import format_option, settings_store, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.runtime.messaging import AwsBus
+    from gpucost.runtime.messaging import MessageBus
 
 HIDDEN_SECONDS = 60
-"""How long a letter that is looked at is hidden from others, where the command ends before it can give it back."""
-LOOK_SECONDS = 1
-"""A look of no length asks only some of the queue's servers, and may find nothing where there is something."""
+"""How long a received message stays invisible to others if the command is killed before it releases the message."""
+POLL_SECONDS = 1
+"""Long polling: with a wait of zero SQS asks only some of its servers and may miss messages."""
 BATCH = 10
-"""SQS' own limit."""
-NO_REASON = "the function failed each time; its log says why"
-Letter = HoursDue | HoursToRestate | HourClosed | Tick | ScheduledTick | ExternalAlerts
+"""Limit of SQS."""
+NO_REASON = "the function failed each time; see its log"
+DeadLetter = HoursDue | HoursToRestate | HourClosed | Tick | ScheduledTick | ExternalAlerts
+Action = Literal["sent", "dropped", "kept"]
+Report = Callable[[Action, str, str], None]
+"""Called for each message with what happens to it, what it is (or why it cannot be read), and why it failed."""
 
 
-class Driven(NamedTuple):
-    """What became of the dead letters, or would."""
+class RedriveResult(NamedTuple):
+    """How many messages were sent, dropped and kept, or would be."""
 
     sent: int
     dropped: int
-    """Deleted without being sent: the schedule's next call does the same work."""
+    """Deleted without being sent, because the schedule's next invocation does the same work."""
     kept: int
-    """They fit no message."""
+    """Left in the queue, because they cannot be read."""
 
 
 @click.command()
 @stack_option
-@click.option("--dry-run", is_flag=True, help="only show what waits, and why")
-def redrive(stack: str, *, dry_run: bool) -> None:
-    """Send dead letters to where they came from. What fits no message stays, and is shown with its reason.
+@click.option("--dry-run", is_flag=True, help="List the messages and why they failed, and change nothing.")
+@format_option("text", "json")
+def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
+    """Send the messages of the dead-letter queue to where they came from.
 
-    A schedule's own call is dropped: the next one does its work.
+    A message that cannot be read stays in the queue, and is listed with its reason. A failed invocation of the schedule
+    is dropped, because the next one does its work.
+
+    \b
+    Example:
+      gpucost hours redrive --stack gpucost-prod --dry-run
     """
     from gpucost.runtime import aws
     from gpucost_cli import deployment
 
-    found = deployment.find(stack)
+    messages: list[dict[str, str]] = []
+
+    def add_row(action: Action, message: str, reason: str) -> None:
+        messages.append({"action": action, "message": message, "reason": reason})
+
+    report = add_row if output_format == "json" else print_message
+    deployed = deployment.find(stack)
     version = settings_store(stack).current().version
-    done = drive(aws.client("sqs"), found.dead_letter_queue_url, found.bus(), settings_version=version, dry_run=dry_run)
+    result = drive(
+        aws.client("sqs"), deployed.dead_letter_queue_url, deployed.bus(), settings_version=version, dry_run=dry_run,
+        report=report,
+    )  # fmt: skip
+    if output_format == "json":
+        document = {"dry_run": dry_run, **result._asdict(), "messages": messages}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        return
     would = "would be" if dry_run else "were"
     click.echo(
-        f"{done.sent} {would} sent again, {done.dropped} {would} dropped, {done.kept} stay among the dead letters"
+        f"{result.sent} {would} sent again, {result.dropped} {would} dropped, "
+        f"{result.kept} stay in the dead-letter queue"
     )
 
 
-def drive(sqs: Any, queue: str, bus: "AwsBus", *, settings_version: int, dry_run: bool) -> Driven:
-    """Send what can be read again, then delete it; what stays can be seen by others at once.
+def print_message(action: Action, message: str, reason: str) -> None:
+    """Print what happens to a message, to standard error."""
+    click.echo(f"stays: {message} (failed because: {reason})" if action == "kept" else f"{message}: {reason}", err=True)
 
-    Hours that are due go under the settings in force, as the next tick would send them: these may be what was mended.
+
+def drive(
+    sqs: Any,
+    queue: str,
+    bus: "MessageBus",
+    *,
+    settings_version: int,
+    dry_run: bool,
+    report: Report = print_message,
+) -> RedriveResult:
+    """Send each message of the dead-letter queue again, then delete it. Messages that stay are released at the end.
+
+    Due hours are sent with the current settings version, as the next tick would send them, because new settings may be
+    the fix.
+
+    Args:
+        sqs: a boto3 SQS client.
+        queue: the dead-letter queue's URL.
+        bus: where the messages go.
+        settings_version: the current version of the settings.
+        dry_run: only report.
+        report: called for each message.
 
     Raises:
-        SourceError: a queue or the topic failed; what was sent and not yet deleted is sent twice, which is harmless.
+        SourceError: a queue or the topic failed. A message that was sent and not yet deleted is sent twice, which is
+            harmless.
     """
-    sent = dropped = kept = 0
-    with _given_back(sqs, queue) as held:
-        for letter in _waiting(sqs, queue, held):
-            reason = letter.get("MessageAttributes", {}).get("reason", {}).get("StringValue", NO_REASON)
+    counts: Counter[Action] = Counter()
+    with _released(sqs, queue) as receipts:
+        for received in _messages(sqs, queue, receipts):
+            reason = received.get("MessageAttributes", {}).get("reason", {}).get("StringValue", NO_REASON)
             try:
-                readable = read_letter(letter["Body"])
+                letter = read_letter(received["Body"])
             except MessageError as error:
-                kept += 1
-                click.echo(f"stays: {error} (put aside because: {reason})", err=True)
+                counts["kept"] += 1
+                report("kept", str(error), reason)
                 continue
-            is_made_up_for = isinstance(readable, ScheduledTick)
-            sent, dropped = sent + (not is_made_up_for), dropped + is_made_up_for
-            click.echo(f"{_named(readable)}: {reason}", err=True)
+            action: Action = "dropped" if isinstance(letter, ScheduledTick) else "sent"
+            counts[action] += 1
+            report(action, _description(letter), reason)
             if not dry_run:
-                _send(bus, readable, settings_version)
-                sqs.delete_message(QueueUrl=queue, ReceiptHandle=letter["ReceiptHandle"])
-                del held[letter["MessageId"]]
-    return Driven(sent, dropped, kept)
+                _send(bus, letter, settings_version)
+                sqs.delete_message(QueueUrl=queue, ReceiptHandle=received["ReceiptHandle"])
+                del receipts[received["MessageId"]]
+    return RedriveResult(counts["sent"], counts["dropped"], counts["kept"])
 
 
-def read_letter(body: str) -> Letter:
-    """What a dead letter is about: a message as it was sent, or the record that SNS or Lambda made of it.
+def read_letter(body: str) -> DeadLetter:
+    """Read a dead letter: a message as it was sent, or as SNS or Lambda wrapped it.
 
     Raises:
-        MessageError: it fits no message.
+        MessageError: it is no message of this product.
     """
     try:
         return _read(body)
@@ -104,14 +151,14 @@ def read_letter(body: str) -> Letter:
         raise MessageError("not a message of this product: nested too deeply") from None
 
 
-def _read(body: object) -> Letter:
+def _read(body: object) -> DeadLetter:
     try:
         document = json.loads(body) if isinstance(body, str) else None
     except ValueError:
         document = None
     if not isinstance(body, str) or not isinstance(document, dict):
         raise MessageError("not a message of this product: not a JSON object")
-    if "requestPayload" in document:  # Lambda's own record of an event that failed each time
+    if "requestPayload" in document:  # Lambda's record of an event that failed each time
         return _read(json.dumps(document["requestPayload"]))
     if "Records" in document:
         match document["Records"]:
@@ -124,49 +171,49 @@ def _read(body: object) -> Letter:
         return read_message(ScheduledTick, body)
     if document.get("kind") in ("hour-closed", "tick", "amp-alerts"):
         return read_alert_input(body)
-    return read_work(body)
+    return read_attribute_input(body)
 
 
 @contextmanager
-def _given_back(sqs: Any, queue: str) -> Iterator[dict[str, str]]:
-    """Receipts of letters by their ids: those still in it at the end can be received again at once, by anybody."""
+def _released(sqs: Any, queue: str) -> Iterator[dict[str, str]]:
+    """Collect receipts by message id; at the end, make the messages that are still in it visible to others again."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    held: dict[str, str] = {}
+    receipts: dict[str, str] = {}
     try:
-        yield held
+        yield receipts
     finally:
-        receipts = list(held.values())
-        for at in range(0, len(receipts), BATCH):
+        remaining = list(receipts.values())
+        for start in range(0, len(remaining), BATCH):
             entries = [
                 {"Id": str(i), "ReceiptHandle": receipt, "VisibilityTimeout": 0}
-                for i, receipt in enumerate(receipts[at : at + BATCH])
+                for i, receipt in enumerate(remaining[start : start + BATCH])
             ]
-            with suppress(BotoCoreError, ClientError):  # it comes back by itself when its time is over
+            with suppress(BotoCoreError, ClientError):  # it becomes visible by itself after HIDDEN_SECONDS
                 sqs.change_message_visibility_batch(QueueUrl=queue, Entries=entries)
 
 
-def _waiting(sqs: Any, queue: str, held: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Every letter once; its receipt is put among those that are held."""
+def _messages(sqs: Any, queue: str, receipts: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Receive every message once, and add its receipt to the receipts."""
     seen: set[str] = set()
     while True:
         answer = sqs.receive_message(
             QueueUrl=queue,
             MaxNumberOfMessages=BATCH,
             VisibilityTimeout=HIDDEN_SECONDS,
-            WaitTimeSeconds=LOOK_SECONDS,
+            WaitTimeSeconds=POLL_SECONDS,
             MessageAttributeNames=["All"],
         )
-        letters = answer.get("Messages", [])
-        held.update((one["MessageId"], one["ReceiptHandle"]) for one in letters)
-        fresh = [one for one in letters if one["MessageId"] not in seen]
-        if not fresh:
+        received = answer.get("Messages", [])
+        receipts.update((message["MessageId"], message["ReceiptHandle"]) for message in received)
+        new = [message for message in received if message["MessageId"] not in seen]
+        if not new:
             return
-        seen.update(one["MessageId"] for one in fresh)
-        yield from fresh
+        seen.update(message["MessageId"] for message in new)
+        yield from new
 
 
-def _send(bus: "AwsBus", letter: Letter, settings_version: int) -> None:
+def _send(bus: "MessageBus", letter: DeadLetter, settings_version: int) -> None:
     if isinstance(letter, HoursDue):
         bus.send_due([letter.model_copy(update={"force": True, "settings_version": settings_version})])
     elif isinstance(letter, HoursToRestate):
@@ -175,7 +222,7 @@ def _send(bus: "AwsBus", letter: Letter, settings_version: int) -> None:
         bus.publish(letter)
 
 
-def _named(letter: Letter) -> str:
+def _description(letter: DeadLetter) -> str:
     if isinstance(letter, HoursDue | HoursToRestate):
         return f"{letter.kind} {letter.cluster} {letter.first_hour:%Y-%m-%dT%HZ}, {letter.hours} h"
     if isinstance(letter, HourClosed):
@@ -183,5 +230,5 @@ def _named(letter: Letter) -> str:
     if isinstance(letter, ExternalAlerts):
         return f"{letter.kind} {letter.correlation_id}"
     if isinstance(letter, ScheduledTick):
-        return f"the schedule's call of {letter.scheduled_time:%Y-%m-%dT%H:%MZ}, dropped as the next one does its work"
+        return f"the schedule's call of {letter.scheduled_time:%Y-%m-%dT%H:%MZ}, dropped because the next one does its work"
     return f"tick {letter.scheduled_time:%Y-%m-%dT%H:%MZ}"

@@ -1,4 +1,4 @@
-"""Results for people and for scripts: tables, and the JSON and CSV of design §6."""
+"""Renders results: tables for people, JSON and CSV for scripts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -6,23 +6,25 @@ from typing import Any
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.model import Capacity, Costs, HourRecord, Line, Totals
 from gpucost.runtime.json_text import csv_text, dumps
 
 _UNKNOWN = "—"
 _NAME_WIDTH = 24
-"""Longer names are folded where the terminal is narrow."""
+"""Longer names wrap where the terminal is narrow."""
 
 
-def put(part: Table | str, console: Console | None = None) -> None:
-    """Print a table whole: a terminal too narrow for it (or a pipe, taken for 80 columns) breaks its lines, rather
-    than that amounts lose digits and rows their names."""
+def print_table(part: Table | str, console: Console | None = None) -> None:
+    """Print a table without dropping digits or names.
+
+    A terminal that is too narrow (or a pipe, which counts as 80 columns) wraps the lines instead.
+    """
     console = console or Console()
     if isinstance(part, Table):
         for column in part.columns:
@@ -34,17 +36,17 @@ def put(part: Table | str, console: Console | None = None) -> None:
 
 
 def hours_document(records: Iterable[HourRecord]) -> dict[str, Any]:
-    """`{"hours": [Hour, …]}` of design §6; figures of an incomplete hour are null."""
+    """Build `{"hours": [Hour, …]}`, as docs/cost-model.md describes it; figures of an incomplete hour are null."""
     return {"hours": [_hour(record) for record in records]}
 
 
 def hours_json(records: Iterable[HourRecord]) -> str:
-    """The document as text, numbers with all their digits."""
+    """Render hours as JSON text, with every digit of every number."""
     return dumps(hours_document(records), indent=2)
 
 
 def hours_csv(records: Iterable[HourRecord]) -> str:
-    """One row per line, with its cluster, hour and status."""
+    """Render hours as CSV text: one row per line, with its cluster, hour and status."""
     rows = [
         [record.cluster, record.hour, record.status, *map(_cell, line)] for record in records for line in record.lines
     ]
@@ -52,9 +54,9 @@ def hours_csv(records: Iterable[HourRecord]) -> str:
 
 
 def hours_tables(records: Sequence[HourRecord]) -> Iterator[Table | str]:
-    """Tables of every hour, or a sentence for one without figures; then each cluster's sum over several hours."""
+    """Yield the tables of each hour, then the sum of each cluster's hours. An hour without figures is a sentence."""
     for record in records:
-        title = f"{record.cluster}  {format_instant(record.hour)}  {record.status}"
+        title = f"{record.cluster}  {format_timestamp(record.hour)}  {record.status}"
         if record.totals is None:
             yield escape(f"{title}: {'; '.join(record.notes)}")
             continue
@@ -68,27 +70,27 @@ def hours_tables(records: Sequence[HourRecord]) -> Iterator[Table | str]:
 
 
 def _sum_tables(cluster: str, records: Sequence[HourRecord]) -> Iterator[Table | str]:
-    """The sum over a cluster's hours that have figures."""
-    known = [(record, record.totals) for record in records if record.totals is not None]
-    if not known:
+    """Yield the sum of those hours of a cluster that have figures."""
+    rated = [(record, record.totals) for record in records if record.totals is not None]
+    if not rated:
         return
     units: dict[str, list[Costs]] = {}
-    for record, _ in known:
+    for record, _ in rated:
         for unit, costs in record.by_business_unit().items():
             units.setdefault(unit, []).append(costs)
-    capacities = [totals.capacity for _, totals in known if totals.capacity is not None]
+    capacities = [totals.capacity for _, totals in rated if totals.capacity is not None]
     totals = Totals(
-        Costs.total(totals.costs for _, totals in known),
-        Capacity.total(capacities) if len(capacities) == len(known) else None,
+        Costs.total(totals.costs for _, totals in rated),
+        Capacity.total(capacities) if len(capacities) == len(rated) else None,
     )
-    period = f"{format_instant(records[0].hour)} to {format_instant(records[-1].hour + HOUR)}"
-    title = f"{cluster}  {period}  sum of {len(known)} of {len(records)} hours"
+    period = f"{format_timestamp(records[0].hour)} to {format_timestamp(records[-1].hour + HOUR)}"
+    title = f"{cluster}  {period}  sum of {len(rated)} of {len(records)} hours"
     by_unit = {unit: Costs.total(parts) for unit, parts in units.items()}
-    yield from _totals_tables(title, by_unit, totals, known[0][0].currency)
+    yield from _totals_tables(title, by_unit, totals, rated[0][0].currency)
 
 
 def _totals_tables(title: str, units: Mapping[str, Costs], totals: Totals, currency: str) -> Iterator[Table | str]:
-    """What business units cost, and where the nodes' cost went."""
+    """Yield the cost of each business unit, then the parts of the nodes' cost."""
     capacity = None if totals.capacity is None else totals.capacity.figures()
     figures = totals.costs.figures() | (capacity or {})
     yield costs_table(title, {unit: costs.figures() for unit, costs in units.items()}, figures, currency)
@@ -97,25 +99,25 @@ def _totals_tables(title: str, units: Mapping[str, Costs], totals: Totals, curre
     if figures.get("node_cost_usd") is not None:
         yield identity_table(figures, currency)
     else:
-        yield "note: the nodes' cost is unknown, and with it what is unallocated, stranded or host cost"
+        yield "note: the nodes' cost is unknown, so unallocated, stranded and host cost are unknown too"
 
 
 def unpriced_note(totals: Mapping[str, Any]) -> str | None:
-    """A sentence about GPU-hours that no amount contains because they have no price."""
+    """Return a sentence about GPU-hours without a price, which no amount contains, or None."""
     allocated = totals.get("unpriced_gpu_hours") or 0
     capacity = totals.get("unpriced_capacity_gpu_hours") or 0
     if not allocated + capacity:
         return None
     return (
-        f"note: {allocated:,.3f} of these GPU-hours, and {capacity:,.3f} of the nodes', have no price and are in no "
-        "amount"
+        f"note: {allocated:,.3f} of these GPU-hours and {capacity:,.3f} of the nodes' GPU-hours have no price and "
+        "are in no amount"
     )
 
 
 def costs_table(
     title: str, units: Mapping[str, Mapping[str, Any]], totals: Mapping[str, Any], currency: str = "USD"
 ) -> Table:
-    """What each business unit costs, and what is beside them.
+    """Build the table of business units with their sum.
 
     Args:
         title: above the table.
@@ -128,14 +130,14 @@ def costs_table(
     for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
         table.add_column(name, justify="right", no_wrap=True)
     for unit, costs in sorted(units.items(), key=lambda item: -(item[1]["waste_usd"] or 0)):
-        table.add_row(printable(unit), *figures(costs, currency))
+        table.add_row(printable(unit), *cost_cells(costs, currency))
     table.add_section()
-    table.add_row("all", *figures(totals, currency), style="bold")
+    table.add_row("all", *cost_cells(totals, currency), style="bold")
     return table
 
 
 def identity_table(totals: Mapping[str, Any], currency: str = "USD") -> Table:
-    """The identity of design §1 as a sum, checked to the last digit."""
+    """Build the table of the parts of the nodes' cost, and check that they sum to it exactly."""
     table = Table(title="where the nodes' cost went", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("part")
     table.add_column(currency, justify="right")
@@ -147,30 +149,47 @@ def identity_table(totals: Mapping[str, Any], currency: str = "USD") -> Table:
         total += amount or 0  # unknown only where nothing of it has a price: it is in no sum
         table.add_row(part, money(amount, currency), percent(amount, cost))
     table.add_section()
-    verdict = "exact" if total == cost else f"off by {total - cost}"
-    table.add_row("node cost", money(cost, currency), f"identity {verdict}", style="bold")
+    check = "exact" if total == cost else f"off by {total - cost}"
+    table.add_row("node cost", money(cost, currency), f"identity {check}", style="bold")
+    return table
+
+
+def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
+    """Build a table of texts under headings.
+
+    Args:
+        columns: headings; underscores become spaces. A column `id` does not wrap.
+        rows: cells in the order of the columns.
+        right: columns of numbers, aligned at the right.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in columns:
+        justify: JustifyMethod = "right" if column in right else "left"
+        table.add_column(column.replace("_", " "), justify=justify, no_wrap=column == "id", overflow="fold")
+    for row in rows:
+        table.add_row(*map(printable, row))
     return table
 
 
 def money(amount: Decimal | None, currency: str = "USD") -> str:
-    """Dollars and cents (or another currency's), for people."""
+    """Format an amount to two digits after the point."""
     if amount is None:
         return _UNKNOWN
     return f"${amount:,.2f}" if currency == "USD" else f"{amount:,.2f} {currency}"
 
 
 def percent(part: Decimal | None, whole: Decimal | None) -> str:
-    """A share of a whole, for people."""
+    """Format a share of a whole as a percentage."""
     return _UNKNOWN if part is None or not whole else f"{part / whole:.1%}"
 
 
 def printable(name: str) -> str:
-    """A name in a terminal: no markup, no control characters."""
+    """Make a name safe to print: no markup and no control characters."""
     return escape("".join(letter if letter.isprintable() else "�" for letter in name))
 
 
-def figures(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
-    """The cells of `Costs`, for people."""
+def cost_cells(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
+    """Format the columns of `Costs` for `costs_table`."""
     return (
         f"{costs['allocated_gpu_hours']:,.3f}",
         money(costs["allocated_usd"], currency),

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from devstack.demo_records import is_demo
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost.http.pages import NEXT_CURSOR
+from gpucost.http.pagination import NEXT_CURSOR
 from gpucost.runtime.json_text import dumps
 from gpucost_cli import deployment
 from gpucost_cli import rendering as render
@@ -34,7 +34,7 @@ def show_units(*, stack: str | None, api: str | None, question: Mapping[str, str
         sys.stdout.write(answer.text + "\n")
         return
     for part in tables(decode(answer.text)):
-        render.put(part)
+        render.print_table(part)
 
 
 def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
@@ -62,7 +62,7 @@ def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str
         sys.stdout.write(dumps({**document, "rows": rows}) + "\n")
     elif form == "table":
         for part in costs_tables({**document, "rows": rows}):
-            render.put(part)
+            render.print_table(part)
 
 
 def _address(stack: str | None, api: str | None) -> tuple[str, bool]:
@@ -160,7 +160,7 @@ def _default_window(document: Mapping[str, Any]) -> list[str]:
 
 def _shown(row: Mapping[str, Any], currency: str, *, has_idle: bool) -> list[str]:
     more = [render.money(row[name], currency) for name in ("idle_usd", "cost_usd")] if has_idle else []
-    return [*render.figures(row, currency), *more]
+    return [*render.cost_cells(row, currency), *more]
 
 
 def _signer(url: str) -> Any:

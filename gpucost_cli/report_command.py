@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import floor_hour, format_instant
+from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.query.dimensions import DIMENSIONS
 from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import STACK_HELP, HourType
@@ -75,7 +75,7 @@ def _period(start: datetime | None, end: datetime | None, window: str | None, da
     if start is None and end is None:
         return {}  # the API's default, which its answer names
     last = end or floor_hour(datetime.now(UTC))
-    return {"start": format_instant(start or last - timedelta(days=1)), "end": format_instant(last)}
+    return {"start": format_timestamp(start or last - timedelta(days=1)), "end": format_timestamp(last)}
 
 
 def _filters(given: tuple[str, ...]) -> dict[str, str]:

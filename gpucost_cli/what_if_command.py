@@ -32,18 +32,18 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
 
     Nothing is changed. What is freed is unallocated, and saves money once its nodes go.
     """
-    from gpucost.features.recommendations.scenarios import Scenarios
+    from gpucost.features.recommendations.scenarios import WhatIfService
     from gpucost.features.recommendations.what_if import Move
     from gpucost.runtime import aws
     from gpucost.runtime.json_text import dumps
-    from gpucost.storage.rollups import DynamoRollups
+    from gpucost.storage.rollups import RollupStore
     from gpucost_cli import deployment
 
     match = _MOVE.fullmatch(move.strip())
     if match is None:
         raise InvalidInputError(f"--move {move!r} is not written like '10 A100 to 3g.20gb'")
     store, table = settings_store(stack), deployment.find(stack).table
-    scenarios = Scenarios(store, DynamoRollups(aws.client("dynamodb"), table), clock=lambda: datetime.now(UTC))
+    scenarios = WhatIfService(store, RollupStore(aws.client("dynamodb"), table), clock=lambda: datetime.now(UTC))
     wanted = Move(business_unit, int(match["gpus"]), match["model"], match["profile"].lower())
     outcome, currency = scenarios.what_if(wanted, days=days, cluster=cluster)
     if form == "json":
@@ -74,7 +74,7 @@ def _tables(outcome: "Outcome", currency: str, wanted: "Move") -> None:
     from rich import box
     from rich.table import Table
 
-    from gpucost_cli.rendering import money, printable, put
+    from gpucost_cli.rendering import money, print_table, printable
 
     table = Table(
         title=f"{printable(wanted.business_unit)}, {outcome.days} days", box=box.SIMPLE_HEAD, title_justify="left"
@@ -93,7 +93,7 @@ def _tables(outcome: "Outcome", currency: str, wanted: "Move") -> None:
     ]
     for name, was, is_ in rows:
         table.add_row(name, money(was, currency), money(is_, currency), money(is_ - was, currency))
-    put(table)
+    print_table(table)
     if outcome.moved_gpus < wanted.gpus:
         click.echo(
             f"moved: {outcome.moved_gpus:.2f} GPUs on average, not {wanted.gpus}: these days have no more of the unit's"

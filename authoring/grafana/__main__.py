@@ -28,14 +28,14 @@ _WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 def files() -> dict[str, str]:
     """Every file by its name: dashboards, and the rules of the quick start's settings as a template."""
-    found = {
+    dashboard_texts = {
         f"{name}.json": json.dumps(module.dashboard().build(), cls=JSONEncoder, indent=1, ensure_ascii=False) + "\n"
         for name, module in MODULES.items()
     }
     settings = parse_settings(_QUICK_START.read_text(encoding="utf-8"))
     groups = documents.recording_groups(settings, settings.clusters, _WRITTEN)
-    alerts = documents.alerting_groups(of_template=False)
-    return {**found, RULES.name: documents.document("cloudformation", [*groups, *alerts])}
+    alerts = documents.alerting_groups(include_template=False)
+    return {**dashboard_texts, RULES.name: documents.render_groups("cloudformation", [*groups, *alerts])}
 
 
 def main(arguments: list[str]) -> int:

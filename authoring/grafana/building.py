@@ -35,7 +35,7 @@ TAG = "gpucost"
 LIST_RATE_USD = 12
 """Per GPU-hour: the proof of concept's public price. Panels say that it is an estimate."""
 ESTIMATE = "List-rate estimate: GPUs × the dashboard's USD per GPU-hour. What was really paid is in the ledger."
-GPUS, PART, USD = "none", "percentunit", "currencyUSD"
+GPUS, RATIO, USD = "none", "percentunit", "currencyUSD"
 IN_CLUSTER = 'cluster=~"$cluster"'
 _COLUMNS = 24
 PART_COLORS = {
@@ -51,7 +51,7 @@ Panel = Any
 """Builders of panels have no common class in the SDK."""
 
 
-def new(title: str, uid: str, description: str, *, span: str = "now-6h") -> dashboards.Dashboard:
+def empty_dashboard(title: str, uid: str, description: str, *, span: str = "now-6h") -> dashboards.Dashboard:
     """An empty dashboard in UTC, linked with the others."""
     link = (
         dashboards.DashboardLink("GPU cost")
@@ -73,12 +73,12 @@ def new(title: str, uid: str, description: str, *, span: str = "now-6h") -> dash
     )
 
 
-def source(name: str, label: str, kind: str) -> dashboards.DatasourceVariable:
+def data_source_variable(name: str, label: str, kind: str) -> dashboards.DatasourceVariable:
     """Which data source of a kind is meant."""
     return dashboards.DatasourceVariable(name).label(label).type(kind)
 
 
-def choice(name: str, label: str, query: str, *, all_of_them: bool = True) -> dashboards.QueryVariable:
+def label_variable(name: str, label: str, query: str, *, include_all: bool = True) -> dashboards.QueryVariable:
     """A variable with the values of a label; several may be chosen."""
     variable = (
         dashboards.QueryVariable(name)
@@ -89,7 +89,7 @@ def choice(name: str, label: str, query: str, *, all_of_them: bool = True) -> da
         .sort(VariableSort.ALPHABETICAL_ASC)
         .multi(True)
     )
-    if all_of_them:
+    if include_all:
         everything = VariableOption(selected=True, text="All", value="$__all")
         variable = variable.include_all(True).all_value(".*").current(everything)
     return variable
@@ -98,8 +98,8 @@ def choice(name: str, label: str, query: str, *, all_of_them: bool = True) -> da
 def live_variables() -> Sequence[Builder[Any]]:
     """What every dashboard on recorded rules can be asked."""
     return (
-        source("metrics", "Metrics", "prometheus"),
-        choice("cluster", "Cluster", "label_values(cluster:gpucost_capacity_gpus:sum, cluster)"),
+        data_source_variable("metrics", "Metrics", "prometheus"),
+        label_variable("cluster", "Cluster", "label_values(cluster:gpucost_capacity_gpus:sum, cluster)"),
         dashboards.TextBoxVariable("usd")
         .label("USD per GPU-hour (list-rate estimate)")
         .default_value(str(LIST_RATE_USD))
@@ -107,14 +107,14 @@ def live_variables() -> Sequence[Builder[Any]]:
     )
 
 
-def query(expression: str, legend: str = "", *, at_once: bool = False) -> prometheus_queries.Dataquery:
+def promql_query(expression: str, legend: str = "", *, instant: bool = False) -> prometheus_queries.Dataquery:
     """A PromQL query: over the dashboard's time, or `at_once` at its end, as a table's rows."""
-    found = prometheus_queries.Dataquery().ref_id("A").datasource(METRICS).expr(expression)
-    found = found.legend_format(legend or "__auto")
-    return found.instant().format(PromQueryFormat.TABLE) if at_once else found.range()
+    target = prometheus_queries.Dataquery().ref_id("A").datasource(METRICS).expr(expression)
+    target = target.legend_format(legend or "__auto")
+    return target.instant().format(PromQueryFormat.TABLE) if instant else target.range()
 
 
-def metric(
+def cloudwatch_metric(
     name: str, service: str, statistic: str, *, namespace: str = "GpuCost", dimension: str = "service", label: str = ""
 ) -> cloudwatch.CloudWatchMetricsQuery:
     """A metric that the functions publish by hour, or one of AWS's own."""
@@ -175,7 +175,7 @@ class ApiQuery(variants.Dataquery, Builder[variants.Dataquery]):
         }
 
 
-def over_time(title: str, unit: str, description: str = "", *, stacked: bool = False) -> timeseries.Panel:
+def time_series_panel(title: str, unit: str, description: str = "", *, stacked: bool = False) -> timeseries.Panel:
     """Figures over time."""
     panel = (
         timeseries.Panel()
@@ -196,9 +196,9 @@ def over_time(title: str, unit: str, description: str = "", *, stacked: bool = F
     return panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL).group("A")) if stacked else panel
 
 
-def of_parts(title: str, expression: str, description: str) -> timeseries.Panel:
+def cost_parts_panel(title: str, expression: str, description: str) -> timeseries.Panel:
     """GPUs over time, stacked by the cost model's parts, each in its colour everywhere."""
-    panel = over_time(title, GPUS, description, stacked=True).with_target(query(expression, "{{part}}"))
+    panel = time_series_panel(title, GPUS, description, stacked=True).with_target(promql_query(expression, "{{part}}"))
     for part, color in PART_COLORS.items():
         panel = panel.override_by_name(
             part, [DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": color})]
@@ -206,7 +206,7 @@ def of_parts(title: str, expression: str, description: str) -> timeseries.Panel:
     return panel
 
 
-def number(title: str, unit: str, expression: str, description: str = "") -> stat.Panel:
+def stat_panel(title: str, unit: str, expression: str, description: str = "") -> stat.Panel:
     """One figure, with its course behind it."""
     return (
         stat.Panel()
@@ -218,11 +218,11 @@ def number(title: str, unit: str, expression: str, description: str = "") -> sta
         .reduce_options(_newest())
         .graph_mode(BigValueGraphMode.AREA)
         .color_mode(BigValueColorMode.NONE)
-        .with_target(query(expression))
+        .with_target(promql_query(expression))
     )
 
 
-def ranking(title: str, unit: str, expression: str, legend: str, description: str = "") -> bargauge.Panel:
+def bar_gauge_panel(title: str, unit: str, expression: str, legend: str, description: str = "") -> bargauge.Panel:
     """The largest, as bars."""
     return (
         bargauge.Panel()
@@ -232,7 +232,7 @@ def ranking(title: str, unit: str, expression: str, legend: str, description: st
         .unit(unit)
         .min(0)
         .reduce_options(_newest())
-        .with_target(query(expression, legend).instant())
+        .with_target(promql_query(expression, legend).instant())
     )
 
 
@@ -240,7 +240,7 @@ def _newest() -> common.ReduceDataOptions:
     return common.ReduceDataOptions().calcs(["lastNotNull"])
 
 
-def rows_of(title: str, description: str, columns: Sequence[tuple[str, str, str]], key: Sequence[str]) -> table.Panel:
+def table_panel(title: str, description: str, columns: Sequence[tuple[str, str, str]], labels: Sequence[str]) -> table.Panel:
     """A table: a row for each combination of some labels, a column for each expression.
 
     Args:
@@ -248,33 +248,33 @@ def rows_of(title: str, description: str, columns: Sequence[tuple[str, str, str]
         key: labels that the expressions share, in the order of the columns in front.
     """
     panel = table.Panel().title(title).description(description).datasource(METRICS).show_header(True)
-    names = {}
+    headings = {}
     for place, (heading, expression, unit) in enumerate(columns):
-        ref = chr(ord("A") + place)
-        names[f"Value #{ref}"] = heading
-        panel = panel.with_target(query(expression, at_once=True).ref_id(ref))
+        ref_id = chr(ord("A") + place)
+        headings[f"Value #{ref_id}"] = heading
+        panel = panel.with_target(promql_query(expression, instant=True).ref_id(ref_id))
         panel = panel.override_by_name(
             heading, [DynamicConfigValue(id_val="unit", value=unit), DynamicConfigValue(id_val="decimals", value=2)]
         )
     panel = panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
-    order = {name: place for place, name in enumerate([*key, *names])}
-    organized = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
+    order = {name: place for place, name in enumerate([*labels, *headings])}
+    organized = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": headings}
     return panel.with_transformation(DataTransformerConfig(id_val="organize", options=organized))
 
 
-def note(title: str, markdown: str) -> text.Panel:
+def text_panel(title: str, markdown: str) -> text.Panel:
     """A text panel."""
     return text.Panel().title(title).content(markdown)
 
 
-def wide(panel: Panel, columns: int = _COLUMNS, height: int = 8) -> Panel:
+def with_size(panel: Panel, columns: int = _COLUMNS, height: int = 8) -> Panel:
     """A panel of a size; Grafana's grid has 24 columns."""
     return panel.span(columns).height(height)
 
 
 def live_note() -> text.Panel:
     """What live figures are and are not, where people meet them."""
-    return note(
+    return text_panel(
         "Live, or last word?",
         "These panels are **live**: GPUs as Prometheus sees them each minute, times one rate. The **ledger** has the "
         "last word: it counts the seconds that every pod held its GPUs, at the price that was really paid, once an "

@@ -6,22 +6,22 @@ from authoring.grafana.building import (
     ESTIMATE,
     GPUS,
     IN_CLUSTER,
-    PART,
+    RATIO,
     USD,
-    choice,
+    label_variable,
     live_variables,
-    new,
-    number,
-    ranking,
-    rows_of,
-    wide,
+    empty_dashboard,
+    stat_panel,
+    bar_gauge_panel,
+    table_panel,
+    with_size,
     with_panels,
 )
-from authoring.grafana.live import Level, course, parts_over_time
+from authoring.grafana.live import Level, query_panel, cost_parts_panels
 
-_OWN = f'{IN_CLUSTER},business_unit=~"$business_unit"'
-_UNIT = Level("business_unit", _OWN)
-_NAMESPACES = Level("namespace", _OWN)
+_IN_UNIT = f'{IN_CLUSTER},business_unit=~"$business_unit"'
+_UNIT = Level("business_unit", _IN_UNIT)
+_NAMESPACES = Level("namespace", _IN_UNIT)
 
 
 def dashboard() -> Dashboard:
@@ -30,42 +30,42 @@ def dashboard() -> Dashboard:
     allocated = _UNIT.sum("allocated_gpus:sum")
     effective, waste, unmeasured = map(_UNIT.part, ("effective", "waste", "unmeasured"))
     now = [
-        number("GPUs held", GPUS, allocated),
-        number("Cost per hour", USD, f"{allocated} * $usd", ESTIMATE),
-        number("Waste per hour", USD, f"{waste} * $usd", f"Held and not used. {ESTIMATE}"),
-        number("Unmeasured", GPUS, unmeasured, "Held by running pods, and nobody saw how busy they were: not waste."),
-        number("Utilization", PART, f"{effective} / ({effective} + {waste} > 0)", "Of what is held and measured."),
+        stat_panel("GPUs held", GPUS, allocated),
+        stat_panel("Cost per hour", USD, f"{allocated} * $usd", ESTIMATE),
+        stat_panel("Waste per hour", USD, f"{waste} * $usd", f"Held and not used. {ESTIMATE}"),
+        stat_panel("Unmeasured", GPUS, unmeasured, "Held by running pods, and nobody saw how busy they were: not waste."),
+        stat_panel("Utilization", RATIO, f"{effective} / ({effective} + {waste} > 0)", "Of what is held and measured."),
     ]
-    pods = f"pod:gpucost_allocated_gpus{{{_OWN}}}"
+    pods = f"pod:gpucost_allocated_gpus{{{_IN_UNIT}}}"
     labels = ("cluster", "namespace", "pod", "node_pool", "node")
     by = ", ".join(labels)
     columns = [
         ("GPUs", f"sum by ({by}) ({pods})", GPUS),
-        ("Effective", f'sum by ({by}) (pod:gpucost_gpus{{{_OWN},part="effective"}})', GPUS),
-        ("Utilization", f"max by ({by}) (pod:gpucost_utilization:ratio{{{_OWN}}})", PART),
+        ("Effective", f'sum by ({by}) (pod:gpucost_gpus{{{_IN_UNIT},part="effective"}})', GPUS),
+        ("Utilization", f"max by ({by}) (pod:gpucost_utilization:ratio{{{_IN_UNIT}}})", RATIO),
         ("USD per hour (estimate)", f"sum by ({by}) ({pods}) * $usd", USD),
     ]
     namespace = "{{cluster}} {{namespace}}"
     return with_panels(
-        new("GPU business unit", "gpucost-business-unit", "What a business unit's GPUs do, live."),
-        [*live_variables(), choice("business_unit", "Business unit", units)],
+        empty_dashboard("GPU business unit", "gpucost-business-unit", "What a business unit's GPUs do, live."),
+        [*live_variables(), label_variable("business_unit", "Business unit", units)],
         [
-            ("Now", [wide(panel, width, 5) for panel, width in zip(now, (5, 5, 5, 4, 5), strict=True)]),
+            ("Now", [with_size(panel, width, 5) for panel, width in zip(now, (5, 5, 5, 4, 5), strict=True)]),
             (
                 "Over time",
-                parts_over_time("What they do", _UNIT, "Effective + waste + unmeasured = held."),
+                cost_parts_panels("What they do", _UNIT, "Effective + waste + unmeasured = held."),
             ),
             (
                 "Namespaces",
                 [
-                    course(
+                    query_panel(
                         "GPUs by namespace", GPUS, _NAMESPACES.series("allocated_gpus:sum"), namespace, stacked=True
                     ),
-                    course(
-                        "Utilization by namespace", PART, _NAMESPACES.series("utilization:ratio"), namespace, most=1
+                    query_panel(
+                        "Utilization by namespace", RATIO, _NAMESPACES.series("utilization:ratio"), namespace, maximum=1
                     ),
-                    wide(
-                        ranking(
+                    with_size(
+                        bar_gauge_panel(
                             "Most waste, USD per hour",
                             USD,
                             f"topk(10, {_NAMESPACES.part('waste', 'namespace')} * $usd)",
@@ -74,7 +74,7 @@ def dashboard() -> Dashboard:
                         ),
                         12,
                     ),
-                    course(
+                    query_panel(
                         "GPUs that pods wait for",
                         GPUS,
                         "sum by (cluster, namespace, resource) (max by (cluster, namespace, pod, resource, "
@@ -88,11 +88,11 @@ def dashboard() -> Dashboard:
             (
                 "Pods",
                 [
-                    wide(rows_of("Pods", ESTIMATE, columns, labels), 24, 12),
-                    course(
+                    with_size(table_panel("Pods", ESTIMATE, columns, labels), 24, 12),
+                    query_panel(
                         "Least used pods",
-                        PART,
-                        f"bottomk(10, avg_over_time(pod:gpucost_utilization:ratio{{{_OWN}}}[30m]))",
+                        RATIO,
+                        f"bottomk(10, avg_over_time(pod:gpucost_utilization:ratio{{{_IN_UNIT}}}[30m]))",
                         "{{namespace}}/{{pod}}",
                         "Mean of the last half hour.",
                         width=24,

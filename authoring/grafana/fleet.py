@@ -6,18 +6,18 @@ from authoring.grafana.building import (
     ESTIMATE,
     GPUS,
     IN_CLUSTER,
-    PART,
+    RATIO,
     USD,
     Panel,
     live_variables,
-    new,
-    number,
-    ranking,
-    rows_of,
-    wide,
+    empty_dashboard,
+    stat_panel,
+    bar_gauge_panel,
+    table_panel,
+    with_size,
     with_panels,
 )
-from authoring.grafana.live import Level, course, parts_over_time
+from authoring.grafana.live import Level, query_panel, cost_parts_panels
 
 _FLEET = Level("cluster", IN_CLUSTER)
 _UNITS = Level("business_unit", IN_CLUSTER)
@@ -28,22 +28,22 @@ def dashboard() -> Dashboard:
     """For SREs and finance partners."""
     measured = f"""(sum({_FLEET.series("gpus:sum", 'part=~"effective|waste"')}) > 0)"""
     now = [
-        number("GPUs", GPUS, _FLEET.sum("capacity_gpus:sum"), "Physical GPUs on nodes."),
-        number("Allocated", GPUS, _FLEET.sum("allocated_gpus:sum"), "GPUs that pods hold."),
-        number(
+        stat_panel("GPUs", GPUS, _FLEET.sum("capacity_gpus:sum"), "Physical GPUs on nodes."),
+        stat_panel("Allocated", GPUS, _FLEET.sum("allocated_gpus:sum"), "GPUs that pods hold."),
+        stat_panel(
             "Utilization",
-            PART,
+            RATIO,
             f"{_FLEET.part('effective')} / {measured}",
             "Of what pods hold and somebody measures.",
         ),
-        number("Waste per hour", USD, f"{_FLEET.part('waste')} * $usd", f"Held and not used. {ESTIMATE}"),
-        number(
+        stat_panel("Waste per hour", USD, f"{_FLEET.part('waste')} * $usd", f"Held and not used. {ESTIMATE}"),
+        stat_panel(
             "Unallocated per hour",
             USD,
             f"{_FLEET.part('unallocated')} * $usd",
             f"On offer, held by nobody. {ESTIMATE}",
         ),
-        number(
+        stat_panel(
             "Stranded per hour",
             USD,
             f"{_FLEET.part('stranded')} * $usd",
@@ -60,34 +60,34 @@ def dashboard() -> Dashboard:
     ]
     worst = f"topk(10, {waste} * $usd)"
     return with_panels(
-        new("GPU fleet", "gpucost-fleet", "What became of every GPU, live."),
+        empty_dashboard("GPU fleet", "gpucost-fleet", "What became of every GPU, live."),
         live_variables(),
         [
-            ("Now", [wide(panel, 4, 5) for panel in now]),
+            ("Now", [with_size(panel, 4, 5) for panel in now]),
             (
                 "Every GPU",
                 [
-                    *parts_over_time(
+                    *cost_parts_panels(
                         "What became of them",
                         _FLEET,
                         "Each physical GPU is in exactly one part; the stack's height is how many there are.",
                     ),
-                    course("Allocated by cluster", GPUS, _FLEET.series("allocated_gpus:sum"), "{{cluster}}"),
-                    course(
+                    query_panel("Allocated by cluster", GPUS, _FLEET.series("allocated_gpus:sum"), "{{cluster}}"),
+                    query_panel(
                         "Utilization by cluster",
-                        PART,
+                        RATIO,
                         _FLEET.series("utilization:ratio"),
                         "{{cluster}}",
                         "Effective ÷ what is held and measured.",
-                        most=1,
+                        maximum=1,
                     ),
                 ],
             ),
             (
                 "Business units",
                 [
-                    wide(ranking("Most waste, USD per hour", USD, worst, "{{business_unit}}", ESTIMATE), 8, 10),
-                    wide(rows_of("Business units", ESTIMATE, units, ["business_unit"]), 16, 10),
+                    with_size(bar_gauge_panel("Most waste, USD per hour", USD, worst, "{{business_unit}}", ESTIMATE), 8, 10),
+                    with_size(table_panel("Business units", ESTIMATE, units, ["business_unit"]), 16, 10),
                 ],
             ),
             (
@@ -103,4 +103,4 @@ def dashboard() -> Dashboard:
 
 def _of_pools(part: str, description: str) -> Panel:
     series = _POOLS.series("gpus:sum", f'part="{part}"')
-    return course(f"{part.capitalize()} by pool", GPUS, series, "{{cluster}} {{node_pool}}", description)
+    return query_panel(f"{part.capitalize()} by pool", GPUS, series, "{{cluster}} {{node_pool}}", description)

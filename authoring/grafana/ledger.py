@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders import dashboard as dashboards
 from grafana_foundation_sdk.builders import table
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, VariableOption
 
-from authoring.grafana.building import LEDGER, USD, ApiQuery, Panel, new, note, over_time, source, wide, with_panels
+from authoring.grafana.building import LEDGER, USD, ApiQuery, Panel, empty_dashboard, text_panel, time_series_panel, data_source_variable, with_size, with_panels
 
 _PERIOD = {"window": "${window}"}
 _MONEY = [
@@ -13,7 +13,7 @@ _MONEY = [
     ("waste_usd", "Waste", "number"),
     ("unmeasured_usd", "Unmeasured", "number"),
 ]
-_WHAT = """Figures of the **ledger**: what was held by the second, at the price that was paid, restated when a bill \
+_EXPLANATION = """Figures of the **ledger**: what was held by the second, at the price that was paid, restated when a bill \
 changes. Hours that are incomplete have none. The live dashboards show GPUs as they are this minute, times one rate: \
 docs/live-and-ledger.md says by how much the two may differ.
 
@@ -49,41 +49,41 @@ def dashboard() -> dashboards.Dashboard:
     ]
     by_pool = {**_PERIOD, "granularity": "total", "group_by": "cluster,node_pool", "idle": "separate"}
     return with_panels(
-        new("GPU ledger", "gpucost-ledger", "What GPUs cost, hour by hour: the last word.", span="now-31d"),
+        empty_dashboard("GPU ledger", "gpucost-ledger", "What GPUs cost, hour by hour: the last word.", span="now-31d"),
         [
-            source("ledger", "Ledger (Infinity)", "yesoreyeram-infinity-datasource"),
+            data_source_variable("ledger", "Ledger (Infinity)", "yesoreyeram-infinity-datasource"),
             window.current(VariableOption(selected=True, text="7d", value="7d")),
         ],
         [
             (
                 "Period",
                 [
-                    wide(_table("Business units", ApiQuery("/v1/business-units", _PERIOD, units)), 16, 9),
-                    wide(note("The last word", _WHAT), 8, 9),
-                    wide(_daily(ApiQuery("/v1/costs", daily, by_day)), 24, 9),
+                    with_size(_table("Business units", ApiQuery("/v1/business-units", _PERIOD, units)), 16, 9),
+                    with_size(text_panel("The last word", _EXPLANATION), 8, 9),
+                    with_size(_daily(ApiQuery("/v1/costs", daily, by_day)), 24, 9),
                 ],
             ),
             (
                 "Where it goes",
                 [
-                    wide(_table("Most waste", ApiQuery("/v1/waste", {**_PERIOD, "limit": "20"}, workloads)), 12, 10),
-                    wide(_table("Node pools, and what nobody held", ApiQuery("/v1/costs", by_pool, pools)), 12, 10),
+                    with_size(_table("Most waste", ApiQuery("/v1/waste", {**_PERIOD, "limit": "20"}, workloads)), 12, 10),
+                    with_size(_table("Node pools, and what nobody held", ApiQuery("/v1/costs", by_pool, pools)), 12, 10),
                 ],
             ),
             (
                 "State of the data",
-                [wide(_table("Hours", ApiQuery("/v1/hours", {"window": "24h"}, hours)), 24, 10)],
+                [with_size(_table("Hours", ApiQuery("/v1/hours", {"window": "24h"}, hours)), 24, 10)],
             ),
         ],
     )
 
 
-def _table(title: str, asked: ApiQuery) -> Panel:
-    return table.Panel().title(title).datasource(LEDGER).show_header(True).unit(USD).decimals(2).with_target(asked)
+def _table(title: str, query: ApiQuery) -> Panel:
+    return table.Panel().title(title).datasource(LEDGER).show_header(True).unit(USD).decimals(2).with_target(query)
 
 
-def _daily(asked: ApiQuery) -> Panel:
+def _daily(query: ApiQuery) -> Panel:
     """A series for each business unit: the plugin's rows are long, and Grafana splits them by their names."""
     split = DataTransformerConfig(id_val="prepareTimeSeries", options={"format": "multi"})
-    panel = over_time("By day and business unit", USD).datasource(LEDGER)
-    return panel.with_target(asked).with_transformation(split)
+    panel = time_series_panel("By day and business unit", USD).datasource(LEDGER)
+    return panel.with_target(query).with_transformation(split)

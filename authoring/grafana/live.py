@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from authoring.grafana.building import Panel, live_note, of_parts, over_time, query, wide
+from authoring.grafana.building import Panel, live_note, cost_parts_panel, time_series_panel, promql_query, with_size
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def _sum(series: str, by: str) -> str:
     return f"sum by ({by}) ({series})" if by else f"sum({series})"
 
 
-def course(
+def query_panel(
     title: str,
     unit: str,
     expression: str,
@@ -44,15 +44,15 @@ def course(
     *,
     width: int = 12,
     height: int = 8,
-    most: float | None = None,
+    maximum: float | None = None,
     stacked: bool = False,
 ) -> Panel:
     """One query over time, in a panel of a size."""
-    panel = over_time(title, unit, description, stacked=stacked)
-    panel = panel if most is None else panel.max(most)
-    return wide(panel.with_target(query(expression, legend)), width, height)
+    panel = time_series_panel(title, unit, description, stacked=stacked)
+    panel = panel if maximum is None else panel.max(maximum)
+    return with_size(panel.with_target(promql_query(expression, legend)), width, height)
 
 
-def parts_over_time(title: str, level: Level, description: str) -> Sequence[Panel]:
+def cost_parts_panels(title: str, level: Level, description: str) -> Sequence[Panel]:
     """What became of a level's GPUs, beside what live figures are and are not."""
-    return [wide(of_parts(title, level.sum("gpus:sum", "part"), description), 16, 10), wide(live_note(), 8, 10)]
+    return [with_size(cost_parts_panel(title, level.sum("gpus:sum", "part"), description), 16, 10), with_size(live_note(), 8, 10)]

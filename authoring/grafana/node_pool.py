@@ -8,25 +8,25 @@ from authoring.grafana.building import (
     ESTIMATE,
     GPUS,
     IN_CLUSTER,
-    PART,
+    RATIO,
     USD,
     Panel,
-    choice,
+    label_variable,
     live_variables,
-    new,
-    number,
-    of_parts,
-    over_time,
-    query,
-    rows_of,
-    wide,
+    empty_dashboard,
+    stat_panel,
+    cost_parts_panel,
+    time_series_panel,
+    promql_query,
+    table_panel,
+    with_size,
     with_panels,
 )
-from authoring.grafana.live import Level, course
+from authoring.grafana.live import Level, query_panel
 
-_OWN = f'{IN_CLUSTER},node_pool=~"$pool"'
-_POOL = Level("node_pool", _OWN)
-_NODES = f"on (cluster, node) group_left (node_pool) node:gpucost_info{{{_OWN}}}"
+_IN_POOL = f'{IN_CLUSTER},node_pool=~"$pool"'
+_POOL = Level("node_pool", _IN_POOL)
+_NODES = f"on (cluster, node) group_left (node_pool) node:gpucost_info{{{_IN_POOL}}}"
 _GPU_TYPES = 'resource_type=~"nvidia.com/.*|aws.amazon.com/neuron.*"'
 _KARPENTER = f'{IN_CLUSTER},nodepool=~"$pool"'
 _DEVICE = "{{Hostname}}{{hostname}} {{gpu}} {{GPU_I_PROFILE}}"
@@ -36,8 +36,8 @@ def dashboard() -> Dashboard:
     """For SREs."""
     pools = f"label_values(node_pool:gpucost_capacity_gpus:sum{{{IN_CLUSTER}}}, node_pool)"
     return with_panels(
-        new("GPU node pool", "gpucost-node-pool", "What a node pool's GPUs do, live."),
-        [*live_variables(), choice("pool", "Node pool", pools)],
+        empty_dashboard("GPU node pool", "gpucost-node-pool", "What a node pool's GPUs do, live."),
+        [*live_variables(), label_variable("pool", "Node pool", pools)],
         [
             ("Now", _now()),
             ("GPUs", _gpus()),
@@ -52,40 +52,40 @@ def dashboard() -> Dashboard:
 def _now() -> Sequence[Panel]:
     capacity, allocated = _POOL.sum("capacity_gpus:sum"), _POOL.sum("allocated_gpus:sum")
     figures = [
-        number("GPUs", GPUS, capacity),
-        number("Allocated", PART, f"{allocated} / {capacity}"),
-        number("Unallocated per hour", USD, f"{_POOL.part('unallocated')} * $usd", ESTIMATE),
-        number("Nodes", GPUS, f"count(node:gpucost_info{{{_OWN}}})"),
+        stat_panel("GPUs", GPUS, capacity),
+        stat_panel("Allocated", RATIO, f"{allocated} / {capacity}"),
+        stat_panel("Unallocated per hour", USD, f"{_POOL.part('unallocated')} * $usd", ESTIMATE),
+        stat_panel("Nodes", GPUS, f"count(node:gpucost_info{{{_IN_POOL}}})"),
     ]
-    return [wide(panel, 6, 5) for panel in figures]
+    return [with_size(panel, 6, 5) for panel in figures]
 
 
 def _gpus() -> Sequence[Panel]:
     by = "cluster, node_pool, node"
     nodes = [
         ("GPUs", f"sum by ({by}) (node:gpucost_capacity_gpus{{{IN_CLUSTER}}} * {_NODES})", GPUS),
-        ("Allocated", f"sum by ({by}) (pod:gpucost_allocated_gpus{{{_OWN}}})", GPUS),
+        ("Allocated", f"sum by ({by}) (pod:gpucost_allocated_gpus{{{_IN_POOL}}})", GPUS),
         ("Unallocated", f"sum by ({by}) (node:gpucost_unallocated_gpus{{{IN_CLUSTER}}} * {_NODES})", GPUS),
         ("Stranded", f"sum by ({by}) (node:gpucost_stranded_gpus{{{IN_CLUSTER}}} * {_NODES})", GPUS),
     ]
     use = f"max by (cluster, node, UUID, GPU_I_ID) (device:gpucost_use:ratio{{{IN_CLUSTER}}})"
     return [
-        wide(
-            of_parts(
+        with_size(
+            cost_parts_panel(
                 "Every GPU of the pool", _POOL.sum("gpus:sum", "part"), "The stack's height is how many there are."
             ),
             24,
             9,
         ),
-        wide(rows_of("By node", "Physical GPUs.", nodes, ["cluster", "node_pool", "node"]), 12, 10),
-        course(
+        with_size(table_panel("By node", "Physical GPUs.", nodes, ["cluster", "node_pool", "node"]), 12, 10),
+        query_panel(
             "Use of each device",
-            PART,
+            RATIO,
             f"{use} * {_NODES}",
             "{{node}} {{UUID}} {{GPU_I_ID}}",
             "GPUs and MIG devices, held or not.",
             height=10,
-            most=1,
+            maximum=1,
         ),
     ]
 
@@ -93,20 +93,20 @@ def _gpus() -> Sequence[Panel]:
 def _devices() -> Sequence[Panel]:
     """As exporters up to 4.8 name them; by node only where the scrape or the exporter labels the node."""
 
-    def own(name: str) -> str:
+    def metric(name: str) -> str:
         return f"{name}{{{IN_CLUSTER}}}"
 
-    used, free = own("DCGM_FI_DEV_FB_USED"), own("DCGM_FI_DEV_FB_FREE")
+    used, free = metric("DCGM_FI_DEV_FB_USED"), metric("DCGM_FI_DEV_FB_FREE")
     return [
-        course("Memory in use", PART, f"{used} / ({used} + {free})", _DEVICE, width=8, most=1),
-        course("Power", "watt", f"max by (cluster, UUID) ({own('DCGM_FI_DEV_POWER_USAGE')})", width=8),
-        course("Temperature", "celsius", own("DCGM_FI_DEV_GPU_TEMP"), _DEVICE, width=8),
-        course("Tensor pipe", PART, own("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), _DEVICE, width=8),
-        course("Memory interface", PART, own("DCGM_FI_PROF_DRAM_ACTIVE"), _DEVICE, width=8),
-        course(
+        query_panel("Memory in use", RATIO, f"{used} / ({used} + {free})", _DEVICE, width=8, maximum=1),
+        query_panel("Power", "watt", f"max by (cluster, UUID) ({metric('DCGM_FI_DEV_POWER_USAGE')})", width=8),
+        query_panel("Temperature", "celsius", metric("DCGM_FI_DEV_GPU_TEMP"), _DEVICE, width=8),
+        query_panel("Tensor pipe", RATIO, metric("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), _DEVICE, width=8),
+        query_panel("Memory interface", RATIO, metric("DCGM_FI_PROF_DRAM_ACTIVE"), _DEVICE, width=8),
+        query_panel(
             "Last XID error",
             "none",
-            own("DCGM_FI_DEV_XID_ERRORS"),
+            metric("DCGM_FI_DEV_XID_ERRORS"),
             _DEVICE,
             "0: none. The number's meaning is in NVIDIA's list of XID errors.",
             width=8,
@@ -130,53 +130,53 @@ def _karpenter() -> Sequence[Panel]:
         by = ", ".join(("cluster", *labels))
         return f"sum by ({by}) (increase({what}{{{IN_CLUSTER}}}[$__rate_interval]))"
 
-    limits = over_time("GPUs against the pool's limit", GPUS, "As Karpenter counts them: what nodes advertise.")
-    failed = over_time("Nodes that could not be made", GPUS, "By what the cloud provider answered.")
-    nodes = over_time("Nodes made, disrupted, ended", GPUS)
-    pending = over_time("What holds Karpenter up", GPUS, "Pods that fit no pool; disruptions that budgets allow.")
+    limits = time_series_panel("GPUs against the pool's limit", GPUS, "As Karpenter counts them: what nodes advertise.")
+    failed = time_series_panel("Nodes that could not be made", GPUS, "By what the cloud provider answered.")
+    nodes = time_series_panel("Nodes made, disrupted, ended", GPUS)
+    pending = time_series_panel("What holds Karpenter up", GPUS, "Pods that fit no pool; disruptions that budgets allow.")
     return [
-        wide(
-            limits.with_target(query(of_pools("usage"), "{{nodepool}}")).with_target(
-                query(of_pools("limit"), "{{nodepool}} limit").ref_id("B")
+        with_size(
+            limits.with_target(promql_query(of_pools("usage"), "{{nodepool}}")).with_target(
+                promql_query(of_pools("limit"), "{{nodepool}} limit").ref_id("B")
             ),
             12,
         ),
-        wide(
+        with_size(
             nodes.with_target(
-                query(events("karpenter_nodeclaims_created_total", "nodepool", "reason"), "made {{reason}}")
+                promql_query(events("karpenter_nodeclaims_created_total", "nodepool", "reason"), "made {{reason}}")
             )
             .with_target(
-                query(
+                promql_query(
                     events("karpenter_nodeclaims_disrupted_total", "nodepool", "reason"), "disrupted {{reason}}"
                 ).ref_id("B")
             )
-            .with_target(query(events("karpenter_nodeclaims_terminated_total", "nodepool"), "ended").ref_id("C")),
+            .with_target(promql_query(events("karpenter_nodeclaims_terminated_total", "nodepool"), "ended").ref_id("C")),
             12,
         ),
-        wide(
+        with_size(
             failed.with_target(
-                query(events("karpenter_cloudprovider_errors_total", "error"), "error {{error}}")
+                promql_query(events("karpenter_cloudprovider_errors_total", "error"), "error {{error}}")
             ).with_target(
-                query(
+                promql_query(
                     events("karpenter_cloudprovider_instance_launch_failures_total", "reason"), "launch {{reason}}"
                 ).ref_id("B")
             ),
             12,
         ),
-        wide(
+        with_size(
             pending.with_target(
-                query(
+                promql_query(
                     f"sum by (cluster) (karpenter_scheduler_unschedulable_pods_count{{{IN_CLUSTER}}})", "waiting pods"
                 )
             )
             .with_target(
-                query(
+                promql_query(
                     f"sum by (cluster, nodepool) (karpenter_nodepools_allowed_disruptions{{{_KARPENTER}}})",
                     "{{nodepool}} allowed disruptions",
                 ).ref_id("B")
             )
             .with_target(
-                query(
+                promql_query(
                     f"sum by (cluster) (karpenter_voluntary_disruption_eligible_nodes{{{IN_CLUSTER}}})",
                     "eligible nodes",
                 ).ref_id("C")
@@ -191,9 +191,9 @@ def _quotas() -> Sequence[Panel]:
     hard = f'max by (cluster, namespace, resource) (kube_resourcequota{{{IN_CLUSTER},{resources},type="hard"}})'
     used = f'max by (cluster, namespace, resource) (kube_resourcequota{{{IN_CLUSTER},{resources},type="used"}})'
     return [
-        course(
+        query_panel(
             "GPU quotas in use",
-            PART,
+            RATIO,
             f"{used} / ({hard} > 0)",
             "{{namespace}} {{resource}}",
             "Requested, of what the namespace may request.",
@@ -207,7 +207,7 @@ def _neuron() -> Sequence[Panel]:
     memory = f"sum by (cluster, instance) (neuron_runtime_memory_used_bytes{{{IN_CLUSTER}}})"
     errors = f"sum by (cluster, error_type) (increase(execution_errors_total{{{IN_CLUSTER}}}[$__rate_interval]))"
     return [
-        course("Use of NeuronCores", PART, cores, "{{instance}} {{neuroncore}}", width=8),
-        course("Memory of runtimes", "bytes", memory, "{{instance}}", width=8),
-        course("Execution errors", GPUS, errors, "{{error_type}}", width=8),
+        query_panel("Use of NeuronCores", RATIO, cores, "{{instance}} {{neuroncore}}", width=8),
+        query_panel("Memory of runtimes", "bytes", memory, "{{instance}}", width=8),
+        query_panel("Execution errors", GPUS, errors, "{{error_type}}", width=8),
     ]

@@ -8,16 +8,16 @@ from authoring.grafana.building import (
     CLOUDWATCH,
     GPUS,
     IN_CLUSTER,
-    PART,
+    RATIO,
     Panel,
     live_variables,
-    metric,
-    new,
-    number,
-    over_time,
-    query,
-    source,
-    wide,
+    cloudwatch_metric,
+    empty_dashboard,
+    stat_panel,
+    time_series_panel,
+    promql_query,
+    data_source_variable,
+    with_size,
     with_panels,
 )
 
@@ -28,23 +28,23 @@ _ALLOCATED = f"sum by (cluster) (cluster:gpucost_allocated_gpus:sum{{{IN_CLUSTER
 def dashboard() -> dashboards.Dashboard:
     """For those who run the service; the second half reads CloudWatch."""
     stacks = dashboards.QueryVariable("stack").label("Stack").datasource(CLOUDWATCH)
-    names: dict[str, object] = {
+    stack_names: dict[str, object] = {
         "queryType": "dimensionValues", "region": "default", "namespace": "GpuCost", "metricName": "HoursSent",
         "dimensionKey": "stack", "dimensionFilters": {}, "refId": "stack",
     }  # fmt: skip
     queues = dashboards.QueryVariable("dead_letters").label("Dead-letter queue").datasource(CLOUDWATCH)
-    asked: dict[str, object] = {
+    queue_names: dict[str, object] = {
         "queryType": "dimensionValues", "region": "default", "namespace": "AWS/SQS",
         "metricName": "ApproximateNumberOfMessagesVisible", "dimensionKey": "QueueName", "dimensionFilters": {},
         "refId": "dead_letters",
     }  # fmt: skip
     return with_panels(
-        new("GPU cost pipeline", "gpucost-pipeline", "Whether metrics arrive and hours are closed.", span="now-2d"),
+        empty_dashboard("GPU cost pipeline", "gpucost-pipeline", "Whether metrics arrive and hours are closed.", span="now-2d"),
         [
             *live_variables()[:2],
-            source("cloudwatch", "CloudWatch", "cloudwatch"),
-            stacks.query(names),
-            queues.query(asked).regex("/^$stack-DeadLetterQueue/"),
+            data_source_variable("cloudwatch", "CloudWatch", "cloudwatch"),
+            stacks.query(stack_names),
+            queues.query(queue_names).regex("/^$stack-DeadLetterQueue/"),
         ],
         [("Metrics", _metrics()), ("Hours (CloudWatch)", _hours()), ("Service (CloudWatch)", _service())],
     )
@@ -52,20 +52,20 @@ def dashboard() -> dashboards.Dashboard:
 
 def _metrics() -> Sequence[Panel]:
     newest = f"timestamp(cluster:gpucost_capacity_gpus:sum{{{IN_CLUSTER}}})"
-    scrapes = over_time("Scrapes that are answered", PART, "Of all targets of a job.").max(1)
-    devices = over_time("Devices that tell their use", GPUS, "GPUs and MIG devices.")
+    scrapes = time_series_panel("Scrapes that are answered", RATIO, "Of all targets of a job.").max(1)
+    devices = time_series_panel("Devices that tell their use", GPUS, "GPUs and MIG devices.")
     return [
-        wide(number("Rules ran", "s", f"time() - max by (cluster) ({newest})", "Ago. They run every minute."), 4, 8),
-        wide(scrapes.with_target(query(f"avg by (cluster, job) (up{{{IN_CLUSTER}}})", "{{cluster}} {{job}}")), 10),
-        wide(
-            over_time("Unmeasured", PART, "Of what pods hold: running, and nobody saw how busy.")
+        with_size(stat_panel("Rules ran", "s", f"time() - max by (cluster) ({newest})", "Ago. They run every minute."), 4, 8),
+        with_size(scrapes.with_target(promql_query(f"avg by (cluster, job) (up{{{IN_CLUSTER}}})", "{{cluster}} {{job}}")), 10),
+        with_size(
+            time_series_panel("Unmeasured", RATIO, "Of what pods hold: running, and nobody saw how busy.")
             .max(1)
-            .with_target(query(f"{_UNMEASURED} / ({_ALLOCATED} > 0)", "{{cluster}}")),
+            .with_target(promql_query(f"{_UNMEASURED} / ({_ALLOCATED} > 0)", "{{cluster}}")),
             10,
         ),
-        wide(
+        with_size(
             devices.with_target(
-                query(
+                promql_query(
                     "count by (cluster) (group by (cluster, node, UUID, GPU_I_ID) "
                     f"(device:gpucost_use:ratio{{{IN_CLUSTER}}}))",
                     "{{cluster}}",
@@ -73,9 +73,9 @@ def _metrics() -> Sequence[Panel]:
             ),
             12,
         ),
-        wide(
-            over_time("Alerts of the rules", GPUS, "Pending and firing.").with_target(
-                query(f'sum by (cluster, alertname, alertstate) (ALERTS{{{IN_CLUSTER},gpucost="true"}})')
+        with_size(
+            time_series_panel("Alerts of the rules", GPUS, "Pending and firing.").with_target(
+                promql_query(f'sum by (cluster, alertname, alertstate) (ALERTS{{{IN_CLUSTER},gpucost="true"}})')
             ),
             12,
         ),
@@ -91,16 +91,16 @@ def _hours() -> Sequence[Panel]:
         _chart("Overdue, refused, failed", GPUS, ("HoursOverdue", "dispatch", "Maximum"),
                ("SettingsRefused", "dispatch", "Maximum"), ("ClustersFailed", "dispatch", "Maximum")),
         _chart("From an hour's end to its figures", "s", ("LagSeconds", "attribute", "p90")),
-        _chart("Coverage of the allocation source", PART, ("AllocationCoverage", "attribute", "Average"),
+        _chart("Coverage of the allocation source", RATIO, ("AllocationCoverage", "attribute", "Average"),
                ("AllocationCoverage", "attribute", "Minimum")),
     ]  # fmt: skip
 
 
 def _service() -> Sequence[Panel]:
-    letters = metric(
+    letters = cloudwatch_metric(
         "ApproximateNumberOfMessagesVisible", "$dead_letters", "Maximum", namespace="AWS/SQS", dimension="QueueName"
     )
-    waiting = over_time("Dead letters", GPUS).datasource(CLOUDWATCH).with_target(letters)
+    waiting = time_series_panel("Dead letters", GPUS).datasource(CLOUDWATCH).with_target(letters)
     return [
         _chart("Time by step", "s", ("MeterSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
         _chart("Work", GPUS, ("LinesWritten", "attribute", "Sum"), ("Queries", "attribute", "Sum"),
@@ -108,13 +108,13 @@ def _service() -> Sequence[Panel]:
         _chart("Samples that queries processed", "short", ("SamplesProcessed", "attribute", "Sum")),
         _chart("Prices and exports", GPUS, ("PriceSourcesFailed", "prices", "Maximum"),
                ("HoursToRestate", "dispatch", "Maximum"), ("ExportDaysLeft", "export", "Maximum")),
-        wide(waiting, 12),
+        with_size(waiting, 12),
     ]  # fmt: skip
 
 
 def _chart(title: str, unit: str, *metrics: tuple[str, str, str]) -> Panel:
-    panel = over_time(title, unit).datasource(CLOUDWATCH)
-    for place, (name, service, statistic) in enumerate(metrics):
+    panel = time_series_panel(title, unit).datasource(CLOUDWATCH)
+    for index, (name, service, statistic) in enumerate(metrics):
         label = name if statistic != "Minimum" else f"{name} (minimum)"
-        panel = panel.with_target(metric(name, service, statistic, label=label).ref_id(chr(ord("A") + place)))
-    return wide(panel, 12)
+        panel = panel.with_target(cloudwatch_metric(name, service, statistic, label=label).ref_id(chr(ord("A") + index)))
+    return with_size(panel, 12)

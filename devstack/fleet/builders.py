@@ -4,55 +4,57 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from devstack.fleet.hardware import MODELS, resource_of, slice_of_gpu
-from devstack.fleet.scenario import FOREVER, GPU, Device, Geometry, Life, Node
+from devstack.fleet.scenario import FOREVER, GPU, Device, Geometry, Interval, Node
 
-ONE = Fraction(1)
+WHOLE_GPU = Fraction(1)
 
 
-def node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **how: object) -> Node:
+def node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **overrides: object) -> Node:
     """A node of a model's usual instance type."""
     dcgm, _, instance_type, gpus = MODELS[model]
-    several = (geometries,) if isinstance(geometries, Geometry) else tuple(geometries)
-    given = {"instance_type": instance_type, "gpus": gpus, "model": dcgm, **how}
-    return Node(name=name, geometries=several, **given)  # type: ignore[arg-type]
+    layouts = (geometries,) if isinstance(geometries, Geometry) else tuple(geometries)
+    attributes = {"instance_type": instance_type, "gpus": gpus, "model": dcgm, **overrides}
+    return Node(name=name, geometries=layouts, **attributes)  # type: ignore[arg-type]
 
 
-def whole(model: str, life: Life = FOREVER, **how: object) -> Geometry:
+def whole(model: str, lifetime: Interval = FOREVER, **overrides: object) -> Geometry:
     """GPUs as they are."""
     _, product, _, gpus = MODELS[model]
     labels = _labels(product, gpus, replicas=1, strategy="none")
-    return Geometry({GPU: gpus}, {GPU: ONE}, [Device(i) for i in range(gpus)], labels, life, **how)  # type: ignore[arg-type]
+    return Geometry({GPU: gpus}, {GPU: WHOLE_GPU}, [Device(i) for i in range(gpus)], labels, lifetime, **overrides)  # type: ignore[arg-type]
 
 
-def mig_single(model: str, profile: str, per_gpu: int, life: Life = FOREVER, gpus: int | None = None) -> Geometry:
+def mig_single(
+    model: str, profile: str, per_gpu: int, lifetime: Interval = FOREVER, gpus: int | None = None
+) -> Geometry:
     """All GPUs in slices of one profile, advertised as GPUs."""
     _, product, _, count = MODELS[model]
     gpus = gpus or count
     devices = [Device(gpu, profile, 7 + piece) for gpu in range(gpus) for piece in range(per_gpu)]
     labels = _labels(f"{product}-MIG-{profile}", gpus * per_gpu, replicas=1, strategy="single")
-    return Geometry({GPU: gpus * per_gpu}, {GPU: slice_of_gpu(model, profile)}, devices, labels, life)
+    return Geometry({GPU: gpus * per_gpu}, {GPU: slice_of_gpu(model, profile)}, devices, labels, lifetime)
 
 
-def mig_mixed(model: str, layouts: Sequence[Sequence[str]], life: Life = FOREVER) -> Geometry:
+def mig_mixed(model: str, layouts: Sequence[Sequence[str]], lifetime: Interval = FOREVER) -> Geometry:
     """Each GPU in its own layout of profiles; an empty one is a whole GPU."""
     _, product, _, _ = MODELS[model]
     devices: list[Device] = []
     units: dict[str, int] = {}
     share: dict[str, Fraction] = {}
-    shrunk: dict[int, Fraction] = {}
+    share_factors: dict[int, Fraction] = {}
     for gpu, layout in enumerate(layouts):
         if not layout:
             devices.append(Device(gpu))
-            units[GPU], share[GPU] = units.get(GPU, 0) + 1, ONE
+            units[GPU], share[GPU] = units.get(GPU, 0) + 1, WHOLE_GPU
         for piece, profile in enumerate(layout):
             devices.append(Device(gpu, profile, 1 + piece))
             resource = resource_of(profile)
             units[resource] = units.get(resource, 0) + 1
             share[resource] = slice_of_gpu(model, profile)
         # What a GPU advertises cannot be more than the GPU: where dominant shares add up to more, each shrinks.
-        shrunk[gpu] = 1 / max(ONE, sum((slice_of_gpu(model, profile) for profile in layout), Fraction(0)))
+        share_factors[gpu] = 1 / max(WHOLE_GPU, sum((slice_of_gpu(model, profile) for profile in layout), Fraction(0)))
     labels = _labels(product, len(layouts), replicas=0 if all(layouts) else 1, strategy="mixed")
-    return Geometry(units, share, devices, labels, life, shrunk=shrunk)
+    return Geometry(units, share, devices, labels, lifetime, share_factors=share_factors)
 
 
 def time_sliced(model: str, replicas: int, *, renamed: bool = False, strategy: str = "time-slicing") -> Geometry:
@@ -65,14 +67,14 @@ def time_sliced(model: str, replicas: int, *, renamed: bool = False, strategy: s
     return Geometry({resource: gpus * replicas}, {resource: Fraction(1, replicas)}, devices, labels, replicas=replicas)
 
 
-def neuron(name: str, instance_type: str, devices: int, cores: int, **how: object) -> Node:
+def neuron(name: str, instance_type: str, devices: int, cores: int, **overrides: object) -> Node:
     """A node with Neuron devices, which advertises devices and cores of the same hardware."""
     geometry = Geometry(
         units={"aws_amazon_com_neuron": devices, "aws_amazon_com_neuroncore": devices * cores},
-        share={"aws_amazon_com_neuron": ONE, "aws_amazon_com_neuroncore": Fraction(1, cores)},
+        share={"aws_amazon_com_neuron": WHOLE_GPU, "aws_amazon_com_neuroncore": Fraction(1, cores)},
         devices=[Device(core // cores) for core in range(devices * cores)],
     )
-    return Node(name, instance_type, devices, "", (geometry,), **how)  # type: ignore[arg-type]
+    return Node(name, instance_type, devices, "", (geometry,), **overrides)  # type: ignore[arg-type]
 
 
 def _labels(product: str, count: int, *, replicas: int, strategy: str) -> dict[str, str]:

@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from devstack.fleet.builders import mig_single, node, whole
-from devstack.fleet.scenario import GPU, Life, Node, Pod, Scenario, Use
+from devstack.fleet.scenario import GPU, Interval, Node, Pod, Scenario, Use
 
 CLUSTER = "demo"
 DAYS = 3
 HOURS = 24 * DAYS
 GPU_HOURLY_USD = Decimal(12)
 END = 60 * HOURS
-ALL: Life = (0, END)
+WHOLE_TIME: Interval = (0, END)
 
 
 def base(end: datetime) -> datetime:
@@ -29,9 +29,16 @@ def base(end: datetime) -> datetime:
 def scenario(end: datetime) -> Scenario:
     """Three days that end at a full hour."""
     first_hour = base(end).hour
-    mig = node("mig-1", "h100-one", mig_single("h100-one", "1g.10gb", 7, ALL), life=ALL, labels=_labels("mig"))
+    mig = node(
+        "mig-1",
+        "h100-one",
+        mig_single("h100-one", "1g.10gb", 7, WHOLE_TIME),
+        lifetime=WHOLE_TIME,
+        labels=_labels("mig"),
+    )
     inference = [
-        node(f"inference-{i}", "a10g", whole("a10g", ALL), life=ALL, labels=_labels("inference")) for i in (1, 2)
+        node(f"inference-{i}", "a10g", whole("a10g", WHOLE_TIME), lifetime=WHOLE_TIME, labels=_labels("inference"))
+        for i in (1, 2)
     ]
     spot = list(_spot_nodes(first_hour))
     pods = [
@@ -39,13 +46,13 @@ def scenario(end: datetime) -> Scenario:
         *_service(inference[0], first_hour),
         *_notebooks(inference[1]),
         *_nightly_jobs(inference[1], end),
-        *(_batch(one) for one in spot),
+        *(_batch(spot_node) for spot_node in spot),
     ]
     return Scenario(CLUSTER, (mig, *inference, *spot), pods, start=0, end=END, hours=range(HOURS))
 
 
 def _slices(mig: Node, first_hour: int) -> Iterator[Pod]:
-    place = 0
+    slice_index = 0
     for namespace, units, use in (
         ("bu-a", 3, _flat("0.62")),
         ("bu-b", 2, _by_hour("0.45", "0.12", first_hour)),
@@ -54,8 +61,8 @@ def _slices(mig: Node, first_hour: int) -> Iterator[Pod]:
         for i in range(units):
             owners = (("ReplicaSet", f"{namespace}-app-6f7d"), ("Deployment", f"{namespace}-app"))
             name = f"{namespace}-app-6f7d-{i}"
-            yield Pod(name, mig, [place], use, namespace=namespace, start=0, deleted=END, owners=owners)
-            place += 1
+            yield Pod(name, mig, [slice_index], use, namespace=namespace, start=0, deleted=END, owners=owners)
+            slice_index += 1
 
 
 def _service(on: Node, first_hour: int) -> Iterator[Pod]:
@@ -92,19 +99,21 @@ def _spot_nodes(first_hour: int) -> Iterator[Node]:
     for day in range(DAYS + 1):
         for number, (comes, stays) in enumerate(((9, 5.5), (10, 3.25), (14, 6))):
             begin = day * 1440 + (comes - first_hour) * 60
-            life = (begin, min(END, begin + stays * 60))
-            if 0 <= life[0] < life[1]:
+            lifetime = (begin, min(END, begin + stays * 60))
+            if 0 <= lifetime[0] < lifetime[1]:
                 labels = _labels("batch", "spot")
-                yield node(f"spot-{day}{number}", "a10g-one", whole("a10g-one", life), life=life, labels=labels)
+                yield node(
+                    f"spot-{day}{number}", "a10g-one", whole("a10g-one", lifetime), lifetime=lifetime, labels=labels
+                )
 
 
 def _batch(on: Node) -> Pod:
     """Work on a spot node from soon after it joins; its pod object outlives the node by some minutes."""
-    start = on.life[0] + 4
+    start = on.lifetime[0] + 4
     name = f"render-{on.name}"
     return Pod(
         name, on, [0], _flat("0.88"), namespace="render", owners=(("Job", name),), start=start, running=start + 2,
-        deleted=min(END, on.life[1] + 5),
+        deleted=min(END, on.lifetime[1] + 5),
     )  # fmt: skip
 
 

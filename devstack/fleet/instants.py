@@ -10,11 +10,11 @@ from fractions import Fraction
 
 from devstack.fleet.scenario import Geometry, Minutes, Node, Pod, Scenario, Use
 
-ZERO, ONE = Fraction(0), Fraction(1)
+ZERO, WHOLE_GPU = Fraction(0), Fraction(1)
 
 
 @dataclass(frozen=True)
-class Holding:
+class Allocation:
     """What a pod holds of one resource, from its binding to its end."""
 
     pod: Pod
@@ -27,8 +27,8 @@ class Holding:
     @property
     def share(self) -> Fraction:
         """Physical GPUs in one unit: slices of one profile may be of more than one size, on GPUs that had to shrink."""
-        sizes = [shrinking(self.geometry, place) for place in self.places] or [ONE]
-        return self.geometry.share[self.resource] * sum(sizes, ZERO) / len(sizes)
+        factors = [share_factor(self.geometry, device_index) for device_index in self.device_indices] or [WHOLE_GPU]
+        return self.geometry.share[self.resource] * sum(factors, ZERO) / len(factors)
 
     @property
     def gpus(self) -> Fraction:
@@ -36,44 +36,44 @@ class Holding:
         return self.units * self.share
 
     @property
-    def begins(self) -> Minutes:
+    def start(self) -> Minutes:
         """When it begins to hold: nothing is held on a node that is not there yet."""
-        return max(self.pod.start, self.node.life[0])
+        return max(self.pod.start, self.node.lifetime[0])
 
     @property
-    def runs(self) -> Minutes:
+    def running_from(self) -> Minutes:
         """When it begins to run; never, where its image never arrives."""
-        return max(self.pod.runs[0], self.node.life[0])
+        return max(self.pod.run_interval[0], self.node.lifetime[0])
 
     @property
-    def ends(self) -> Minutes:
+    def end(self) -> Minutes:
         """When it ends to hold: finished, deleted, or its node is gone."""
-        return min(self.pod.stops, self.node.life[1])
+        return min(self.pod.released_at, self.node.lifetime[1])
 
     @property
-    def places(self) -> Sequence[int]:
+    def device_indices(self) -> Sequence[int]:
         """Its devices of this resource, each once."""
-        own = dict.fromkeys(self.pod.devices)
-        return [place for place in own if _is_of(self.geometry, place, self.resource)]
+        indices = dict.fromkeys(self.pod.devices)
+        return [index for index in indices if _provides(self.geometry, index, self.resource)]
 
-    def is_held(self, at: Minutes) -> bool:
+    def is_allocated(self, at: Minutes) -> bool:
         """Whether it holds its units."""
-        return self.begins <= at < self.ends
+        return self.start <= at < self.end
 
     def is_running(self, at: Minutes) -> bool:
         """Whether it runs: before, it pulls its image and wastes."""
-        return self.runs <= at < self.ends
+        return self.running_from <= at < self.end
 
 
-def holdings(scenario: Scenario) -> list[Holding]:
+def allocations(scenario: Scenario) -> list[Allocation]:
     """All that is ever held, in the scenario's order."""
-    found = []
+    allocations_in_order = []
     for pod in scenario.pods:
         if pod.node is not None and pod.node.geometries:
-            geometry = pod.node.at(max(pod.start, pod.node.life[0])) or pod.node.geometries[0]
+            geometry = pod.node.geometry_at(max(pod.start, pod.node.lifetime[0])) or pod.node.geometries[0]
             for resource, units in effective_request(pod).items():
-                found.append(Holding(pod, pod.node, geometry, resource, units))
-    return found
+                allocations_in_order.append(Allocation(pod, pod.node, geometry, resource, units))
+    return allocations_in_order
 
 
 def effective_request(pod: Pod) -> dict[str, int]:
@@ -81,51 +81,62 @@ def effective_request(pod: Pod) -> dict[str, int]:
 
     A sidecar is on beside the init containers that come after it; scenarios with both put sidecars last.
     """
-    together: dict[str, int] = {}
+    requested: dict[str, int] = {}
     for units in (*pod.requests.values(), *pod.sidecars.values()):
         for resource, count in units.items():
-            together[resource] = together.get(resource, 0) + count
+            requested[resource] = requested.get(resource, 0) + count
     for units in pod.init.values():
         for resource, count in units.items():
-            together[resource] = max(together.get(resource, 0), count)
-    return {resource: count for resource, count in together.items() if count}
+            requested[resource] = max(requested.get(resource, 0), count)
+    return {resource: count for resource, count in requested.items() if count}
 
 
-class Devices:
+class DeviceUse:
     """How busy devices are, and who makes them so."""
 
-    def __init__(self, scenario: Scenario, held: Iterable[Holding]) -> None:
-        self._ghosts = scenario.ghosts
-        self._on_node: dict[int, list[Holding]] = {}
-        for one in held:
-            self._on_node.setdefault(id(one.node), []).append(one)
+    def __init__(self, scenario: Scenario, allocated: Iterable[Allocation]) -> None:
+        self._unrequested_use = scenario.unrequested_use
+        self._on_node: dict[int, list[Allocation]] = {}
+        for allocation in allocated:
+            self._on_node.setdefault(id(allocation.node), []).append(allocation)
 
-    def sharers(self, node: Node, place: int) -> list[Holding]:
+    def sharers(self, node: Node, device_index: int) -> list[Allocation]:
         """All who ever hold a device, or a replica of it."""
-        return [one for one in self._on_node.get(id(node), []) if place in one.pod.devices]
+        return [allocation for allocation in self._on_node.get(id(node), []) if device_index in allocation.pod.devices]
 
-    def busy(self, node: Node, place: int, at: Minutes) -> Fraction:
+    def utilization(self, node: Node, device_index: int, at: Minutes) -> Fraction:
         """A device's utilization, 0 to 1: what all who run on it ask of it, at most all of it."""
-        wanted = Fraction(self._ghosts.get((node.name, place), "0"))
-        pods = {one.pod.id: one for one in self.sharers(node, place) if one.is_running(at)}
-        for one in pods.values():
-            wanted += value_at(one.pod.use_of(list(one.pod.devices).index(place)), at)
-        return min(wanted, ONE)
+        demand = Fraction(self._unrequested_use.get((node.name, device_index), "0"))
+        running = {
+            allocation.pod.id: allocation
+            for allocation in self.sharers(node, device_index)
+            if allocation.is_running(at)
+        }
+        for allocation in running.values():
+            demand += value_at(allocation.pod.use_of(list(allocation.pod.devices).index(device_index)), at)
+        return min(demand, WHOLE_GPU)
 
-    def part(self, of: Holding, place: int, at: Minutes) -> Fraction:
+    def used_gpus(self, allocation: Allocation, device_index: int, at: Minutes) -> Fraction:
         """Physical GPUs that a pod uses on a device: of a shared one, by the replicas that run on it then."""
-        whole = gpus_of_device(of.geometry, place)
-        if of.geometry.replicas == 1:
-            return whole * self.busy(of.node, place, at)
-        pods = {one.pod.id: one.pod for one in self.sharers(of.node, place) if one.is_running(at)}
-        replicas = sum(list(pod.devices).count(place) for pod in pods.values())
-        return whole * self.busy(of.node, place, at) * list(of.pod.devices).count(place) / replicas
+        device_gpus = gpus_of_device(allocation.geometry, device_index)
+        if allocation.geometry.replicas == 1:
+            return device_gpus * self.utilization(allocation.node, device_index, at)
+        pods = {
+            sharer.pod.id: sharer.pod for sharer in self.sharers(allocation.node, device_index) if sharer.is_running(at)
+        }
+        replicas = sum(list(pod.devices).count(device_index) for pod in pods.values())
+        return (
+            device_gpus
+            * self.utilization(allocation.node, device_index, at)
+            * list(allocation.pod.devices).count(device_index)
+            / replicas
+        )
 
-    def allotted(self, of: Holding, place: int) -> Fraction:
+    def allocated_gpus(self, allocation: Allocation, device_index: int) -> Fraction:
         """Physical GPUs that a pod holds on one of its devices: it can use no more of it than that."""
-        if of.geometry.replicas == 1:
-            return gpus_of_device(of.geometry, place)
-        return of.share * list(of.pod.devices).count(place)
+        if allocation.geometry.replicas == 1:
+            return gpus_of_device(allocation.geometry, device_index)
+        return allocation.share * list(allocation.pod.devices).count(device_index)
 
 
 @dataclass(frozen=True)
@@ -140,7 +151,7 @@ class Parts:
     """Held beyond what there is."""
 
 
-def parts(node: Node, at: Minutes, held: Fraction, *, is_dark: bool, tells_capacity: bool) -> Parts:
+def node_parts(node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, exposes_capacity: bool) -> Parts:
     """A node's GPUs at an instant.
 
     Args:
@@ -153,48 +164,48 @@ def parts(node: Node, at: Minutes, held: Fraction, *, is_dark: bool, tells_capac
     gpus = Fraction(node.gpus)
     if held > gpus:
         return Parts(held=held, excess=held - gpus)
-    geometry = node.at(at)
-    if not tells_capacity:
-        offered = healthy = gpus
+    geometry = node.geometry_at(at)
+    if not exposes_capacity:
+        advertised = healthy = gpus
     elif geometry is None:
-        offered = healthy = ZERO
+        advertised = healthy = ZERO
     else:
-        offered = min(gpus, offer(geometry, geometry.units))
-        healthy = min(gpus, offer(geometry, {**geometry.units, **(geometry.allocatable or {})}))
-    free = max(ZERO, offered - held)
-    sick = min(free, offered - healthy)
-    if is_dark:
+        advertised = min(gpus, advertised_gpus(geometry, geometry.units))
+        healthy = min(gpus, advertised_gpus(geometry, {**geometry.units, **(geometry.allocatable or {})}))
+    free = max(ZERO, advertised - held)
+    unhealthy = min(free, advertised - healthy)
+    if is_unobserved:
         return Parts(held=held, unobserved=free, stranded=gpus - held - free)
-    return Parts(held=held, unallocated=free - sick, stranded=gpus - held - free + sick)
+    return Parts(held=held, unallocated=free - unhealthy, stranded=gpus - held - free + unhealthy)
 
 
-def offer(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
+def advertised_gpus(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
     """Physical GPUs in what is advertised; Neuron devices and their cores are the same hardware, told twice."""
-    if geometry.shrunk:
-        return sum((gpus_of_device(geometry, place) for place in range(len(geometry.devices))), ZERO)
+    if geometry.share_factors:
+        return sum((gpus_of_device(geometry, index) for index in range(len(geometry.devices))), ZERO)
     amounts = {resource: geometry.share[resource] * count for resource, count in units.items()}
     neuron = {resource: amount for resource, amount in amounts.items() if "neuron" in resource}
     others = sum((amount for resource, amount in amounts.items() if resource not in neuron), ZERO)
     return others + max(neuron.values(), default=ZERO)
 
 
-def gpus_of_device(geometry: Geometry, place: int) -> Fraction:
+def gpus_of_device(geometry: Geometry, device_index: int) -> Fraction:
     """Physical GPUs that one device is: a whole one, a MIG slice, a Neuron core."""
     core = geometry.share.get("aws_amazon_com_neuroncore")
     if core is not None:
         return core
-    profile = geometry.devices[place].profile
+    profile = geometry.devices[device_index].profile
     if not profile:
-        return ONE
-    mixed = geometry.share.get(_resource_of(profile))
-    if mixed is None:
-        return geometry.share.get("nvidia_com_gpu", ONE)
-    return mixed * shrinking(geometry, place)
+        return WHOLE_GPU
+    profile_share = geometry.share.get(_resource_of(profile))
+    if profile_share is None:
+        return geometry.share.get("nvidia_com_gpu", WHOLE_GPU)
+    return profile_share * share_factor(geometry, device_index)
 
 
-def shrinking(geometry: Geometry, place: int) -> Fraction:
+def share_factor(geometry: Geometry, device_index: int) -> Fraction:
     """The factor on a slice's share where its GPU's slices add up to more than the GPU."""
-    return geometry.shrunk.get(geometry.devices[place].gpu, ONE)
+    return geometry.share_factors.get(geometry.devices[device_index].gpu, WHOLE_GPU)
 
 
 def value_at(curve: Use, at: Minutes) -> Fraction:
@@ -207,11 +218,11 @@ def value_at(curve: Use, at: Minutes) -> Fraction:
     return Fraction(value)
 
 
-def _is_of(geometry: Geometry, place: int, resource: str) -> bool:
+def _provides(geometry: Geometry, device_index: int, resource: str) -> bool:
     """Whether a device is one of those that a resource hands out."""
     if "neuron" in resource:
         return True
-    profile = geometry.devices[place].profile
+    profile = geometry.devices[device_index].profile
     is_mixed = bool(profile) and _resource_of(profile) in geometry.share
     return _resource_of(profile) == resource if is_mixed else not resource.startswith("nvidia_com_mig_")
 

@@ -20,17 +20,19 @@ def series(scenario: Scenario) -> Iterator[Series]:
     for node in scenario.nodes:
         pool = node.labels.get("karpenter_sh_nodepool")
         if pool:
-            pools.setdefault(pool, []).append((*node.life, node.gpus))
-    times = SCRAPING.answered(scenario.start, scenario.end)
-    own = {"job": SCRAPING.job, "instance": SCRAPING.instance, "resource_type": "nvidia.com/gpu"}
-    for pool, lives in pools.items():
-        edges = sorted({scenario.start, scenario.end, *(edge for start, end, _ in lives for edge in (start, end))})
-        used = [
+            pools.setdefault(pool, []).append((*node.lifetime, node.gpus))
+    times = SCRAPING.successful_times(scenario.start, scenario.end)
+    target_labels = {"job": SCRAPING.job, "instance": SCRAPING.instance, "resource_type": "nvidia.com/gpu"}
+    for pool, intervals in pools.items():
+        edges = sorted({scenario.start, scenario.end, *(edge for start, end, _ in intervals for edge in (start, end))})
+        usage = [
             sample
             for since, until in itertools.pairwise(edges)
-            for sample in constant(times, since, until, sum(gpus for a, b, gpus in lives if a <= since < b))
+            for sample in constant(times, since, until, sum(gpus for a, b, gpus in intervals if a <= since < b))
         ]
-        yield Series("karpenter_nodepools_usage", {"nodepool": pool, **own}, used)
+        yield Series("karpenter_nodepools_usage", {"nodepool": pool, **target_labels}, usage)
         yield Series(
-            "karpenter_nodepools_limit", {"nodepool": pool, **own}, constant(times, edges[0], edges[-1], LIMIT)
+            "karpenter_nodepools_limit",
+            {"nodepool": pool, **target_labels},
+            constant(times, edges[0], edges[-1], LIMIT),
         )

@@ -13,72 +13,74 @@ Labels = Mapping[str, str]
 def series(scenario: Scenario) -> Iterator[Series]:
     """Everything that any instance exposes."""
     for instance in scenario.ksm:
-        times = instance.scraping.answered(scenario.start, scenario.end)
-        own = {"job": instance.scraping.job, "instance": instance.scraping.instance}
-        found = _Exposed(instance, times, own)
+        times = instance.scraping.successful_times(scenario.start, scenario.end)
+        target_labels = {"job": instance.scraping.job, "instance": instance.scraping.instance}
+        exposition = _Exposition(instance, times, target_labels)
         for node in scenario.nodes:
-            if found.is_mine(node.name):
-                yield from found.node(node)
+            if exposition.is_in_shard(node.name):
+                yield from exposition.node(node)
         for pod in scenario.pods:
-            if found.is_mine(pod.id):
-                yield from found.pod(pod)
-        yield from found.owners(scenario.pods)
+            if exposition.is_in_shard(pod.id):
+                yield from exposition.pod(pod)
+        yield from exposition.owners(scenario.pods)
         for namespace, labels in scenario.namespace_labels.items():
-            exposed = {"namespace": namespace, **labels, **own}
+            exposed = {"namespace": namespace, **labels, **target_labels}
             yield Series("kube_namespace_labels", exposed, constant(times, *_ALWAYS, 1))
 
 
 _ALWAYS = (-1e6, 1e6)
 
 
-class _Exposed:
+class _Exposition:
     """One instance's view."""
 
-    def __init__(self, instance: KubeStateMetrics, times: Sequence[int], own: Labels) -> None:
+    def __init__(self, instance: KubeStateMetrics, times: Sequence[int], target_labels: Labels) -> None:
         self._instance = instance
         self._times = times
-        self._own = own
+        self._target_labels = target_labels
 
-    def is_mine(self, name: str) -> bool:
+    def is_in_shard(self, name: str) -> bool:
         """Whether this shard exposes an object."""
-        place, shards = self._instance.shard
-        return zlib.crc32(name.encode()) % shards == place
+        shard, shards = self._instance.shard
+        return zlib.crc32(name.encode()) % shards == shard
 
     def node(self, node: Node) -> Iterator[Series]:
         """A node's series, for as long as it is there."""
-        start, end = node.life
-        named = {"node": node.name}
+        start, end = node.lifetime
+        node_labels = {"node": node.name}
         if self._instance.node_info:
-            told = {"provider_id": node.provider_id or f"aws:///us-west-2a/i-{node.name}"}
-            yield self._series("kube_node_info", {**named, **told}, start, end)
+            identity = {"provider_id": node.provider_id or f"aws:///us-west-2a/i-{node.name}"}
+            yield self._series("kube_node_info", {**node_labels, **identity}, start, end)
         if self._instance.node_labels:
             yield from self._node_labels(node)
         if not self._instance.capacity:
             return
-        processors = {**named, "resource": "cpu", "unit": "core"}
-        yield self._series("kube_node_status_capacity", processors, start, end, 8)
+        cpu_labels = {**node_labels, "resource": "cpu", "unit": "core"}
+        yield self._series("kube_node_status_capacity", cpu_labels, start, end, 8)
         for geometry in node.geometries:
-            begin, stop = max(start, geometry.life[0]), min(end, geometry.life[1])
-            healthy = {**geometry.units, **(geometry.allocatable or {})}
-            for metric, units in (("capacity", geometry.units), ("allocatable", healthy)):
+            begin, stop = max(start, geometry.lifetime[0]), min(end, geometry.lifetime[1])
+            allocatable = {**geometry.units, **(geometry.allocatable or {})}
+            for metric, units in (("capacity", geometry.units), ("allocatable", allocatable)):
                 for resource, count in units.items():
-                    labels = {**named, "resource": resource, "unit": "integer"}
+                    labels = {**node_labels, "resource": resource, "unit": "integer"}
                     yield self._series(f"kube_node_status_{metric}", labels, begin, stop, count)
 
     def _node_labels(self, node: Node) -> Iterator[Series]:
-        start, end = node.life
+        start, end = node.lifetime
         base = {f"label_{name}": value for name, value in node.labels.items()}
         if node.instance_type:
             base["label_node_kubernetes_io_instance_type"] = node.instance_type
-        edges = sorted({start, end, *(edge for one in node.geometries for edge in one.life), node.labels_from})
+        edges = sorted(
+            {start, end, *(edge for geometry in node.geometries for edge in geometry.lifetime), node.labels_from}
+        )
         edges = [edge for edge in edges if start <= edge <= end]
         current: tuple[Labels, Minutes] | None = None
         for edge, after in zip(edges, [*edges[1:], end], strict=True):
             if edge >= after:
                 continue
-            geometry = node.at(edge)
-            told = geometry.labels if geometry is not None and edge >= node.labels_from else {}
-            labels = {**base, **{f"label_{name}": value for name, value in told.items()}}
+            geometry = node.geometry_at(edge)
+            feature_labels = geometry.labels if geometry is not None and edge >= node.labels_from else {}
+            labels = {**base, **{f"label_{name}": value for name, value in feature_labels.items()}}
             if current is not None and current[0] == labels:
                 yield self._series("kube_node_labels", {"node": node.name, **labels}, edge, after)
             else:
@@ -87,7 +89,7 @@ class _Exposed:
 
     def pod(self, pod: Pod) -> Iterator[Series]:
         """A pod's series, until its object is deleted."""
-        named = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.id}
+        pod_labels = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.id}
         node = pod.node.name if pod.node else ""
         for metric, containers in (
             ("kube_pod_container_resource_requests", {} if pod.claims else pod.requests),
@@ -95,44 +97,56 @@ class _Exposed:
         ):
             for container, units in containers.items():
                 for resource, count in units.items():
-                    labels = {**named, "container": container, "node": node, "resource": resource, "unit": "integer"}
+                    labels = {
+                        **pod_labels,
+                        "container": container,
+                        "node": node,
+                        "resource": resource,
+                        "unit": "integer",
+                    }
                     yield self._series(metric, labels, pod.start, pod.deleted, count)
         for container in (*pod.init, *pod.sidecars):
-            runs = pod.runs if container in pod.sidecars else (pod.start, pod.runs[0])
-            yield self._flag("kube_pod_init_container_status_running", {**named, "container": container}, pod, runs)
+            runs = pod.run_interval if container in pod.sidecars else (pod.start, pod.run_interval[0])
+            yield self._flag(
+                "kube_pod_init_container_status_running", {**pod_labels, "container": container}, pod, runs
+            )
         if self._instance.phases:
-            begin, stop = pod.runs
-            when = {"Pending": (pod.start, begin), "Running": (begin, stop), pod.phase_at_end: (stop, pod.deleted)}
+            begin, stop = pod.run_interval
+            phase_intervals = {
+                "Pending": (pod.start, begin),
+                "Running": (begin, stop),
+                pod.phase_at_end: (stop, pod.deleted),
+            }
             for phase in PHASES:
-                life = when.get(phase, (pod.deleted, pod.deleted))
-                yield self._flag("kube_pod_status_phase", {**named, "phase": phase}, pod, life)
-        if self._instance.times:
-            yield from self._own_times(pod, named)
+                interval = phase_intervals.get(phase, (pod.deleted, pod.deleted))
+                yield self._flag("kube_pod_status_phase", {**pod_labels, "phase": phase}, pod, interval)
+        if self._instance.pod_times:
+            yield from self._pod_times(pod, pod_labels)
         for claim in pod.claims:
-            told = {"claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
-            yield self._series("kube_pod_resourceclaim_info", {**named, **told}, pod.start, pod.deleted)
+            claim_labels = {"claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
+            yield self._series("kube_pod_resourceclaim_info", {**pod_labels, **claim_labels}, pod.start, pod.deleted)
         if pod.owners:
             kind, name = pod.owners[0]
             owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}
-            yield self._series("kube_pod_owner", {**named, **owner}, pod.start, pod.deleted)
+            yield self._series("kube_pod_owner", {**pod_labels, **owner}, pod.start, pod.deleted)
         if self._instance.pod_labels and pod.labels:
-            yield self._series("kube_pod_labels", {**named, **pod.labels}, pod.start, pod.deleted)
+            yield self._series("kube_pod_labels", {**pod_labels, **pod.labels}, pod.start, pod.deleted)
 
-    def _own_times(self, pod: Pod, named: Labels) -> Iterator[Series]:
+    def _pod_times(self, pod: Pod, pod_labels: Labels) -> Iterator[Series]:
         if pod.start > _ALWAYS[0]:
-            yield self._clock("kube_pod_status_scheduled_time", named, pod.start, pod.deleted, pod.start)
+            yield self._timestamp("kube_pod_status_scheduled_time", pod_labels, pod.start, pod.deleted, pod.start)
         if pod.finished is not None:
-            yield self._clock("kube_pod_completion_time", named, pod.finished, pod.deleted, pod.finished)
+            yield self._timestamp("kube_pod_completion_time", pod_labels, pod.finished, pod.deleted, pod.finished)
 
     def owners(self, pods: Sequence[Pod]) -> Iterator[Series]:
         """What owns pods' owners, for as long as the pods are there."""
-        lives: dict[tuple[str, str, str, str, str], tuple[Minutes, Minutes]] = {}
+        lifetimes: dict[tuple[str, str, str, str, str], tuple[Minutes, Minutes]] = {}
         for pod in pods:
-            if len(pod.owners) > 1 and self.is_mine(pod.id):
+            if len(pod.owners) > 1 and self.is_in_shard(pod.id):
                 key = (pod.namespace, *pod.owners[0], *pod.owners[1])
-                start, end = lives.get(key, (pod.start, pod.deleted))
-                lives[key] = (min(start, pod.start), max(end, pod.deleted))
-        for (namespace, kind, name, owner_kind, owner), (start, end) in lives.items():
+                start, end = lifetimes.get(key, (pod.start, pod.deleted))
+                lifetimes[key] = (min(start, pod.start), max(end, pod.deleted))
+        for (namespace, kind, name, owner_kind, owner), (start, end) in lifetimes.items():
             label = {"ReplicaSet": "replicaset", "Job": "job_name"}.get(kind)
             if label:
                 labels = {"namespace": namespace, label: name, "owner_kind": owner_kind, "owner_name": owner}
@@ -140,18 +154,18 @@ class _Exposed:
                 yield self._series(metric, {**labels, "owner_is_controller": "true"}, start, end)
 
     def _series(self, metric: str, labels: Labels, start: Minutes, end: Minutes, value: object = 1) -> Series:
-        return Series(metric, {**labels, **self._own}, constant(self._times, start, end, value))
+        return Series(metric, {**labels, **self._target_labels}, constant(self._times, start, end, value))
 
-    def _flag(self, metric: str, labels: Labels, pod: Pod, when: tuple[Minutes, Minutes]) -> Series:
-        start, end = max(pod.start, when[0]), min(pod.deleted, when[1])
+    def _flag(self, metric: str, labels: Labels, pod: Pod, interval: tuple[Minutes, Minutes]) -> Series:
+        start, end = max(pod.start, interval[0]), min(pod.deleted, interval[1])
         samples = (
             constant(self._times, pod.start, min(start, pod.deleted), 0)
             + constant(self._times, start, end, 1)
             + constant(self._times, max(start, end), pod.deleted, 0)
         )
-        return Series(metric, {**labels, **self._own}, samples)
+        return Series(metric, {**labels, **self._target_labels}, samples)
 
-    def _clock(self, metric: str, labels: Labels, start: Minutes, end: Minutes, minute: Minutes) -> Series:
+    def _timestamp(self, metric: str, labels: Labels, start: Minutes, end: Minutes, minute: Minutes) -> Series:
         """A time as a value: `{base+…}` is filled in when the base is known."""
         samples = constant(self._times, start, end, f"@{float(minute) * 60:.0f}")
-        return Series(metric, {**labels, **self._own}, samples)
+        return Series(metric, {**labels, **self._target_labels}, samples)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from devstack.fleet.dcgm_exporter import used
+from devstack.fleet.dcgm_exporter import utilization
 from devstack.fleet.scenario import Scenario
 from devstack.fleet.scraping import MINUTE_MS, Scraping
 from devstack.fleet.series import Series
@@ -14,17 +14,17 @@ def series(scenario: Scenario) -> Iterator[Series]:
     for node in scenario.nodes:
         if node.model or not node.geometries:
             continue
-        scraping = Scraping("neuron-monitor", f"{node.name}:8000", life=node.life)
-        found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        scraping = Scraping("neuron-monitor", f"{node.name}:8000", lifetime=node.lifetime)
+        samples_by_core: dict[tuple[str, int], list[tuple[int, str]]] = {}
         pods = {pod.id: pod for pod in scenario.pods if pod.node is node}
-        for at in scraping.answered(scenario.start, scenario.end):
+        for at in scraping.successful_times(scenario.start, scenario.end):
             minute = Fraction(at, MINUTE_MS)
             for pod in pods.values():
-                if pod.runs[0] <= minute < pod.runs[1]:
+                if pod.run_interval[0] <= minute < pod.run_interval[1]:
                     for core in pod.devices:
-                        use = used(scenario, node, core, minute)
-                        found.setdefault((pod.id, core), []).append((at, str(float(use))))
-        for (uid, core), samples in found.items():
+                        use = utilization(scenario, node, core, minute)
+                        samples_by_core.setdefault((pod.id, core), []).append((at, str(float(use))))
+        for (uid, core), samples in samples_by_core.items():
             labels = {
                 "neuroncore": str(core),
                 "instance_id": f"i-{node.name}",
@@ -36,5 +36,5 @@ def series(scenario: Scenario) -> Iterator[Series]:
             if scenario.neuron_labels:
                 labels |= {"pod": pods[uid].name, "namespace": pods[uid].namespace}
             yield Series("neuroncore_utilization_ratio", labels, samples)
-        times = scraping.answered(scenario.start, scenario.end)
+        times = scraping.successful_times(scenario.start, scenario.end)
         yield Series("up", {"job": scraping.job, "instance": scraping.instance}, [(at, "1") for at in times])

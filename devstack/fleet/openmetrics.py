@@ -21,27 +21,32 @@ def write(
         path: the file.
         progress: is told the part that is done, 0 to 1.
     """
-    found: list[tuple[str, Series]] = []
+    series_by_cluster: list[tuple[str, Series]] = []
     for done, scenario in enumerate(scenarios):
-        found += [(scenario.name, one) for one in series(scenario)]
+        series_by_cluster += [(scenario.name, cluster_series) for cluster_series in series(scenario)]
         progress((done + 1) / len(scenarios) / 2)
-    write_series(found, base, path, lambda done: progress(0.5 + done / 2))
+    write_series(series_by_cluster, base, path, lambda done: progress(0.5 + done / 2))
 
 
 def write_series(
-    found: Iterable[tuple[str, Series]], base: datetime, path: Path, progress: Callable[[float], None] = lambda _: None
+    labelled_series: Iterable[tuple[str, Series]],
+    base: datetime,
+    path: Path,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> None:
     """Write series, each with the cluster that it is of."""
     zero = int(base.timestamp()) * 1000
     families: dict[str, list[tuple[str, Series]]] = {}
-    for cluster, one in found:
-        families.setdefault(one.metric, []).append((cluster, one))
+    for cluster, metric_series in labelled_series:
+        families.setdefault(metric_series.metric, []).append((cluster, metric_series))
     with path.open("w", encoding="utf-8") as file:
         for done, metric in enumerate(sorted(families)):
             file.write(f"# TYPE {metric} gauge\n")
-            for cluster, one in families[metric]:
-                name = f"{metric}{{{_inside({'cluster': cluster, **one.labels})}}}"
-                file.writelines(f"{name} {_value(value, zero)} {_seconds(zero + at)}\n" for at, value in one.samples)
+            for cluster, metric_series in families[metric]:
+                name = f"{metric}{{{_label_text({'cluster': cluster, **metric_series.labels})}}}"
+                file.writelines(
+                    f"{name} {_value(value, zero)} {_seconds(zero + at)}\n" for at, value in metric_series.samples
+                )
             progress((done + 1) / len(families))
         file.write("# EOF\n")
 
@@ -52,7 +57,7 @@ def series(scenario: Scenario) -> Iterator[Series]:
     yield from dcgm_exporter.series(scenario)
     yield from neuron_monitor.series(scenario)
     yield from karpenter.series(scenario)
-    targets = [one.scraping for one in scenario.ksm]
+    targets = [instance.scraping for instance in scenario.ksm]
     targets += [scraping for _, scraping in dcgm_exporter.targets(scenario)]
     for target in targets:
         yield from _up(target, scenario)
@@ -73,7 +78,7 @@ def _value(text: str, zero: int) -> str:
     return str(zero // 1000 + int(text[1:])) if text.startswith("@") else text
 
 
-def _inside(labels: Mapping[str, str]) -> str:
+def _label_text(labels: Mapping[str, str]) -> str:
     return ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
 
 

@@ -10,10 +10,10 @@ from fractions import Fraction
 from devstack.fleet.scraping import Scraping
 
 Minutes = float | Fraction
-Life = tuple[Minutes, Minutes]
+Interval = tuple[Minutes, Minutes]
 Use = Sequence[tuple[Minutes, str]]
 """Use of a device, 0 to 1, from each time on until the next."""
-FOREVER: Life = (-1e6, 1e6)
+FOREVER: Interval = (-1e6, 1e6)
 GPU = "nvidia_com_gpu"
 
 
@@ -37,12 +37,12 @@ class Geometry:
     devices: Sequence[Device]
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of GPU Feature Discovery."""
-    life: Life = FOREVER
+    lifetime: Interval = FOREVER
     """When it is advertised."""
     allocatable: Mapping[str, int] | None = None
     replicas: int = 1
     """Units per device, under time-slicing or MPS."""
-    shrunk: Mapping[int, Fraction] = field(default_factory=dict)
+    share_factors: Mapping[int, Fraction] = field(default_factory=dict)
     """The truth: factor on the shares of a GPU's slices, by GPU, where they add up to more than the GPU."""
 
 
@@ -57,15 +57,17 @@ class Node:
     model: str
     """DCGM's `modelName`."""
     geometries: Sequence[Geometry]
-    life: Life = FOREVER
+    lifetime: Interval = FOREVER
     provider_id: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     labels_from: Minutes = FOREVER[0]
     """GPU Feature Discovery comes late on a node that boots."""
 
-    def at(self, minute: Minutes) -> Geometry | None:
+    def geometry_at(self, minute: Minutes) -> Geometry | None:
         """Its geometry at a time."""
-        return next((one for one in self.geometries if one.life[0] <= minute < one.life[1]), None)
+        return next(
+            (geometry for geometry in self.geometries if geometry.lifetime[0] <= minute < geometry.lifetime[1]), None
+        )
 
 
 @dataclass(frozen=True)
@@ -104,19 +106,19 @@ class Pod:
         return self.uid or f"uid-{self.namespace}-{self.name}"
 
     @property
-    def runs(self) -> Life:
+    def run_interval(self) -> Interval:
         """When it runs."""
         begin = self.start if self.running is None else self.running
-        return (begin, self.stops) if not self.never_runs else (self.stops, self.stops)
+        return (begin, self.released_at) if not self.never_runs else (self.released_at, self.released_at)
 
     @property
-    def stops(self) -> Minutes:
+    def released_at(self) -> Minutes:
         """When it no longer holds anything."""
         return self.deleted if self.finished is None else min(self.finished, self.deleted)
 
-    def use_of(self, place: int) -> Use:
+    def use_of(self, position: int) -> Use:
         """The use of the device at a place in `devices`."""
-        return self.uses[place] if self.uses else self.use
+        return self.uses[position] if self.uses else self.use
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class KubeStateMetrics:
     capacity: bool = True
     node_info: bool = True
     phases: bool = True
-    times: bool = False
+    pod_times: bool = False
     """`kube_pod_status_scheduled_time` and `kube_pod_completion_time`."""
     pod_labels: bool = True
     replicaset_owner: bool = True
@@ -151,7 +153,7 @@ class Exporter:
     """From a time on, other metrics: the exporter is another version then."""
     mig_gpu_util: str = "absent"
     """What GPU_UTIL, which is not made for MIG, says there: `absent` (mostly), or `zero` (dcgm-exporter#216)."""
-    restarts: Sequence[Life] = ()
+    restarts: Sequence[Interval] = ()
     """When the exporter's pods are replaced: silent, and another instance from then on."""
     hostname_is_pod: bool = False
     """Whether it calls itself, not its node, the host (NODE_NAME is not set)."""
@@ -165,14 +167,14 @@ class Exporter:
     """`copies` (one series per sharer), `copies+device` (the unlabelled one too), `first`, `flip`."""
     lingers: Minutes = 0
     """For how long a label stays after its pod has finished."""
-    early: bool = False
+    labels_pending_pods: bool = False
     """Whether a label stands from the binding on, before the pod runs."""
-    blank: Sequence[Life] = ()
+    blank: Sequence[Interval] = ()
     """When devices tell nothing although the exporter answers."""
-    nan: Sequence[Life] = ()
+    nan: Sequence[Interval] = ()
     clamps: bool = True
     """Whether values stay within full use."""
-    tells_claims: bool = True
+    labels_claims: bool = True
     """Whether it labels devices with ResourceClaims."""
 
 
@@ -194,9 +196,9 @@ class Scenario:
     settings: str = ""
     """Lines of settings beside clusters and pricing."""
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    ghosts: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    unrequested_use: Mapping[tuple[str, int], str] = field(default_factory=dict)
     """Use of devices, by node and place, by somebody who requested none."""
-    units: Mapping[str, str] = field(default_factory=dict)
+    business_units: Mapping[str, str] = field(default_factory=dict)
     """The truth: business units by namespace, where they are not the namespace itself."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The truth: rungs by pod, where they are not what the devices' sharing says."""
@@ -205,8 +207,8 @@ class Scenario:
     residual: bool = False
     """Whether the metrics contradict each other on purpose."""
 
-    def with_scraping(self, **how: object) -> "Scenario":
+    def with_scraping(self, **changes: object) -> "Scenario":
         """The same cluster, everything scraped in another way."""
-        ksm = tuple(replace(one, scraping=replace(one.scraping, **how)) for one in self.ksm)  # type: ignore[arg-type]
-        dcgm = self.dcgm and replace(self.dcgm, scraping=replace(self.dcgm.scraping, **how))  # type: ignore[arg-type]
+        ksm = tuple(replace(instance, scraping=replace(instance.scraping, **changes)) for instance in self.ksm)  # type: ignore[arg-type]
+        dcgm = self.dcgm and replace(self.dcgm, scraping=replace(self.dcgm.scraping, **changes))  # type: ignore[arg-type]
         return replace(self, ksm=ksm, dcgm=dcgm)

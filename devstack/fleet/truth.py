@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
-from devstack.fleet.instants import ZERO, Devices, Holding, Parts, holdings, parts
+from devstack.fleet.bounds import ObservationBounds, Span, minutes_in, overlap, split_at, subtract
+from devstack.fleet.instants import ZERO, Allocation, DeviceUse, Parts, allocations, node_parts
 from devstack.fleet.scenario import Minutes, Node, Pod, Scenario
-from devstack.fleet.sight import Sight, Span, length, overlap, pieces, without
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Amount:
         return Amount(self.value + other.value, self.tolerance + other.tolerance)
 
 
-NOTHING = Amount(ZERO)
+ZERO_AMOUNT = Amount(ZERO)
 
 
 @dataclass(frozen=True)
@@ -54,150 +54,202 @@ class TrueHour:
     """A cluster's hour."""
 
     lines: list[TrueLine] = field(default_factory=list)
-    capacity: Amount = NOTHING
-    unallocated: Amount = NOTHING
-    stranded: Amount = NOTHING
-    unobserved: Amount = NOTHING
-    excess: Amount = NOTHING
+    capacity: Amount = ZERO_AMOUNT
+    unallocated: Amount = ZERO_AMOUNT
+    stranded: Amount = ZERO_AMOUNT
+    unobserved: Amount = ZERO_AMOUNT
+    excess: Amount = ZERO_AMOUNT
     """Held beyond what there is."""
 
 
 def hour(scenario: Scenario, number: int) -> TrueHour:
     """The truth about one hour, counted from the base."""
-    return _Hour(scenario, number).all()
+    return _Hour(scenario, number).compute()
 
 
 class _Hour:
     def __init__(self, scenario: Scenario, number: int) -> None:
         self._scenario = scenario
         self._window: Span = (Fraction(60 * number), Fraction(60 * number + 60))
-        self._sight = Sight(scenario, self._window)
-        held = holdings(scenario)
-        self._devices = Devices(scenario, held)
-        self._held = [one for one in held if not self._sight.is_invisible(one)]
-        self._tells_capacity = any(one.capacity for one in scenario.ksm)
+        self._bounds = ObservationBounds(scenario, self._window)
+        allocated = allocations(scenario)
+        self._device_use = DeviceUse(scenario, allocated)
+        self._visible = [allocation for allocation in allocated if not self._bounds.is_invisible(allocation)]
+        self._exposes_capacity = any(instance.capacity for instance in scenario.ksm)
 
-    def all(self) -> TrueHour:
-        found = TrueHour(lines=[line for line in map(self._line, self._held) if line is not None])
+    def compute(self) -> TrueHour:
+        totals = TrueHour(lines=[line for line in map(self._line, self._visible) if line is not None])
         for node in self._scenario.nodes:
-            self._add(node, found)
-        return found
+            self._add_node(node, totals)
+        return totals
 
     # Pods
 
-    def _line(self, of: Holding) -> TrueLine | None:
-        held = overlap((of.begins, of.ends), self._window)
-        off = of.gpus * (self._sight.begin(of) + self._sight.end(of)) / 60
-        if not length(held) and (not off or of.begins >= of.ends):
+    def _line(self, allocation: Allocation) -> TrueLine | None:
+        span = overlap((allocation.start, allocation.end), self._window)
+        bound = allocation.gpus * (self._bounds.start_bound(allocation) + self._bounds.end_bound(allocation)) / 60
+        if not minutes_in(span) and (not bound or allocation.start >= allocation.end):
             return None
-        allocated = Amount(of.gpus * length(held) / 60, off)
-        runs = overlap((of.runs, of.ends), self._window)
-        source = self._source(of)
-        off = of.gpus * self._use_edges(of) / 60
-        seen = without(runs, self._sight.blind_to(of.node)) if source != "none" else []
-        if not seen:
-            unmeasured = Amount(of.gpus * length(runs) / 60, off)
-            return TrueLine(of.pod, of.resource, of.units, of.share, "none", allocated, None, unmeasured)
-        observed = sum(map(length, seen), ZERO)
-        used = sum((self._used(of, place, seen, observed) for place in of.places), ZERO)
-        unmeasured = Amount(of.gpus * (length(runs) - observed) / 60, off)
-        return TrueLine(of.pod, of.resource, of.units, of.share, source, allocated, Amount(used / 60, off), unmeasured)
+        allocated = Amount(allocation.gpus * minutes_in(span) / 60, bound)
+        running = overlap((allocation.running_from, allocation.end), self._window)
+        source = self._source(allocation)
+        bound = allocation.gpus * self._use_bound(allocation) / 60
+        observed_spans = subtract(running, self._bounds.unobserved_use(allocation.node)) if source != "none" else []
+        if not observed_spans:
+            unmeasured = Amount(allocation.gpus * minutes_in(running) / 60, bound)
+            return TrueLine(
+                allocation.pod,
+                allocation.resource,
+                allocation.units,
+                allocation.share,
+                "none",
+                allocated,
+                None,
+                unmeasured,
+            )
+        observed = sum(map(minutes_in, observed_spans), ZERO)
+        used = sum(
+            (self._used(allocation, index, observed_spans, observed) for index in allocation.device_indices), ZERO
+        )
+        unmeasured = Amount(allocation.gpus * (minutes_in(running) - observed) / 60, bound)
+        return TrueLine(
+            allocation.pod,
+            allocation.resource,
+            allocation.units,
+            allocation.share,
+            source,
+            allocated,
+            Amount(used / 60, bound),
+            unmeasured,
+        )
 
-    def _source(self, of: Holding) -> str:
-        told = self._scenario.sources.get(of.pod.name)
-        nobody = self._scenario.dcgm is None and bool(of.node.model)
-        if told or nobody or not of.places:
-            return told or "none"
-        return "shared" if of.geometry.replicas > 1 else "pod"
+    def _source(self, allocation: Allocation) -> str:
+        expected = self._scenario.sources.get(allocation.pod.name)
+        has_no_exporter = self._scenario.dcgm is None and bool(allocation.node.model)
+        if expected or has_no_exporter or not allocation.device_indices:
+            return expected or "none"
+        return "shared" if allocation.geometry.replicas > 1 else "pod"
 
-    def _used(self, of: Holding, place: int, seen: Iterable[Span], observed: Fraction) -> Fraction:
+    def _used(
+        self, allocation: Allocation, device_index: int, observed_spans: Iterable[Span], observed: Fraction
+    ) -> Fraction:
         """GPU-minutes used of one device in the time in which it was seen; never above what was allotted of it."""
-        edges = self._changes(of)
-        cut = [one for span in seen for one in pieces(span, edges)]
-        used = sum((self._devices.part(of, place, start) * (end - start) for start, end in cut), ZERO)
-        return min(used, self._devices.allotted(of, place) * observed)
+        changes = self._changes(allocation)
+        spans = [piece for span in observed_spans for piece in split_at(span, changes)]
+        used = sum(
+            (self._device_use.used_gpus(allocation, device_index, start) * (end - start) for start, end in spans), ZERO
+        )
+        return min(used, self._device_use.allocated_gpus(allocation, device_index) * observed)
 
-    def _changes(self, of: Holding) -> set[Minutes]:
+    def _changes(self, allocation: Allocation) -> set[Minutes]:
         """When the use of a pod's devices may change."""
-        found: set[Minutes] = set()
-        for other in {id(one): one for place in of.places for one in self._devices.sharers(of.node, place)}.values():
-            found |= {other.runs, other.ends}
-            found |= {since for curve in (other.pod.uses or [other.pod.use]) for since, _ in curve}
-        return found
+        changes: set[Minutes] = set()
+        for sharer in {
+            id(sharer): sharer
+            for index in allocation.device_indices
+            for sharer in self._device_use.sharers(allocation.node, index)
+        }.values():
+            changes |= {sharer.running_from, sharer.end}
+            changes |= {since for curve in (sharer.pod.uses or [sharer.pod.use]) for since, _ in curve}
+        return changes
 
-    def _use_edges(self, of: Holding) -> Fraction:
+    def _use_bound(self, allocation: Allocation) -> Fraction:
         """Minutes by which an observer may be off about a pod's use: every edge once, and outages of the exporter."""
-        interval = self._sight.device_interval(of.node)
-        runs = overlap((of.runs, of.ends), self._window)
-        off = self._sight.run(of, interval) + self._sight.end(of, interval)
-        for at in self._changes(of) - {of.runs, of.ends}:
-            if of.runs < at < of.ends:
-                off += self._sight.edge(at, interval=interval)
-        off += sum((self._unplaced(of, other) for other in self._held if other is not of), ZERO)
-        return off + self._sight.outages(of.node, runs)
+        interval = self._bounds.device_interval(allocation.node)
+        running = overlap((allocation.running_from, allocation.end), self._window)
+        bound = self._bounds.running_bound(allocation, interval) + self._bounds.end_bound(allocation, interval)
+        for at in self._changes(allocation) - {allocation.running_from, allocation.end}:
+            if allocation.running_from < at < allocation.end:
+                bound += self._bounds.edge_bound(at, interval=interval)
+        bound += sum(
+            (self._unseen_sharer_bound(allocation, other) for other in self._visible if other is not allocation), ZERO
+        )
+        return bound + self._bounds.outage_bound(allocation.node, running)
 
-    def _unplaced(self, of: Holding, other: Holding) -> Fraction:
+    def _unseen_sharer_bound(self, allocation: Allocation, other: Allocation) -> Fraction:
         """Minutes in which a sharer ran so shortly in the hour that no scrape need have seen on which device."""
-        if of.geometry.replicas == 1 or other.node is not of.node or not length((other.runs, other.ends)):
+        if (
+            allocation.geometry.replicas == 1
+            or other.node is not allocation.node
+            or not minutes_in((other.running_from, other.end))
+        ):
             return ZERO
-        runs = overlap((other.runs, other.ends), self._window)
-        lit = sum(map(length, without(runs, self._sight.blind_to(of.node))), ZERO)
-        if lit > self._sight.device_interval(of.node) or (length(runs) and not lit):
+        running = overlap((other.running_from, other.end), self._window)
+        observed = sum(map(minutes_in, subtract(running, self._bounds.unobserved_use(allocation.node))), ZERO)
+        if observed > self._bounds.device_interval(allocation.node) or (minutes_in(running) and not observed):
             return ZERO
-        return lit + self._sight.edge(other.runs) + self._sight.edge(other.ends)
+        return observed + self._bounds.edge_bound(other.running_from) + self._bounds.edge_bound(other.end)
 
     # Nodes
 
-    def _add(self, node: Node, found: TrueHour) -> None:
-        life = overlap(node.life, self._window)
-        own = [one for one in self._held if one.node is node]
-        changes = sorted({Fraction(at) for at in self._node_edges(node, own)})
+    def _add_node(self, node: Node, totals: TrueHour) -> None:
+        lifetime = overlap(node.lifetime, self._window)
+        allocated = [allocation for allocation in self._visible if allocation.node is node]
+        changes = sorted({Fraction(at) for at in self._node_edges(node, allocated)})
         amounts = dict.fromkeys(_PARTS, ZERO)
-        for start, end in pieces(life, changes):
-            now = self._at(node, own, start)
+        for start, end in split_at(lifetime, changes):
+            instant_parts = self._parts_at(node, allocated, start)
             for part in _PARTS:
-                amounts[part] += getattr(now, part) * (end - start) / 60
-        off = self._off(node, own, changes)
+                amounts[part] += getattr(instant_parts, part) * (end - start) / 60
+        bounds = self._part_bounds(node, allocated, changes)
         if not amounts["excess"]:
-            off["excess"] = ZERO  # where nothing contradicts itself there is no residual, however short a hand-over
+            bounds["excess"] = ZERO  # where nothing contradicts itself there is no residual, however short a hand-over
         for part in _PARTS:
             if part != "held":
-                setattr(found, part, getattr(found, part) + Amount(amounts[part], off[part] / 60))
-        edges = sum((self._sight.edge(at) for at in node.life), ZERO) if node.gpus else ZERO
-        found.capacity += Amount(node.gpus * length(life) / 60, node.gpus * edges / 60)
+                setattr(totals, part, getattr(totals, part) + Amount(amounts[part], bounds[part] / 60))
+        lifetime_bound = sum((self._bounds.edge_bound(at) for at in node.lifetime), ZERO) if node.gpus else ZERO
+        totals.capacity += Amount(node.gpus * minutes_in(lifetime) / 60, node.gpus * lifetime_bound / 60)
 
-    def _node_edges(self, node: Node, own: Sequence[Holding]) -> Iterator[Minutes]:
-        yield from (edge for one in own for edge in (one.begins, one.ends))
-        yield from (edge for gap in self._sight.long_gaps for edge in gap)
-        yield from (edge for one in node.geometries for edge in one.life)
-        yield from node.life
+    def _node_edges(self, node: Node, allocated: Sequence[Allocation]) -> Iterator[Minutes]:
+        yield from (edge for allocation in allocated for edge in (allocation.start, allocation.end))
+        yield from (edge for gap in self._bounds.long_gaps for edge in gap)
+        yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
+        yield from node.lifetime
 
-    def _at(self, node: Node, own: Iterable[Holding], at: Fraction, *, toggled: Holding | None = None) -> Parts:
+    def _parts_at(
+        self, node: Node, allocated: Iterable[Allocation], at: Fraction, *, toggled: Allocation | None = None
+    ) -> Parts:
         """A node's parts at an instant; with `toggled`, as if one pod held when it did not, or the other way round."""
-        if not node.life[0] <= at < node.life[1]:
+        if not node.lifetime[0] <= at < node.lifetime[1]:
             return Parts()
-        held = sum((one.gpus for one in own if one.is_held(at) != (one is toggled)), ZERO)
-        return parts(node, at, held, is_dark=self._sight.is_dark(at), tells_capacity=self._tells_capacity)
+        held_gpus = sum(
+            (allocation.gpus for allocation in allocated if allocation.is_allocated(at) != (allocation is toggled)),
+            ZERO,
+        )
+        return node_parts(
+            node, at, held_gpus, is_unobserved=self._bounds.is_unobserved(at), exposes_capacity=self._exposes_capacity
+        )
 
-    def _off(self, node: Node, own: Sequence[Holding], changes: Sequence[Fraction]) -> dict[str, Fraction]:
+    def _part_bounds(
+        self, node: Node, allocated: Sequence[Allocation], changes: Sequence[Fraction]
+    ) -> dict[str, Fraction]:
         """GPU-minutes by which each part may be off: the height of every step, times how far off its time may be."""
-        off = dict.fromkeys(_PARTS, ZERO)
+        bounds = dict.fromkeys(_PARTS, ZERO)
         instant = Fraction(1, 10**6)
         for at in changes:
-            before, after = (self._at(node, own, side) for side in (at - instant, at))
-            steps = {id(one): one for one in own if at in (one.begins, one.ends)}
-            for one in steps.values():
-                minutes = self._sight.begin(one) if at == one.begins else self._sight.end(one)
+            before, after = (self._parts_at(node, allocated, side) for side in (at - instant, at))
+            changed = {
+                id(allocation): allocation for allocation in allocated if at in (allocation.start, allocation.end)
+            }
+            for allocation in changed.values():
+                minutes = (
+                    self._bounds.start_bound(allocation)
+                    if at == allocation.start
+                    else self._bounds.end_bound(allocation)
+                )
                 for part in _PARTS:
                     heights = (
-                        abs(getattr(self._at(node, own, side, toggled=one), part) - getattr(now, part))
-                        for side, now in ((at - instant, before), (at, after))
+                        abs(
+                            getattr(self._parts_at(node, allocated, side, toggled=allocation), part)
+                            - getattr(parts_then, part)
+                        )
+                        for side, parts_then in ((at - instant, before), (at, after))
                     )
-                    off[part] += max(heights) * minutes
-            if not steps or at in {Fraction(edge) for edge in self._node_edges(node, ())}:
+                    bounds[part] += max(heights) * minutes
+            if not changed or at in {Fraction(edge) for edge in self._node_edges(node, ())}:
                 for part in _PARTS:
-                    off[part] += abs(getattr(after, part) - getattr(before, part)) * self._sight.edge(at)
-        return off
+                    bounds[part] += abs(getattr(after, part) - getattr(before, part)) * self._bounds.edge_bound(at)
+        return bounds
 
 
-_PARTS = tuple(one.name for one in fields(Parts))
+_PARTS = tuple(part.name for part in fields(Parts))

@@ -4,14 +4,16 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from gpucost.container import alert_service, bus
+from gpucost.container import Container
 from gpucost.core.errors import MessageError
 from gpucost.runtime.messages import HourClosed, Tick, read_alert_input
 from gpucost.runtime.observability import logger
 
+CONTAINER = Container()
+
 
 @logger.inject_lambda_context(clear_state=True)
-def handler(event: dict[str, Any], context: LambdaContext) -> None:
+def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> None:
     """Handle the records of one SNS event; a message that can never be read is put aside with the reason."""
     for record in event["Records"]:
         body = record["Sns"]["Message"]
@@ -19,12 +21,12 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
             message = read_alert_input(body)
         except MessageError as error:
             logger.error("message put aside", reason=str(error))
-            bus().dead_letter(body, str(error))
+            container.bus.dead_letter(body, str(error))
             continue
         logger.set_correlation_id(message.correlation_id)
         if isinstance(message, HourClosed):
-            alert_service().hour_closed(message)
+            container.alert_service.hour_closed(message)
         elif isinstance(message, Tick):
-            alert_service().tick(message)
+            container.alert_service.tick(message)
         else:
-            alert_service().external(message)
+            container.alert_service.amp_alerts(message)

@@ -4,19 +4,23 @@ import os
 from pathlib import Path
 from typing import Any
 
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.api.app import build_app
 from gpucost.api.events import handle_event
-from gpucost.container import api_services
+from gpucost.container import Container
 from gpucost.runtime.observability import logger
 
-app = build_app(api_services(), Path(__file__).parent / "page")
+PAGE_FOLDER = Path(__file__).parent / "page"
+
+CONTAINER = Container()
+APP = build_app(CONTAINER.api_services, PAGE_FOLDER)
 if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
-    api_services().reports()  # the client that the first request would make is part of the snapshot instead
+    CONTAINER.api_services.reports()  # the snapshot holds the client that the first request would otherwise make
 
 
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: LambdaContext, app: APIGatewayHttpResolver = APP) -> dict[str, Any]:
     """Answer one HTTP request."""
     return handle_event(app, event, context)

@@ -6,15 +6,17 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import ValidationError
 
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.errors import MessageError
 from gpucost.runtime.messages import ScheduledTick, first_problem
 from gpucost.runtime.observability import logger, metrics
 
+CONTAINER = Container()
+
 
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, int]:
     """Handle one tick of the schedule.
 
     Raises:
@@ -26,7 +28,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         raise MessageError(f"not a valid ScheduledTick: {first_problem(error)}") from error
     correlation_id = f"tick-{tick.scheduled_time:%Y-%m-%dT%H:%M}"
     logger.append_keys(correlation_id=correlation_id)
-    result = bootstrap.dispatch_service().dispatch(tick, correlation_id)
+    result = container.dispatch_service.dispatch(tick, correlation_id)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"hours_sent": 0, "hours_to_restate": 0}
@@ -35,7 +37,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     for refusal in result.settings_refused:
         logger.error("newer settings are not in force", reason=refusal)
     metrics.add_metric("SettingsRefused", MetricUnit.Count, len(result.settings_refused))
-    repriced = bootstrap.repricing_service().reprice(tick.scheduled_time, correlation_id)
+    repriced = container.repricing_service.reprice(tick.scheduled_time, correlation_id)
     metrics.add_metric("HoursToRestate", MetricUnit.Count, repriced)
     metrics.add_metric("HoursSent", MetricUnit.Count, result.hours_sent)
     metrics.add_metric("HoursOverdue", MetricUnit.Count, result.hours_overdue)

@@ -6,15 +6,17 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import ValidationError
 
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.errors import MessageError, SourceError
 from gpucost.runtime.messages import ExportDue, first_problem
 from gpucost.runtime.observability import logger, metrics
 
+CONTAINER = Container()
+
 
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, Any]:
     """Export what is due, or what is asked for.
 
     Raises:
@@ -25,7 +27,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         due = ExportDue.model_validate(event)
     except ValidationError as error:
         raise MessageError(f"not a valid ExportDue: {first_problem(error)}") from error
-    result = bootstrap.export_service().export(due, lambda: context.get_remaining_time_in_millis() / 1000)
+    result = container.export_service.export(due, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"exported": [], "days_left": 0}

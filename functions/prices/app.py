@@ -6,15 +6,17 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import ValidationError
 
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.errors import MessageError, SourceError
 from gpucost.runtime.messages import PricesDue, first_problem
 from gpucost.runtime.observability import logger, metrics
 
+CONTAINER = Container()
+
 
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, Any]:
     """Refresh what is due.
 
     Raises:
@@ -25,7 +27,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         due = PricesDue.model_validate(event)
     except ValidationError as error:
         raise MessageError(f"not a valid PricesDue: {first_problem(error)}") from error
-    result = bootstrap.prices_service().refresh(due)
+    result = container.prices_service.refresh(due)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"refreshed": {}}

@@ -14,14 +14,14 @@ from gpucost.settings import ClusterSettings, PrometheusSettings, Settings
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.source_selectors import Sources
 from gpucost_cli.doctor import labels, signals
-from gpucost_cli.doctor.asking import Asking
-from gpucost_cli.doctor.checks import Case, Check, conclude
-from gpucost_cli.doctor.utilization import Rung, rungs
+from gpucost_cli.doctor.asking import FactsCollector
+from gpucost_cli.doctor.checks import CheckContext, Check, run_checks
+from gpucost_cli.doctor.utilization import HeldGpus, held_gpus
 from gpucost_cli.placeholders import refuse_placeholders
 
-Verdict = Literal["possible", "wrong", "impossible"]
+Attribution = Literal["possible", "wrong", "impossible"]
 
-QUERIES_SECONDS = 300.0
+CLUSTER_TIMEOUT_SECONDS = 300.0
 """For all queries to one cluster's Prometheus."""
 
 
@@ -31,28 +31,28 @@ class Report:
 
     cluster: str
     checks: Sequence[Check]
-    utilization: Sequence[Rung]
+    utilization: Sequence[HeldGpus]
 
     @property
     def possible(self) -> bool:
         """Whether its hours can be attributed, and rightly: nothing that is required is missing or faulty."""
-        return self.verdict == "possible"
+        return self.attribution == "possible"
 
     @property
-    def verdict(self) -> Verdict:
+    def attribution(self) -> Attribution:
         """`impossible` where something required is missing, `wrong` where something required is faulty."""
         statuses = {check.status for check in self.checks if check.severity == "required"}
         return "impossible" if "missing" in statuses else "wrong" if "faulty" in statuses else "possible"
 
     @property
-    def obstacle(self) -> str:
+    def first_problem(self) -> str:
         """The first reason why attribution is not possible."""
-        status = "missing" if self.verdict == "impossible" else "faulty"
+        status = "missing" if self.attribution == "impossible" else "faulty"
         checks = (check for check in self.checks if check.severity == "required" and check.status == status)
         return next((check.finding or f"{check.metric} is missing" for check in checks), "")
 
     @property
-    def is_unanswered(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether Prometheus did not answer, so that nothing else is known."""
         return len(self.checks) == 1 and not self.possible
 
@@ -73,7 +73,7 @@ def examine_all(settings: Settings, now: datetime) -> list[Report]:
             continue
         report = examine(cluster, settings, now)
         reports.append(report)
-        if report.is_unanswered:
+        if report.is_unreachable:
             unanswered[key] = report.checks
     return reports
 
@@ -81,20 +81,20 @@ def examine_all(settings: Settings, now: datetime) -> list[Report]:
 def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Report:
     """Ask one cluster's Prometheus and conclude; a Prometheus that does not answer is a finding."""
     utilization = settings.utilization
-    need, ranks = labels.needs(settings), signals.ranked(utilization.signal, utilization.scale)
+    need, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        client = connect(cluster, Deadline(QUERIES_SECONDS))
-        facts = Asking(client, cluster.selector, need, ranks, Sources.from_settings(cluster.sources)).facts(now)
+        client = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS))
+        facts = FactsCollector(client, cluster.selector, need, ranks, Sources.from_settings(cluster.sources)).collect(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
-        return Report(cluster.name, [_unanswered(finding, _check_access(cluster.prometheus))], [])
+        return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
     except CredentialsError as error:
-        return Report(cluster.name, [_unanswered(str(error), _GIVE_CREDENTIALS)], [])
+        return Report(cluster.name, [_unreachable(str(error), _GIVE_CREDENTIALS)], [])
     except GpuCostError as error:
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
-        return Report(cluster.name, [_unanswered(finding, _check_access(cluster.prometheus))], [])
-    case = Case(facts, cluster, settings, need, ranks)
-    return Report(cluster.name, [Check("Prometheus", "", "found", "required"), *conclude(case)], rungs(case))
+        return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
+    case = CheckContext(facts, cluster, settings, need, ranks)
+    return Report(cluster.name, [Check("Prometheus", "", "found", "required"), *run_checks(case)], held_gpus(case))
 
 
 _GIVE_CREDENTIALS = (
@@ -112,5 +112,5 @@ def _check_access(prometheus: PrometheusSettings) -> str:
     return change
 
 
-def _unanswered(finding: str, change: str) -> Check:
+def _unreachable(finding: str, change: str) -> Check:
     return Check("Prometheus", "", "missing", "required", finding=finding, change=change)

@@ -19,7 +19,7 @@ NEURON_RESOURCE = "aws_amazon_com_neuron"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Target:
     """One scraped process: which job and instance, and which of several equal Prometheus servers scraped it."""
 
     job: str
@@ -38,7 +38,7 @@ class Holder:
     resource: str
     """As kube-state-metrics writes it: `nvidia_com_gpu`."""
     units: int
-    seen_by: frozenset[Source]
+    targets: frozenset[Target]
 
     @property
     def name(self) -> tuple[str, str]:
@@ -51,16 +51,16 @@ class Device:
     """One series of a utilization signal."""
 
     signal: str
-    source: Source
+    target: Target
     uuid: str
     mig_id: str
     profile: str
     model: str
-    named: Sequence[str]
+    node_names: Sequence[str]
     """What its labels say that its node is called, the first choice first; for Neuron the EC2 instance."""
     workload: tuple[str, str]
     """Namespace and pod that the exporter labelled it with, or blanks."""
-    is_renamed: bool
+    has_exported_labels: bool
     """Whether the workload stood in `exported_…`, the scrape having taken `pod` for the exporter's own."""
     target_pod: str
     """`pod` as it stands on the series, whoever wrote it."""
@@ -74,7 +74,7 @@ class Device:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """The device, whatever pod it is labelled with and whichever server scraped it."""
-        return self.source.job, self.source.instance, self.uuid, self.mig_id
+        return self.target.job, self.target.instance, self.uuid, self.mig_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Node:
     """As kube-state-metrics writes them; only those that attribution reads."""
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
-    seen_by: frozenset[Source] = frozenset()
+    targets: frozenset[Target] = frozenset()
 
     def label(self, wanted: NodeLabel) -> str:
         """The value of the first of a fact's labels that the node has, else blank."""
@@ -112,32 +112,32 @@ class Facts:
     """All of one cluster."""
 
     now: datetime
-    moment: datetime
+    evaluated_at: datetime
     """When holders, nodes and devices were looked at: the last time in the window at which pods held GPUs."""
     series: Mapping[str, int] = field(default_factory=dict)
     """By metric, the most at one time of the window."""
-    exporters: Mapping[Source, frozenset[int]] = field(default_factory=dict)
+    exporters: Mapping[Target, frozenset[int]] = field(default_factory=dict)
     """Instances of kube-state-metrics, with the times (ms) at which they were seen."""
     resources: Mapping[str, int] = field(default_factory=dict)
     """Requests by GPU resource, the most at one time of the window."""
     holders: Sequence[Holder] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
     devices: Sequence[Device] = ()
-    highest: Mapping[str, Decimal] = field(default_factory=dict)
+    max_values: Mapping[str, Decimal] = field(default_factory=dict)
     """The highest value of each signal."""
     cluster_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Labels that name clusters, with their values."""
-    labelled: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    label_counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Series by metric and Kubernetes label that the settings need."""
     owner_kinds: Mapping[str, int] = field(default_factory=dict)
     finished_pods: int = 0
-    intervals: Mapping[Source, Decimal] = field(default_factory=dict)
+    intervals: Mapping[Target, Decimal] = field(default_factory=dict)
     """Scrape interval in seconds, of some instances of each exporter."""
-    with_up: frozenset[str] = frozenset()
+    jobs_with_up: frozenset[str] = frozenset()
     """Jobs whose `up` is kept."""
-    elsewhere: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    labels_outside_selector: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     """Where the selector matches nothing of a metric: what its labels are on series that it leaves out."""
-    takes_long_queries: bool = True
+    accepts_long_queries: bool = True
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Series by source and job, whatever the settings say of sources."""
 
@@ -178,7 +178,7 @@ class Facts:
 
     def node_of(self, device: Device) -> str:
         """The node that a device is on, blank where no name that it carries is a node's."""
-        return next((self._node_names[name] for name in device.named if name in self._node_names), "")
+        return next((self._node_names[name] for name in device.node_names if name in self._node_names), "")
 
     @cached_property
     def devices_on(self) -> Mapping[str, Sequence[Device]]:
@@ -193,24 +193,24 @@ class Facts:
         """Namespace and pod of whoever holds."""
         return frozenset(one.name for one in self.holders)
 
-    def is_claimed(self, device: Device) -> bool:
+    def is_labeled_with_holder(self, device: Device) -> bool:
         """Whether it is labelled with a pod that holds GPUs."""
         return device.workload in self.holder_names
 
-    def is_own(self, device: Device) -> bool:
+    def is_exporter_pod(self, device: Device) -> bool:
         """Whether the pod on a series is the exporter's own."""
         pod = device.target_pod
-        return bool(pod) and not self.is_claimed(device) and ("exporter" in pod or "dcgm" in pod)
+        return bool(pod) and not self.is_labeled_with_holder(device) and ("exporter" in pod or "dcgm" in pod)
 
-    def sources_of(self, metric: str) -> Iterable[Source]:
+    def targets_of(self, metric: str) -> Iterable[Target]:
         """Instances of the exporter that a metric is from, as far as they were looked at."""
         if metric.startswith("kube_"):
             return self.exporters
         if metric == NEURON.name:
-            return {one.source for one in self.devices if one.signal == NEURON.name}
-        return {one.source for one in self.gpu_devices}
+            return {one.target for one in self.devices if one.signal == NEURON.name}
+        return {one.target for one in self.gpu_devices}
 
     def interval(self, metric: str) -> Decimal | None:
         """The scrape interval of a metric's exporter in seconds, the longest where instances differ."""
-        known = [self.intervals[source] for source in self.sources_of(metric) if source in self.intervals]
+        known = [self.intervals[source] for source in self.targets_of(metric) if source in self.intervals]
         return max(known) if known and (self.has(metric) or metric.endswith("*")) else None

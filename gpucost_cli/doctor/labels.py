@@ -8,7 +8,7 @@ from gpucost.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class RequiredLabels:
     """Labels of namespaces and pods that the settings ask for."""
 
     of_namespaces: tuple[str, ...]
@@ -19,28 +19,28 @@ class Needs:
         return {NAMESPACE_LABELS_METRIC: self.of_namespaces, POD_LABELS_METRIC: self.of_pods}
 
 
-def needs(settings: Settings) -> Needs:
+def required_labels(settings: Settings) -> RequiredLabels:
     """Return the labels that business units and `cost_labels` name."""
     units = settings.business_units
-    return Needs(
+    return RequiredLabels(
         _distinct(key for unit in units for key in unit.namespace_labels),
         _distinct([*(key for unit in units for key in unit.pod_labels), *settings.cost_labels]),
     )
 
 
-def allow_lists(need: Needs, node_labels: Iterable[NodeLabel]) -> list[str]:
+def allow_lists(required: RequiredLabels, node_labels: Iterable[NodeLabel]) -> list[str]:
     """Return kube-state-metrics' allow-lists of labels, one for each kind of object."""
     keys = {
         "nodes": [key for label in node_labels for key in label.all_keys],
-        "namespaces": need.of_namespaces,
-        "pods": need.of_pods,
+        "namespaces": required.of_namespaces,
+        "pods": required.of_pods,
     }
     return [f"{kind}=[{','.join(names)}]" for kind, names in keys.items() if names]
 
 
-def allow_list_flag(need: Needs, node_labels: Iterable[NodeLabel]) -> str:
+def allow_list_flag(required: RequiredLabels, node_labels: Iterable[NodeLabel]) -> str:
     """Return the command line flag that exports these labels and no others."""
-    return f"--metric-labels-allowlist={','.join(allow_lists(need, node_labels))}"
+    return f"--metric-labels-allowlist={','.join(allow_lists(required, node_labels))}"
 
 
 def _distinct(keys: Iterable[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.sources.prometheus.queries import any_of_values, quote, union
 from gpucost.sources.prometheus.source_selectors import Sources, source_of
-from gpucost_cli.doctor.facts import REQUESTS, Source
+from gpucost_cli.doctor.facts import REQUESTS, Target
 
 GPU_RESOURCES = "nvidia_com_.+|aws_amazon_com_neuron.*"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
@@ -50,7 +50,7 @@ class Queries:
     def any_of(self, metrics: Iterable[str]) -> str:
         """The series of several metrics."""
         groups = self.sources.groups(metrics) or [([], [])]
-        return " or ".join(self.select("", _named(names), *trusted) for names, trusted in groups)
+        return " or ".join(self.select("", name_matcher(names), *trusted) for names, trusted in groups)
 
     def jobs(self, metrics: Iterable[str]) -> str:
         """Series by metric and job, whatever the settings say of sources."""
@@ -60,7 +60,7 @@ class Queries:
         """Series by metric and scraped process."""
         return f"count by (__name__,{','.join(SCRAPE_LABELS)}) ({self.any_of(metrics)})"
 
-    def counts_of_devices(self, metrics: Iterable[str]) -> str:
+    def device_counts(self, metrics: Iterable[str]) -> str:
         """Series by metric; exporters are many, so they are not told apart."""
         return f"count by (__name__) ({self.any_of(metrics)})"
 
@@ -68,7 +68,7 @@ class Queries:
         """Requests of pods on nodes, by GPU resource."""
         return f"count by (resource) ({self._requests(REQUESTS)} or {self._requests(INIT_REQUESTS)})"
 
-    def highest(self, signals: Iterable[str]) -> str:
+    def max_values(self, signals: Iterable[str]) -> str:
         """The highest value of each signal."""
         return f"max by (__name__) ({self.any_of(signals)})"
 
@@ -106,7 +106,7 @@ class Queries:
         some = self.any_of([NODE_INFO, NAMESPACE_LABELS_METRIC])
         return f"count by ({','.join(CLUSTER_LABELS)}) ({some} or {self._requests(REQUESTS)})"
 
-    def tallies(self, needed: Mapping[str, Iterable[str]]) -> str:
+    def label_counts(self, needed: Mapping[str, Iterable[str]]) -> str:
         """Finished pods, and series that carry a Kubernetes label, as `metric label`."""
         finished = self.select(PHASE, 'phase=~"Succeeded|Failed"')
         parts = {"finished": f"count({finished} == 1)"}
@@ -120,7 +120,7 @@ class Queries:
         """Pods by what owns them."""
         return f"count by (owner_kind) ({self.select('kube_pod_owner')})"
 
-    def up(self, sources: Iterable[Source]) -> str:
+    def up(self, sources: Iterable[Target]) -> str:
         """Scrapes of some processes: raw samples."""
         some = list(sources)
         jobs, instances = {one.job for one in some}, {one.instance for one in some}
@@ -134,13 +134,13 @@ class Queries:
         return self.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""')
 
 
-def elsewhere(metrics: Iterable[str], selector: Mapping[str, str]) -> str:
+def outside_selector(metrics: Iterable[str], selector: Mapping[str, str]) -> str:
     """Series by metric and by the labels that select clusters, whatever the selector says."""
     labels = dict.fromkeys((*selector, *CLUSTER_LABELS))
-    return f"count by (__name__,{','.join(labels)}) ({{{_named(metrics)}}})"
+    return f"count by (__name__,{','.join(labels)}) ({{{name_matcher(metrics)}}})"
 
 
-def _named(metrics: Iterable[str]) -> str:
+def name_matcher(metrics: Iterable[str]) -> str:
     return f"__name__=~{any_of_values(metrics)}"
 
 

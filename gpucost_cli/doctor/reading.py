@@ -6,21 +6,21 @@ from decimal import Decimal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import STAT
 from gpucost.sources.prometheus.source_selectors import source_of
-from gpucost.sources.prometheus.tables import number, object_labels, exported_label
-from gpucost_cli.doctor.facts import Device, Holder, Node, Source
+from gpucost.sources.prometheus.tables import exported_label, number, object_labels
+from gpucost_cli.doctor.facts import Device, Holder, Node, Target
 from gpucost_cli.doctor.signals import NEURON
 
 Labels = Mapping[str, str]
 _NODE_NAMES = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 
 
-def source(labels: Labels) -> Source:
+def target(labels: Labels) -> Target:
     """Which process a series was scraped from, and by which of several equal Prometheus servers."""
     replica = labels.get("prometheus_replica") or labels.get("__replica__", "")
-    return Source(labels.get("job", ""), labels.get("instance", ""), replica)
+    return Target(labels.get("job", ""), labels.get("instance", ""), replica)
 
 
-def most(series: Iterable[Series], label: str = "__name__") -> dict[str, int]:
+def max_counts(series: Iterable[Series], label: str = "__name__") -> dict[str, int]:
     """Sums of counts by a label, at the time at which each is highest."""
     sums: dict[str, dict[int, int]] = {}
     for one in series:
@@ -30,24 +30,24 @@ def most(series: Iterable[Series], label: str = "__name__") -> dict[str, int]:
     return {name: max(by_time.values()) for name, by_time in sums.items() if by_time}
 
 
-def peak(series: Series) -> Decimal:
+def max_value(series: Series) -> Decimal:
     """The highest value; NaN says nothing."""
     values = [value for _, text in series.samples if (value := number(text)).is_finite()]
     return max(values, default=Decimal(0))
 
 
-def exporters(series: Iterable[Series]) -> dict[Source, frozenset[int]]:
+def exporters(series: Iterable[Series]) -> dict[Target, frozenset[int]]:
     """The times at which anything of each process was there."""
-    times: dict[Source, set[int]] = {}
+    times: dict[Target, set[int]] = {}
     for one in series:
-        times.setdefault(source(one.labels), set()).update(at for at, _ in one.samples)
+        times.setdefault(target(one.labels), set()).update(at for at, _ in one.samples)
     return {who: frozenset(seen) for who, seen in times.items()}
 
 
 def holders(series: Iterable[Series]) -> list[Holder]:
     """Pods with their effective request: the larger of their containers together and their largest init container."""
     units: dict[tuple[str, str, str, str, str], dict[tuple[bool, str], int]] = {}
-    seen: dict[tuple[str, str, str, str, str], set[Source]] = {}
+    seen: dict[tuple[str, str, str, str, str], set[Target]] = {}
     for one in series:
         labels = one.labels
         pod = (
@@ -56,9 +56,9 @@ def holders(series: Iterable[Series]) -> list[Holder]:
         )  # fmt: skip
         container = labels.get(STAT) == "init", exported_label(labels, "container")
         units.setdefault(pod, {})[container] = int(number(one.samples[-1][1]))
-        seen.setdefault(pod, set()).add(source(labels))
+        seen.setdefault(pod, set()).add(target(labels))
     return [
-        Holder(*pod, units=effective, seen_by=frozenset(seen[pod]))
+        Holder(*pod, units=effective, targets=frozenset(seen[pod]))
         for pod, requests in units.items()
         if (effective := _effective(requests)) > 0
     ]
@@ -72,13 +72,13 @@ def nodes(series: Iterable[Series], holders: Iterable[Holder] = ()) -> dict[str,
     return {name: _node(name, rows) for name, rows in by_name.items() if name}
 
 
-def without_gone(holders: Sequence[Holder], nodes: Mapping[str, Node], devices: Iterable[Device]) -> Sequence[Holder]:
+def without_gone_pods(holders: Sequence[Holder], nodes: Mapping[str, Node], devices: Iterable[Device]) -> Sequence[Holder]:
     """Leave out pods whose objects outlived their node, as after a spot reclaim: they hold nothing.
 
     A node that neither kube-state-metrics nor an exporter tells of is gone, unless nodes are not told of at all.
     """
     kept = any(node.has_info for node in nodes.values())
-    there = {*nodes, *(name for device in devices for name in device.named)}
+    there = {*nodes, *(name for device in devices for name in device.node_names)}
     left = [one for one in holders if one.node in there]
     return left if left or kept else holders
 
@@ -107,14 +107,14 @@ def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
     return found
 
 
-def labelled(series: Sequence[Series]) -> dict[tuple[str, str], int]:
+def label_counts(series: Sequence[Series]) -> dict[tuple[str, str], int]:
     """Tallies of series by metric and Kubernetes label."""
-    tallies = most(series, STAT)
+    tallies = max_counts(series, STAT)
     split = ((name.partition(" "), count) for name, count in tallies.items())
     return {(metric, key): count for (metric, _, key), count in split if key}
 
 
-def own_series(labels: Labels) -> dict[str, str]:
+def series_labels(labels: Labels) -> dict[str, str]:
     """Labels by which a series is asked for again."""
     return {name: value for name, value in labels.items() if name not in {STAT, "__name__"}}
 
@@ -136,7 +136,7 @@ def _node(name: str, rows: Sequence[Series]) -> Node:
         labels={key: value for row in stats.get("labels", []) for key, value in object_labels(row.labels).items()},
         capacity=_units(stats.get("capacity", [])),
         allocatable=_units(stats.get("allocatable", [])),
-        seen_by=frozenset(source(row.labels) for row in info),
+        targets=frozenset(target(row.labels) for row in info),
     )
 
 
@@ -160,14 +160,14 @@ def _device(labels: Labels) -> Device:
     named = ("instance_id",) if is_neuron else _NODE_NAMES
     return Device(
         signal=labels["__name__"],
-        source=source(labels),
+        target=target(labels),
         uuid=labels.get("UUID") or labels.get("uuid") or index,
         mig_id=labels.get("GPU_I_ID", ""),
         profile=labels.get("GPU_I_PROFILE", ""),
         model=labels.get("modelName", ""),
-        named=[labels[name] for name in named if labels.get(name)],
+        node_names=[labels[name] for name in named if labels.get(name)],
         workload=(namespace, pod),
-        is_renamed=is_renamed,
+        has_exported_labels=is_renamed,
         target_pod=labels.get("pod", ""),
         slot=labels.get("vgpu", ""),
         claim=labels.get("dra_claim_name", ""),

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpucost.runtime.json_text import decimal_text, dumps
-from gpucost_cli.doctor import Report, Verdict
+from gpucost_cli.doctor import Report, Attribution
 from gpucost_cli.doctor.checks import Check
 from gpucost_cli.rendering import printable
 
@@ -17,7 +17,7 @@ _SEVERITIES = ("required", "recommended", "optional")
 _STYLES = {"missing": "red", "faulty": "red", "found": "green", "not needed": "dim"}
 
 
-_VERDICTS: Mapping[Verdict, str] = {
+_SUMMARIES: Mapping[Attribution, str] = {
     "possible": "attribution is possible",
     "wrong": "attribution would give wrong figures",
     "impossible": "attribution is impossible",
@@ -31,7 +31,7 @@ def document(reports: Iterable[Report]) -> dict[str, Any]:
             {
                 "cluster": report.cluster,
                 "possible": report.possible,
-                "verdict": report.verdict,
+                "verdict": report.attribution,
                 "checks": list(report.checks),
                 "utilization": list(report.utilization),
             }
@@ -52,24 +52,24 @@ def as_tables(reports: Iterable[Report]) -> Iterable[Table | str]:
     """
     unanswered: dict[tuple[str | None, str | None], list[Report]] = {}
     for report in reports:
-        if report.is_unanswered:
+        if report.is_unreachable:
             (check,) = report.checks
             unanswered.setdefault((check.finding, check.change), []).append(report)
     for same in unanswered.values():
-        yield printable(f"{', '.join(report.cluster for report in same)}: {_VERDICTS['impossible']}")
+        yield printable(f"{', '.join(report.cluster for report in same)}: {_SUMMARIES['impossible']}")
         yield from _findings(same[0])
     for report in reports:
-        if report.is_unanswered:
+        if report.is_unreachable:
             continue
-        yield _checks(report)
+        yield _checks_table(report)
         if report.utilization:
-            yield _rungs(report)
+            yield _utilization_table(report)
         yield from _findings(report)
 
 
-def _checks(report: Report) -> Table:
+def _checks_table(report: Report) -> Table:
     table = Table(
-        title=escape(f"{report.cluster}: {_VERDICTS[report.verdict]}"), box=box.SIMPLE_HEAD, title_justify="left"
+        title=escape(f"{report.cluster}: {_SUMMARIES[report.attribution]}"), box=box.SIMPLE_HEAD, title_justify="left"
     )
     table.add_column("check", overflow="fold")
     table.add_column("status", no_wrap=True)
@@ -83,19 +83,19 @@ def _checks(report: Report) -> Table:
             else _STYLES[check.status]
         )
         table.add_row(
-            printable(_named(check)), f"[{style}]{check.status}[/]", check.severity,
+            printable(_check_title(check)), f"[{style}]{check.status}[/]", check.severity,
             "" if check.series is None else str(check.series), _seconds(check.scrape_interval_seconds),
         )  # fmt: skip
     return table
 
 
-def _rungs(report: Report) -> Table:
+def _utilization_table(report: Report) -> Table:
     table = Table(title="how use would be told", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("signal", overflow="fold")
     table.add_column("rung")
     table.add_column("GPUs held", justify="right")
     for one in report.utilization:
-        table.add_row(printable(one.signal or "—"), one.rung, f"{one.gpus:,.3f}")
+        table.add_row(printable(one.signal or "—"), one.source, f"{one.gpus:,.3f}")
     return table
 
 
@@ -124,7 +124,7 @@ def _mark(check: Check) -> str:
     return check.severity if check.status in {"missing", "faulty"} else "note"
 
 
-def _named(check: Check) -> str:
+def _check_title(check: Check) -> str:
     return check.name if check.metric in {"", check.name} else f"{check.name} ({check.metric})"
 
 
@@ -132,7 +132,7 @@ def _seconds(interval: Decimal | None) -> str:
     return "" if interval is None else f"{decimal_text(interval)} s"
 
 
-def obstacles(reports: Sequence[Report], *, with_reasons: bool) -> str:
+def problem_summary(reports: Sequence[Report], *, with_reasons: bool) -> str:
     """One sentence about the clusters that cannot be attributed rightly; blank where there are none.
 
     Args:
@@ -141,13 +141,13 @@ def obstacles(reports: Sequence[Report], *, with_reasons: bool) -> str:
     """
     parts = []
     for verdict in ("impossible", "wrong"):
-        affected = [report for report in reports if report.verdict == verdict]
+        affected = [report for report in reports if report.attribution == verdict]
         if affected and with_reasons:
             reasons: dict[str, list[str]] = {}
             for report in affected:
-                reasons.setdefault(report.obstacle, []).append(report.cluster)
+                reasons.setdefault(report.first_problem, []).append(report.cluster)
             named = "; ".join(f"cluster {', '.join(clusters)}: {reason}" for reason, clusters in reasons.items())
-            parts.append(f"{_VERDICTS[verdict]}: {named}")
+            parts.append(f"{_SUMMARIES[verdict]}: {named}")
         elif affected:
-            parts.append(f"{_VERDICTS[verdict]} for cluster {', '.join(report.cluster for report in affected)}")
+            parts.append(f"{_SUMMARIES[verdict]} for cluster {', '.join(report.cluster for report in affected)}")
     return "; ".join(parts)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX, GpuNode
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT, GPU_REPLICAS, GPU_SHARING
-from gpucost.core.metering.nodes import describe
+from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
 from gpucost_cli.doctor.facts import GPU, MIG, Device, Facts, Holder, Node
 
@@ -27,16 +27,16 @@ def is_shared(facts: Facts, node: Node) -> bool:
     if strategy == "none" or "-MIG-" in node.label(GPU_PRODUCT) or any(name.startswith(MIG) for name in node.capacity):
         return False
     # Nothing says so: then more units than there are GPUs, or slices of GPUs, are units of the same ones.
-    known = max(len({device.key for device in _devices(facts, node)}), physical(facts, node) or 0)
+    known = max(len({device.key for device in _devices(facts, node)}), device_count(facts, node) or 0)
     return 0 < known < node.capacity.get(GPU, 0)
 
 
-def physical(facts: Facts, node: Node) -> int | None:
+def device_count(facts: Facts, node: Node) -> int | None:
     """GPU devices that the node has, as metering finds it; one may be a fraction of a GPU."""
     return _described(facts, node).devices
 
 
-def is_alone(facts: Facts, holder: Holder) -> bool:
+def holds_whole_node(facts: Facts, holder: Holder) -> bool:
     """Whether a pod holds all of a node's GPUs, whole, and no device is labelled with any pod that holds some."""
     node = facts.nodes.get(holder.node)
     if node is None or is_sliced(facts, node) or is_shared(facts, node):
@@ -45,17 +45,17 @@ def is_alone(facts: Facts, holder: Holder) -> bool:
     devices = {device.key for device in _devices(facts, node)}
     names = {one.name for one in facts.holders}
     labelled = any(device.workload in names for device in _devices(facts, node))
-    return not others and not labelled and holder.units == physical(facts, node) == len(devices)
+    return not others and not labelled and holder.units == device_count(facts, node) == len(devices)
 
 
-def share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:
+def gpu_share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:
     """Physical GPUs, or Neuron devices, per unit that a pod holds, as metering finds it."""
     node = facts.nodes.get(holder.node, Node(holder.node))
     described = _described(facts, node)
     gpus = [one.uuid for one in _devices(facts, node) if one.workload == holder.name and one.uuid in described.layouts]
     if gpus and holder.resource.startswith(MIG):
-        return described.share_on(holder.resource, gpus).of_gpu
-    return described.share(holder.resource, slices_per_gpu).of_gpu
+        return described.share_on(holder.resource, gpus).gpus_per_unit
+    return described.share(holder.resource, slices_per_gpu).gpus_per_unit
 
 
 def _described(facts: Facts, node: Node) -> GpuNode:
@@ -63,15 +63,15 @@ def _described(facts: Facts, node: Node) -> GpuNode:
     seen = NodeObservation(node.name, "", None, node.labels, ())
     series = [_series(node, device) for device in _devices(facts, node)]
     capacity = {name: Decimal(units) for name, units in node.capacity.items() if units}
-    return describe(seen, node.labels, series, capacity, {})
+    return describe_node(seen, node.labels, series, capacity, {})
 
 
 def _series(node: Node, device: Device) -> DeviceSeries:
     namespace, pod = device.workload
     return DeviceSeries(
         node=node.name, uuid=device.uuid, mig_instance=device.mig_id, mig_profile=device.profile,
-        model=device.model, namespace=namespace, pod=pod, uid="", slot=device.slot, claim=device.claim, instance="",
-        scale=Decimal(1), rank=0, samples=1,
+        model=device.model, namespace=namespace, pod=pod, uid="", slot=device.slot, resource_claim=device.claim, instance="",
+        scale=Decimal(1), rank=0, sample_count=1,
     )  # fmt: skip
 
 

@@ -6,14 +6,14 @@ Everything here in `doctor` knows signals by these records only, so that a chang
 from collections.abc import Sequence
 from decimal import Decimal
 
-from gpucost.core.metering.signals import NEURON, SIGNALS, Signal, preference
+from gpucost.core.metering.signals import NEURON, SIGNALS, Signal, signals_by_preference
 
 __all__ = ["NEURON", "Signal", "all_names", "families", "ranked", "usual_scale"]
 
 
 def ranked(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
     """Signals that attribution asks for, best rank first: the settings' own under all its names, then stand-ins."""
-    return preference(signal, scale)
+    return signals_by_preference(signal, scale)
 
 
 def usual_scale(signal: Signal) -> Decimal:

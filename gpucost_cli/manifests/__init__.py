@@ -1,5 +1,7 @@
-"""`gpucost kit`: everything that attribution needs inside an EKS cluster, written for a settings document.
+"""`gpucost manifests render`: writes every file that attribution needs inside an EKS cluster.
 
-`parameters` reads what the settings do not say, `series` says which series are kept, `values` puts both together,
-`rendering` writes the files of `cluster/`.
+- `parameters`: reads the facts that the settings document does not contain
+- `series`: decides which series collectors keep
+- `values`: combines settings and parameters into the variables of the templates
+- `rendering`: fills the templates of `cluster/` and writes the files
 """

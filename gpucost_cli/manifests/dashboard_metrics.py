@@ -1,4 +1,4 @@
-"""Which metrics the dashboards and the rules ask for; read off `dashboards/`, as it is loaded into Grafana and AMP."""
+"""Lists the metrics that dashboards and rules query, from the files of `dashboards/` that Grafana and AMP load."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import yaml
 
 from devstack.template import REPOSITORY
 from gpucost.core.metering.signals import SIGNALS
-from gpucost_cli.rules.alerting import of_template
+from gpucost_cli.rules.alerting import template_groups
 
 FOLDER = REPOSITORY / "dashboards"
 RULES = FOLDER / "amp-rules.yaml"
@@ -19,29 +19,29 @@ _LABELS = re.compile(r'"(?:[^"\\]|\\.)*"|(?:by|on|ignoring|without|group_left|gr
 
 
 def expressions(dashboard: Any) -> Iterator[str]:
-    """Every PromQL expression of a dashboard's panels."""
+    """Yield every PromQL expression of a dashboard's panels."""
     for panel in panels(dashboard):
         yield from (target["expr"] for target in panel.get("targets", ()) if "expr" in target)
 
 
 def panels(dashboard: Any) -> Iterator[Any]:
-    """Every panel of a dashboard, within its rows as well."""
+    """Yield every panel of a dashboard, those inside rows included."""
     for panel in dashboard["panels"]:
         yield panel
         yield from panel.get("panels", ())
 
 
 def dashboards() -> dict[str, Any]:
-    """The dashboards as committed, by the names of their files."""
+    """Read the committed dashboards, by the names of their files without `.json`."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 
 
 @cache
-def metrics() -> frozenset[str]:
-    """Exporters' metrics that any dashboard or rule names; signals of utilization are named by their pattern."""
-    asked = [one for dashboard in dashboards().values() for one in expressions(dashboard)]
+def queried_metrics() -> frozenset[str]:
+    """Return the exporters' metrics that a dashboard or rule queries. Rules query utilization signals by a pattern."""
+    promql = [expression for dashboard in dashboards().values() for expression in expressions(dashboard)]
     rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))["Resources"]["Rules"]["Properties"]["Data"]
-    groups = [*yaml.safe_load(rules)["groups"], *of_template()]
-    asked += [rule["expr"] for group in groups for rule in group["rules"]]
-    found = {name for one in asked for name in _EXPORTED.findall(_LABELS.sub("", one))}
-    return frozenset(found | {name for name in SIGNALS if any(name in one for one in asked)})
+    groups = [*yaml.safe_load(rules)["groups"], *template_groups()]
+    promql += [rule["expr"] for group in groups for rule in group["rules"]]
+    names = {name for expression in promql for name in _EXPORTED.findall(_LABELS.sub("", expression))}
+    return frozenset(names | {name for name in SIGNALS if any(name in expression for expression in promql)})

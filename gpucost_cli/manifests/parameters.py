@@ -1,4 +1,4 @@
-"""The kit's parameter file: what a cluster needs to be told that the settings document does not say."""
+"""Parses the parameter file of `gpucost manifests render`, which adds facts about a cluster to the settings."""
 
 from typing import Annotated
 
@@ -16,14 +16,14 @@ LabelKey = Annotated[str, StringConstraints(pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9
 LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
 KubernetesVersion = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}$")]
 Geometry = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
-"""A name that MIG Manager's configuration knows: its own (`all-1g.5gb`), or one of `gpu-operator-mig-mixed.yaml`."""
+"""A configuration of MIG Manager: built in (`all-1g.5gb`) or defined in `gpu-operator-mig-mixed.yaml`."""
 
 
 Namespaces = Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
 
 
 class ExporterNamespaces(Section):
-    """Where exporters run: pods of any other namespace are not scraped, whatever they call themselves."""
+    """Namespaces of the exporters. Pods of other namespaces are not scraped, whatever their labels say."""
 
     kube_state_metrics: Namespaces = ("kube-system",)
     dcgm_exporter: Namespaces = ("gpu-operator",)
@@ -32,14 +32,14 @@ class ExporterNamespaces(Section):
 
 
 class CollectionParameters(Section):
-    """How metrics are collected."""
+    """How collectors scrape metrics."""
 
     exporter_namespaces: ExporterNamespaces = ExporterNamespaces()
 
     scrape_interval_seconds: Annotated[int, Field(ge=30, le=120)] = 60
-    """AMP's managed scraper takes no less than 30; above 120 short lives of pods go unseen."""
+    """AMP's managed scraper accepts 30 or more. Above 120, short-lived pods are missed."""
     dashboards: bool = True
-    """Keep what dashboards and alerting rules show beside what metering needs."""
+    """Whether to keep the series that only dashboards and alerting rules query."""
 
 
 class GpuGroupParameters(Section):
@@ -55,28 +55,28 @@ class TenantParameters(Section):
 
     namespace: DnsLabel
     pods: Annotated[int, Field(ge=0, le=1000)]
-    """Each requests one unit of `nvidia.com/gpu`; as many are the namespace's quota unless `gpu_quota` says more."""
+    """Number of pods, each of which requests one unit of `nvidia.com/gpu`; also the default of `gpu_quota`."""
     business_unit: str | None = None
-    """One of the settings' units, whose labels the namespace and its pods then carry."""
+    """A business unit of the settings. The namespace and its pods get its labels."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    """Further labels of its pods."""
+    """More labels of its pods."""
     gpu_quota: Annotated[int, Field(ge=0, le=10000)] | None = None
 
     @property
     def quota(self) -> int:
-        """Units of `nvidia.com/gpu` that the namespace may request."""
+        """Return how many units of `nvidia.com/gpu` the namespace may request."""
         return self.pods if self.gpu_quota is None else self.gpu_quota
 
 
 class Parameters(Section):
-    """The whole file."""
+    """The parameter file of one cluster."""
 
     cluster: str
-    """One of the settings' clusters: its name, region, workspace and labels are taken from there."""
+    """A cluster of the settings, which contain its region, workspace and labels."""
     account_id: Account
-    """Of the cluster and its workspace."""
+    """Account of the cluster and its workspace."""
     deployment_account_id: Account | None = None
-    """Where the service runs; the cluster's own where not given."""
+    """Account in which gpucost runs; by default the account of the cluster."""
     deployment_stack: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,60}$")] = "gpucost"
     kubernetes_version: KubernetesVersion
     zones: Annotated[tuple[Zone, ...], Field(min_length=2)]
@@ -84,23 +84,23 @@ class Parameters(Section):
     collection: CollectionParameters = CollectionParameters()
     gpu_group: GpuGroupParameters = GpuGroupParameters()
     spot_instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=2)] = ("g5.12xlarge", "g6.12xlarge")
-    """Of one shape: Cluster Autoscaler takes a group's first type for all of them."""
+    """Instance types with the same CPU, memory and GPUs, because Cluster Autoscaler plans with the first one."""
     system_nodes: dict[LabelKey, LabelValue] = Field(default_factory=lambda: {"workload": "system"})
-    """Labels of the nodes for operators and collectors: eksctl gives them, workloads select them. Empty: any node."""
+    """Labels of the nodes on which operators and collectors run. If empty, they run on any node."""
     tenants: Annotated[tuple[TenantParameters, ...], Field(min_length=1)]
 
     @field_validator("zones", "spot_instance_types")
     @classmethod
-    def _are_distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) < len(names):
-            raise ValueError("names one twice")
+            raise ValueError("a name is listed twice. List each name once")
         return names
 
     @model_validator(mode="after")
-    def _namespaces_are_distinct(self) -> "Parameters":
+    def _check_distinct_namespaces(self) -> "Parameters":
         names = [tenant.namespace for tenant in self.tenants]
         if len(set(names)) < len(names):
-            raise ValueError("tenants: a namespace stands twice")
+            raise ValueError("tenants: a namespace is listed twice. List each namespace once")
         return self
 
 
@@ -108,14 +108,16 @@ def parse_parameters(text: str) -> Parameters:
     """Read and validate a parameter file (YAML).
 
     Raises:
-        InvalidInputError: one sentence that names the key.
+        InvalidInputError: the file is invalid; the message names the key.
     """
     try:
         return Parameters.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:
         raise InvalidInputError(f"parameters are not valid YAML: {getattr(error, 'problem', error)}") from error
     except ValidationError as error:
-        finding = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in finding["loc"])
-        what = "unknown key" if finding["type"] == "extra_forbidden" else finding["msg"].removeprefix("Value error, ")
-        raise InvalidInputError(f"parameters: {where + ': ' if where else ''}{what}") from error
+        details = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in details["loc"])
+        problem = (
+            "unknown key" if details["type"] == "extra_forbidden" else details["msg"].removeprefix("Value error, ")
+        )
+        raise InvalidInputError(f"parameters: {key + ': ' if key else ''}{problem}") from error

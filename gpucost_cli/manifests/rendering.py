@@ -1,4 +1,4 @@
-"""Writes the kit: `cluster/` filled with values, one file for one."""
+"""Renders the templates of `cluster/`: each template becomes one file."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,19 +11,19 @@ from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError, InvalidInputError
 
 SOURCE = REPOSITORY / "cluster"
-SCRAPING = "collection/scrape-configs.yaml"
-"""The block that every collector scrapes by, generated once."""
+SCRAPE_CONFIGS = "collection/scrape-configs.yaml"
+"""Rendered first, because the files of all collectors contain its scrape configuration."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The same language, read by the C library where it is there."""
+"""The C library's loader if PyYAML has it, because it is faster."""
 FOLDERS = ("aws", "collection", "eksctl", "helm", "karpenter", "workloads")
-"""Of `cluster/`; beside them stand `env.sh`, what is read, and what other commands use."""
+"""Folders of `cluster/` that are rendered, in addition to `env.sh`. Other files there are inputs."""
 
 
-def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple[str, str]]:
-    """Every file of the kit, as its path and text.
+def render_files(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple[str, str]]:
+    """Render every template, and yield the path and text of each file.
 
     Raises:
-        GpuCostError: a template names a value that there is not, or what it gives is not YAML; says which.
+        GpuCostError: a template uses an undefined variable, or its result is not YAML; the message names it.
     """
     environment = Environment(
         loader=FileSystemLoader(source),
@@ -31,38 +31,41 @@ def rendered(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # YAML, whose values are checked by the models that they come from
+        autoescape=False,  # YAML needs no HTML escapes; the settings and parameters validate the values
     )
     environment.filters["yaml"] = _as_yaml
-    found = dict(values)
-    names = sorted(_names(source), key=lambda name: name != SCRAPING)
+    variables = dict(values)
+    names = sorted(_template_names(source), key=lambda name: name != SCRAPE_CONFIGS)
     for name in names:
         try:
-            text = environment.get_template(name).render(found)
+            text = environment.get_template(name).render(variables)
             if name.endswith(".yaml"):
                 documents = [] if name.startswith("aws/") else list(yaml.load_all(text, Loader=_LOADER))
-                if name == SCRAPING:
-                    found["scrape_configs"] = documents[0]["scrape_configs"]
+                if name == SCRAPE_CONFIGS:
+                    variables["scrape_configs"] = documents[0]["scrape_configs"]
         except (TemplateError, yaml.YAMLError) as error:
             raise GpuCostError(f"cluster/{name} cannot be rendered: {error}") from error
-        if text.strip():  # a file that these settings have no use for is left out
+        if text.strip():  # a file that these settings do not need is left out
             yield name, text
 
 
-def write(values: Mapping[str, Any], out: Path) -> list[str]:
-    """Write every file under a folder; answers their paths in it.
+def write_files(values: Mapping[str, Any], out: Path) -> list[str]:
+    """Write every file to a folder and return their paths in it.
 
     Raises:
-        InvalidInputError: the folder holds something that is no kit, or cannot be written to.
-        GpuCostError: as `rendered`.
+        InvalidInputError: the folder contains other files, or cannot be written to.
+        GpuCostError: as `render_files`.
     """
-    files = dict(rendered(values))
-    foreign = sorted(path.name for path in out.iterdir() if path.name not in _tops(files)) if out.is_dir() else []
-    if foreign:
-        raise InvalidInputError(f"{str(out)!r} holds {foreign[0]!r}, which is no part of a kit; name an empty folder")
+    files = dict(render_files(values))
+    existing_names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+    foreign_names = [name for name in existing_names if name not in _top_level_names(files)]
+    if foreign_names:
+        raise InvalidInputError(
+            f"{str(out)!r} contains {foreign_names[0]!r}, which this command does not write. Choose an empty folder"
+        )
     try:
-        for name in _names(SOURCE):
-            if name not in files:  # of an earlier rendering, whose settings had a use for it
+        for name in _template_names(SOURCE):
+            if name not in files:  # left by an earlier run with other settings
                 (out / name).unlink(missing_ok=True)
         for name, text in files.items():
             path = out / name
@@ -73,19 +76,19 @@ def write(values: Mapping[str, Any], out: Path) -> list[str]:
     return list(files)
 
 
-def _names(source: Path) -> list[str]:
-    return [name for name in FileSystemLoader(source).list_templates() if _is_of_the_kit(name)]
+def _template_names(source: Path) -> list[str]:
+    return [name for name in FileSystemLoader(source).list_templates() if _is_manifest(name)]
 
 
-def _is_of_the_kit(name: str) -> bool:
+def _is_manifest(name: str) -> bool:
     return name == "env.sh" or name.partition("/")[0] in FOLDERS
 
 
-def _tops(files: Mapping[str, str]) -> set[str]:
+def _top_level_names(files: Mapping[str, str]) -> set[str]:
     return {name.partition("/")[0] for name in files}
 
 
 def _as_yaml(value: object, indent: int = 0) -> str:
-    """A value as a YAML block, its lines after the first indented."""
+    """Format a value as a YAML block. The lines after the first are indented."""
     text = yaml.safe_dump(value, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1000)
     return text.rstrip("\n").replace("\n", "\n" + " " * indent)

@@ -1,4 +1,4 @@
-"""What the kit's files are filled with: from the settings document what it says, from the parameters the rest."""
+"""Builds the variables of the templates in `cluster/` from the settings document and the parameter file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from gpucost.core.metering.kubernetes_labels import all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
 from gpucost.sources.prometheus.queries import quote
 from gpucost.sources.prometheus.source_selectors import SOURCE_NAMES
-from gpucost_cli.doctor.labels import Needs, allow_lists, needs
+from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labels
 from gpucost_cli.manifests import series
 from gpucost_cli.manifests.parameters import Parameters, TenantParameters
 from gpucost_cli.placeholders import refuse_placeholders
@@ -25,28 +25,30 @@ _WORKSPACE = re.compile(
 _EKS_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")
 
 
-def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
-    """Everything that the files name, each value from the one place that says it.
+def template_values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
+    """Return all variables of the templates.
 
     Raises:
-        InvalidInputError: settings and parameters do not fit together, or hold an example's placeholder; says how.
+        InvalidInputError: settings and parameters contradict each other, or contain an example's placeholder.
     """
     refuse_placeholders(settings, "settings")
     refuse_placeholders(parameters, "parameters")
     cluster = _cluster(settings, parameters)
     workspace = _workspace(cluster)
     region = workspace["region"]
-    outside = [zone for zone in parameters.zones if zone[:-1] != region]
-    if outside:
-        raise InvalidInputError(f"parameters: zone {outside[0]} is not in {region}, where cluster {cluster.name} is")
-    need = needs(settings)
+    outside_zones = [zone for zone in parameters.zones if zone[:-1] != region]
+    if outside_zones:
+        raise InvalidInputError(
+            f"parameters: zone {outside_zones[0]} is not in {region}, the region of cluster {cluster.name}"
+        )
+    required = required_labels(settings)
     partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "gov" in region else "aws"
     account = parameters.account_id
     _check_jobs(cluster)
     labels = dict(cluster.selector) or {"cluster": cluster.name}
     if any("$" in value for value in labels.values()):
         raise InvalidInputError(
-            f"cluster {cluster.name}: a selector with a dollar sign cannot be written by relabelling"
+            f"cluster {cluster.name}: relabeling cannot write a selector with a dollar sign. Choose another label value"
         )
     return {
         "cluster": {
@@ -68,21 +70,23 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
         "query_role": _query_role(cluster, parameters),
         "collection": parameters.collection.model_dump(),
         "keep": {
-            "kube_state_metrics": series.of_kube_state_metrics(need, dashboards=parameters.collection.dashboards),
-            "gpus": series.of_gpus(dashboards=parameters.collection.dashboards),
-            "neuron": series.of_neuron(dashboards=parameters.collection.dashboards),
-            "karpenter": series.of_karpenter(),
-            "families": series.families(need, dashboards=parameters.collection.dashboards),
+            "kube_state_metrics": series.kube_state_metrics_pattern(
+                required, dashboards=parameters.collection.dashboards
+            ),
+            "gpus": series.dcgm_exporter_pattern(dashboards=parameters.collection.dashboards),
+            "neuron": series.neuron_monitor_pattern(dashboards=parameters.collection.dashboards),
+            "karpenter": series.karpenter_pattern(),
+            "families": series.kube_state_metrics_families(required, dashboards=parameters.collection.dashboards),
             "counters": series.COUNTERS,
         },
         "kube_state_metrics": {
-            "labels": allow_lists(need, all_node_labels()),
-            "objects": _objects(need, dashboards=parameters.collection.dashboards),
+            "labels": allow_lists(required, all_node_labels()),
+            "objects": _objects(required, dashboards=parameters.collection.dashboards),
         },
         "gpu_group": parameters.gpu_group.model_dump(),
         "system_nodes": dict(parameters.system_nodes),
         "spot_instance_types": list(parameters.spot_instance_types),
-        "tenants": [_tenant(settings, one) for one in parameters.tenants],
+        "tenants": [_tenant(settings, tenant) for tenant in parameters.tenants],
         "versions": yaml.safe_load(VERSIONS.read_text()),
     }
 
@@ -90,54 +94,57 @@ def values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
 def _cluster(settings: Settings, parameters: Parameters) -> ClusterSettings:
     cluster = settings.cluster(parameters.cluster)
     if cluster is None:
-        known = ", ".join(one.name for one in settings.clusters)
-        raise InvalidInputError(f"parameters: cluster {parameters.cluster!r} is none of the settings' ({known})")
+        cluster_names = ", ".join(cluster.name for cluster in settings.clusters)
+        raise InvalidInputError(
+            f"parameters: cluster {parameters.cluster!r} is not in the settings. Clusters there: {cluster_names}"
+        )
     if not _EKS_NAME.match(cluster.name):
-        raise InvalidInputError(f"cluster {cluster.name!r}: EKS takes letters, digits, hyphens and underscores only")
+        raise InvalidInputError(f"cluster {cluster.name!r}: EKS allows only letters, digits, hyphens and underscores")
     if cluster.prometheus.auth != "sigv4":
         raise InvalidInputError(
-            f"cluster {cluster.name}: the kit writes to Amazon Managed Service for Prometheus; its settings need "
+            f"cluster {cluster.name}: the manifests write to Amazon Managed Service for Prometheus. Set "
             "prometheus: {url: https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>, auth: sigv4, region: …}"
         )
     return cluster
 
 
 def _check_jobs(cluster: ClusterSettings) -> None:
-    """Refuse settings that would read none of what the collector scrapes.
+    """Refuse settings that select no series of the collector.
 
     Raises:
-        InvalidInputError: a source's job is another than the collector's.
+        InvalidInputError: a source names another job than the collector.
     """
     for source in SOURCE_NAMES:
         matchers = getattr(cluster.sources, source) or {}
         job = source.replace("_", "-")
         if job not in matchers.get("job", (job,)):
             raise InvalidInputError(
-                f"cluster {cluster.name}: sources.{source} names job {', '.join(matchers['job'])}, and the kit's "
-                f"collector scrapes it as job {job}; name that one, or both"
+                f"cluster {cluster.name}: sources.{source} names job {', '.join(matchers['job'])}, but the "
+                f"collector scrapes it as job {job}. Add {job} to sources.{source}.job"
             )
 
 
 def _workspace(cluster: ClusterSettings) -> dict[str, str]:
-    found = _WORKSPACE.match(cluster.prometheus.url)
-    if found is None:
+    match = _WORKSPACE.match(cluster.prometheus.url)
+    if match is None:
         raise InvalidInputError(
-            f"cluster {cluster.name}: {cluster.prometheus.url} is not the address of a workspace like "
+            f"cluster {cluster.name}: {cluster.prometheus.url} is not the address of an AMP workspace, such as "
             "https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>"
         )
-    if found["region"] != cluster.prometheus.region:
+    if match["region"] != cluster.prometheus.region:
         raise InvalidInputError(
-            f"cluster {cluster.name}: its workspace is in {found['region']}, its region is {cluster.prometheus.region}"
+            f"cluster {cluster.name}: its workspace is in {match['region']}, but its region is "
+            f"{cluster.prometheus.region}. Set prometheus.region to {match['region']}"
         )
-    return {"address": found["address"], "region": found["region"], "id": found["id"]}
+    return {"address": match["address"], "region": match["region"], "id": match["id"]}
 
 
 def _query_role(cluster: ClusterSettings, parameters: Parameters) -> dict[str, str]:
-    """The role that the service assumes; blank where it asks the workspace as itself."""
+    """Return the role that gpucost assumes to query; the name is empty if it queries under its own role."""
     arn = cluster.prometheus.role_arn or ""
     if arn and arn.split(":")[4] != parameters.account_id:
         raise InvalidInputError(
-            f"cluster {cluster.name}: role {arn} is of another account than account_id {parameters.account_id}"
+            f"cluster {cluster.name}: role {arn} is in another account than account_id {parameters.account_id}"
         )
     return {
         "arn": arn,
@@ -148,9 +155,9 @@ def _query_role(cluster: ClusterSettings, parameters: Parameters) -> dict[str, s
     }
 
 
-def _objects(need: Needs, *, dashboards: bool) -> list[str]:
-    """The kinds of objects that kube-state-metrics watches."""
-    optional = [("namespaces", bool(need.of_namespaces)), ("resourcequotas", dashboards)]
+def _objects(required: RequiredLabels, *, dashboards: bool) -> list[str]:
+    """List the kinds of objects that kube-state-metrics watches."""
+    optional = [("namespaces", bool(required.of_namespaces)), ("resourcequotas", dashboards)]
     return sorted(["jobs", "nodes", "pods", "replicasets", *(kind for kind, is_needed in optional if is_needed)])
 
 
@@ -169,11 +176,11 @@ def _tenant(settings: Settings, tenant: TenantParameters) -> Mapping[str, Any]:
 def _unit(units: Sequence[BusinessUnitSettings], tenant: TenantParameters) -> BusinessUnitSettings | None:
     if tenant.business_unit is None:
         return None
-    found = [unit for unit in units if unit.name == tenant.business_unit]
-    if not found:
-        known = ", ".join(dict.fromkeys(unit.name for unit in units)) or "none"
+    matching_units = [unit for unit in units if unit.name == tenant.business_unit]
+    if not matching_units:
+        unit_names = ", ".join(dict.fromkeys(unit.name for unit in units)) or "none"
         raise InvalidInputError(
-            f"parameters: tenant {tenant.namespace}: business unit {tenant.business_unit!r} is none of the settings' "
-            f"({known})"
+            f"parameters: tenant {tenant.namespace}: business unit {tenant.business_unit!r} is not in the settings. "
+            f"Business units there: {unit_names}"
         )
-    return found[-1]
+    return matching_units[-1]

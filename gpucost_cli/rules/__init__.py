@@ -1,8 +1,9 @@
-"""`gpucost rules`: recording and alerting rules for Prometheus and AMP, generated from the settings.
+"""`gpucost manifests rules`: generates recording and alerting rules for Prometheus and AMP from the settings.
 
-- `promql`: pieces of expressions
-- `shares`: what a requested unit is of a physical GPU, as far as a static rule can tell
-- `owners`: who answers for a namespace or a pod
-- `devices`: how busy devices are, and who holds them
-- `recording`, `alerting`: the rules; `documents`: the forms in which they are loaded
+- `promql`: parts of PromQL expressions
+- `shares`: the physical GPUs that one unit of a resource stands for
+- `owners`: the business unit of each namespace or pod
+- `devices`: the utilization of devices, and the pods that hold them
+- `recording`, `alerting`: the rules
+- `documents`: the file formats for Prometheus, its operator and AMP
 """

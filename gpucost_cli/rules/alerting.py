@@ -1,4 +1,4 @@
-"""Alerting rules: those that the template loads into AMP, and the one that reads what the recording rules recorded."""
+"""Alerting rules: those of the CloudFormation template, and one that queries the recorded series."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from devstack.template import REPOSITORY
-from gpucost_cli.rules.promql import folded
+from gpucost_cli.rules.promql import single_line
 
 IDLE_BELOW = 0.1
 IDLE_MINUTES = 30
@@ -16,22 +16,22 @@ _MINUTES = "Minutes"
 
 
 class _TemplateLoader(yaml.SafeLoader):
-    """Reads past CloudFormation's functions: of `!Sub` and its like only the text."""
+    """Loads YAML with CloudFormation's functions; `!Sub` and the like become their text."""
 
 
-def _plain(loader: yaml.SafeLoader, _suffix: str, node: yaml.Node) -> object:
+def _construct_text(loader: yaml.SafeLoader, _suffix: str, node: yaml.Node) -> object:
     return node.value if isinstance(node, yaml.ScalarNode) else None
 
 
-_TemplateLoader.add_multi_constructor("!", _plain)
+_TemplateLoader.add_multi_constructor("!", _construct_text)
 
 
 @cache
-def of_template() -> Sequence[Mapping[str, Any]]:
-    """The groups of `dashboards/amp-alerts.yaml`, which the stack nests, with the parameter's default filled in.
+def template_groups() -> Sequence[Mapping[str, Any]]:
+    """Read the rule groups of `dashboards/amp-alerts.yaml`, with the default of its parameter.
 
-    They are written there and nowhere else: node pools near their limit and failed provisioning, by the names of
-    every version of Karpenter, and quotas.
+    The stack nests that template, so the alerts are defined only there: node pools near their limit, failed
+    provisioning (in the metric names of every version of Karpenter) and quotas.
     """
     template = yaml.load(_TEMPLATE.read_text(encoding="utf-8"), Loader=_TemplateLoader)
     text: str = template["Resources"]["Rules"]["Properties"]["Data"]
@@ -40,13 +40,16 @@ def of_template() -> Sequence[Mapping[str, Any]]:
     return groups
 
 
-def low_utilization() -> Mapping[str, Any]:
-    """GPUs held by pods that use less than a tenth of them, by namespace: a mean of busy and idle pods hides both."""
+def low_utilization_alert() -> Mapping[str, Any]:
+    """Build the alert on GPUs of pods that use less than a tenth of them.
+
+    It compares each pod, because the mean of a namespace hides idle pods among busy ones.
+    """
     idle = f"avg_over_time(pod:gpucost_utilization:ratio[{IDLE_MINUTES}m]) < {IDLE_BELOW}"
     pods = f"pod:gpucost_allocated_gpus and on (cluster, namespace, pod, uid) ({idle})"
     return {
         "alert": "LowGPUUtilization",
-        "expr": folded(f"sum by (cluster, business_unit, namespace) ({pods}) > 0"),
+        "expr": single_line(f"sum by (cluster, business_unit, namespace) ({pods}) > 0"),
         "for": "1h",
         "labels": {"severity": "info", "gpucost": "true"},
         "annotations": {

@@ -1,4 +1,4 @@
-"""`gpucost rules`: write the rules that dashboards read."""
+"""`gpucost manifests rules`: prints the rules whose series the dashboards query."""
 
 import sys
 from datetime import UTC, datetime
@@ -6,30 +6,37 @@ from pathlib import Path
 
 import click
 
-from gpucost_cli.options import read_settings_file
+from gpucost_cli.options import read_settings_file, settings_option
 
 
 @click.command()
-@click.option("--settings", "path", required=True, type=click.Path(path_type=Path), help="settings file, YAML or JSON")
-@click.option("--cluster", help="only this one; needed where clusters are in several workspaces")
+@settings_option
+@click.option("--cluster", help="Only this cluster. Required if the clusters use several workspaces.")
 @click.option(
     "--format",
-    "form",
+    "output_format",
     default="prometheus",
     show_default=True,
     type=click.Choice(["prometheus", "operator", "cloudformation"]),
-    help="a rule file, a PrometheusRule, or a template that loads recording rules into AMP",
+    help="A rule file, a PrometheusRule object, or a template that loads recording rules into AMP.",
 )
-def rules(path: Path, cluster: str | None, form: str) -> None:
-    """Print recording and alerting rules for Prometheus or AMP: GPUs by business unit, namespace, pool, cluster."""
+def rules(path: Path, cluster: str | None, output_format: str) -> None:
+    """Print recording and alerting rules for Prometheus or AMP.
+
+    They record GPUs by business unit, namespace, node pool and cluster.
+
+    \b
+    Example:
+      gpucost manifests rules --settings settings.yaml > rules.yaml
+    """
     from gpucost.settings_document import parse_settings
     from gpucost_cli.rules import documents
 
     settings = parse_settings(read_settings_file(path))
     now = datetime.now(UTC)
-    recording = documents.recording_groups(settings, documents.clusters_of(settings, cluster), now)
-    # The template has the alerts about pools, quotas and provisioning already.
-    alerts = documents.alerting_groups(of_template=form != "cloudformation")
-    sys.stdout.write(documents.document(form, [*recording, *alerts]))
-    for note in documents.notes(settings, now):
-        click.echo(f"note: {note}", err=True)
+    recording = documents.recording_groups(settings, documents.select_clusters(settings, cluster), now)
+    # The stack's template already contains the alerts about pools, quotas and provisioning.
+    alerts = documents.alerting_groups(include_template=output_format != "cloudformation")
+    sys.stdout.write(documents.render_groups(output_format, [*recording, *alerts]))
+    for sentence in documents.limitations(settings, now):
+        click.echo(f"note: {sentence}", err=True)

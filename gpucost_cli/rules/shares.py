@@ -1,6 +1,6 @@
-"""Physical GPUs in one unit of a resource, as static rules can tell: from tables, labels of nodes, and capacity.
+"""PromQL for the physical GPUs in one unit of a resource, from tables, node labels and capacity.
 
-The tables are the product's own (`gpucost.core.metering.gpu_models`), so that rules and ledger know the same hardware.
+The tables are those of the ledger (`gpucost.core.metering.gpu_models`), so both know the same hardware.
 """
 
 import re
@@ -17,36 +17,36 @@ _VARIANTS = "(_(me|gfx|all))*"
 _COMPUTE_SLICES = 7
 
 
-def physical_gpus() -> Mapping[Fraction, list[str]]:
-    """Instance types by how many GPUs or Neuron devices they have."""
-    found: dict[Fraction, list[str]] = {}
+def instance_types_by_gpu_count() -> Mapping[Fraction, list[str]]:
+    """Group instance types by their number of GPUs or Neuron devices."""
+    types_by_count: dict[Fraction, list[str]] = {}
     devices = {name: count for name, (count, _) in NEURON_OF_INSTANCE.items()}
     for name, count in {**GPUS_OF_INSTANCE, **devices}.items():
-        found.setdefault(Fraction(count), []).append(name)
-    return {count: sorted(names) for count, names in sorted(found.items())}
+        types_by_count.setdefault(Fraction(count), []).append(name)
+    return {count: sorted(names) for count, names in sorted(types_by_count.items())}
 
 
 def unit_branches(capacity: Select, labels: Select, info: Select, physical: str) -> Iterator[str]:
-    """Expressions of physical GPUs per unit by node and resource; of each pair the first that tells it counts.
+    """Yield expressions of physical GPUs per unit, by node and resource; the first with a value counts.
 
     Args:
-        capacity: makes a vector of units by node and resource, from matchers.
-        labels: makes a selector of nodes' labels, from matchers.
-        info: makes a selector of the recorded facts about nodes, from matchers.
+        capacity: builds a vector of units by node and resource, from matchers.
+        labels: builds a selector of nodes' labels, from matchers.
+        info: builds a selector of the recorded facts about nodes, from matchers.
         physical: a vector of physical GPUs by node.
     """
     yield from _mig_resources(capacity, labels)
     whole = f"{capacity(equals('resource', GPU))} * 0"
     yield f"{whole} + 1 and on (node) {capacity(matches('resource', MIG_PREFIX + '.+'))}"
     for share, products in _mig_products().items():
-        yield f"{whole} + {_number(share)} and on (node) {labels(_product(products))}"
+        yield f"{whole} + {_float_literal(share)} and on (node) {labels(_product(products))}"
     yield from _neuron(capacity, info)
     nvidia = capacity(matches("resource", GPU, GPU_SHARED))
     yield f"clamp_max(1 / ({nvidia} / on (node) group_left () {physical}), 1)"
 
 
 def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
-    """Slices under their own names: those that are the same share everywhere, those by model, and any other."""
+    """Yield the shares of MIG resources: by GPU model, equal on every model, and estimated."""
     profiles = sorted({profile for gpu in MIG_GPUS for profile in gpu.profiles})
     everywhere: dict[Fraction, list[str]] = {}
     by_model: dict[Fraction, list[tuple[str, MigGpu]]] = {}
@@ -56,30 +56,32 @@ def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
             everywhere.setdefault(share, []).append(profile)
             continue
         for gpu in MIG_GPUS:
-            own = profile_share(profile, " ".join(gpu.models))
-            if own is not None and profile in gpu.profiles:
-                by_model.setdefault(own, []).append((profile, gpu))
-    for share, some in sorted(by_model.items()):
-        for profile in sorted({profile for profile, _ in some}):
-            models = [_model(gpu) for other, gpu in some if other == profile]
-            vector = f"{capacity(_resources([profile]))} * 0 + {_number(share)}"
+            model_share = profile_share(profile, " ".join(gpu.models))
+            if model_share is not None and profile in gpu.profiles:
+                by_model.setdefault(model_share, []).append((profile, gpu))
+    for share, profiles_and_models in sorted(by_model.items()):
+        for profile in sorted({profile for profile, _ in profiles_and_models}):
+            models = [_model(gpu) for other, gpu in profiles_and_models if other == profile]
+            vector = f"{capacity(_resources([profile]))} * 0 + {_float_literal(share)}"
             yield f"{vector} and on (node) {labels(_product(models))}"
     for share, names in sorted(everywhere.items()):
-        yield f"{capacity(_resources(names))} * 0 + {_number(share)}"
-    for slices in range(1, _COMPUTE_SLICES + 1):  # in no table: by compute slices, as the ledger estimates it
+        yield f"{capacity(_resources(names))} * 0 + {_float_literal(share)}"
+    for slices in range(1, _COMPUTE_SLICES + 1):  # profiles in no table: estimated by compute slices, as in the ledger
         unknown = capacity(matches("resource", f"{MIG_PREFIX}{slices}g_.+"), 'resource!~".+_shared"')
-        yield f"{unknown} * 0 + {_number(Fraction(slices, _COMPUTE_SLICES))}"
+        yield f"{unknown} * 0 + {_float_literal(Fraction(slices, _COMPUTE_SLICES))}"
 
 
 def _mig_products() -> Mapping[Fraction, list[str]]:
-    """Product labels under MIG's strategy single, as regular expressions, by the share of their slices."""
-    found: dict[Fraction, list[str]] = {}
+    """Group regular expressions of product labels under MIG's strategy single by the share of their slices."""
+    products_by_share: dict[Fraction, list[str]] = {}
     for gpu in MIG_GPUS:
         for profile in gpu.profiles:
             share = profile_share(profile, " ".join(gpu.models))
             if share is not None:
-                found.setdefault(share, []).append(f"{_model(gpu)}-mig-{re.escape(profile)}([+.-](me|gfx|all))*")
-    return found
+                products_by_share.setdefault(share, []).append(
+                    f"{_model(gpu)}-mig-{re.escape(profile)}([+.-](me|gfx|all))*"
+                )
+    return products_by_share
 
 
 def _neuron(capacity: Select, info: Select) -> Iterator[str]:
@@ -89,11 +91,11 @@ def _neuron(capacity: Select, info: Select) -> Iterator[str]:
     for name, (_, count) in NEURON_OF_INSTANCE.items():
         by_cores.setdefault(count, []).append(name)
     for count, names in sorted(by_cores.items()):
-        yield f"{cores} * 0 + {_number(Fraction(1, count))} and on (node) {info(instance_types(names))}"
+        yield f"{cores} * 0 + {_float_literal(Fraction(1, count))} and on (node) {info(instance_types(names))}"
 
 
 def instance_types(names: Iterable[str]) -> str:
-    """A matcher of the recorded facts about nodes."""
+    """Return a matcher of the recorded label `instance_type`."""
     return matches("instance_type", *(re.escape(name) for name in sorted(names)))
 
 
@@ -107,10 +109,10 @@ def _product(models: Iterable[str]) -> str:
 
 
 def _model(gpu: MigGpu) -> str:
-    """All parts of a model's name, in order; a name that another model's contains begins a word (`h200`, `gh200`)."""
+    """Match all parts of a model's name in order. A name starts a word, so that `h200` does not match `gh200`."""
     return "(.*[^a-z])?" + ".*".join(re.escape(part) for part in gpu.models) + ".*"
 
 
-def _number(share: Fraction) -> str:
-    """A share as PromQL writes it, as exact as a float is."""
+def _float_literal(share: Fraction) -> str:
+    """Write a share as an exact PromQL float literal."""
     return repr(float(share))

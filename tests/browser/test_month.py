@@ -22,10 +22,17 @@ from devstack.stack import LAYER
 from devstack.template import REPOSITORY
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.model import HourRecord, Line
-from gpucost.features.recommendations.model import About, Advice, Evidence, Kind, Recommendation, Saving
-from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+from gpucost.features.recommendations.model import (
+    Evidence,
+    Recommendation,
+    RecommendationContent,
+    RecommendationKind,
+    Saving,
+    Subject,
+)
+from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from tests.browser.looks import has_every_look
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
@@ -88,10 +95,10 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
         DocumentStore(client, table, clock=lambda: datetime.now(UTC)).push(
             SETTINGS, author="test", now=datetime.now(UTC)
         )
-        ledger = DynamoLedgerTmp(client, table)
+        ledger = Ledger(client, table)
         for made in records(length):
             ledger.publish(made, replacing=None, settings_version=1, now=datetime.now(UTC))
-        advice = DynamoAdvice(client, table)
+        advice = DynamoRecommendations(client, table)
         for one in recommendations():
             advice.put(one)
         variables = {**deployed.environments["ApiFunction"], **credentials(endpoint, dynamodb)}
@@ -122,26 +129,26 @@ def unpriced(one: Line) -> Line:
 
 
 def recommendations() -> list[Recommendation]:
-    about = About("west", "research", "bu-a", "Deployment", "app")
+    about = Subject("west", "research", "bu-a", "Deployment", "app")
     seen = Evidence(END - 40 * HOUR, END, 40, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
     found: list[Recommendation] = []
-    advised: tuple[tuple[Kind, int, str, str], ...] = (
+    advised: tuple[tuple[RecommendationKind, int, str, str], ...] = (
         ("mig-slice", 512, "Take a 1g.5gb slice for <img src=x onerror=alert(1)>", PATCH),
         ("off-hours", 1024, "Scale app to none from 20:00 to 06:00", ""),
     )
     for kind, usd, summary, patch in advised:
         saving = Saving(Decimal(usd), Decimal(usd - 100), Decimal(usd + 100), None, None, Decimal(43))
-        one = Advice(
+        one = RecommendationContent(
             kind, about, summary, saving, seen, "high", "low", "starts take a minute", "medium", patch, Decimal(1),
             Decimal(0), Decimal("1.71"),
         )  # fmt: skip
         found.append(Recommendation(one, "open", END, END, END))
     other = replace(
-        found[0].advice, about=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
+        found[0].content, about=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
     )
     costs = Saving(Decimal(-70), Decimal(-80), Decimal(-60), None, Decimal(0), Decimal(43))
-    about = About("west", node_pool="gpu", instance_type="p5.48xlarge")
-    pool = replace(found[0].advice, kind="pending", about=about, summary="Add a node to pool gpu", saving=costs)
+    about = Subject("west", node_pool="gpu", instance_type="p5.48xlarge")
+    pool = replace(found[0].content, kind="pending", about=about, summary="Add a node to pool gpu", saving=costs)
     return [*found, *(Recommendation(one, "open", END, END, END) for one in (other, pool))]
 
 

@@ -20,12 +20,12 @@ from devstack.stack import LAYER
 from devstack.template import REPOSITORY
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour
-from gpucost.features.alerting.model import Alert, Book, Subject
-from gpucost.features.alerting.storage.states import DynamoAlertMemory
-from gpucost.features.recommendations.model import About, Advice, Evidence, Recommendation, Saving
-from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+from gpucost.features.alerting.model import Alert, AlertGroup, Subject
+from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.recommendations.model import Evidence, Recommendation, RecommendationContent, Saving, Subject
+from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
 from tests.browser.looks import has_every_look
 from tests.browser.tabs import Tabs, settled
@@ -97,12 +97,12 @@ def as_gateway_writes(value: object) -> str:
 def publish(client: Any, table: str) -> None:
     store = DocumentStore(client, table, clock=lambda: datetime.now(UTC))
     store.push(SETTINGS, author="test", now=datetime.now(UTC))
-    ledger = DynamoLedgerTmp(client, table)
+    ledger = Ledger(client, table)
     for number in range(3):
         hour = LAST - number * HOUR
         ledger.publish(hour_with_strange_names(hour), replacing=None, settings_version=1, now=datetime.now(UTC))
-    DynamoAlertMemory(client, table).save_book(Book("demo", f"{EVIL}unit", (strange_alert(),)))
-    DynamoAdvice(client, table).put(strange_advice())
+    DynamoAlertStates(client, table).save_group(AlertGroup("demo", f"{EVIL}unit", (strange_alert(),)))
+    DynamoRecommendations(client, table).put(strange_advice())
 
 
 def strange_alert() -> Alert:
@@ -114,9 +114,9 @@ def strange_alert() -> Alert:
 
 def strange_advice() -> Recommendation:
     seen = Evidence(LAST, LAST + HOUR, 1, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
-    about = About("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
+    about = Subject("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
     saving = Saving(Decimal(9), Decimal(8), Decimal(10), None, None, Decimal(1))
-    advice = Advice(
+    advice = RecommendationContent(
         "idle", about, f"{EVIL}summary", saving, seen, "high", "low", f"{EVIL}risk", "medium", f"{EVIL}patch",
         Decimal(1), Decimal(0), Decimal(1),
     )  # fmt: skip

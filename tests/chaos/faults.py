@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from gpucost import container as bootstrap
 from gpucost.core.errors import ConflictError
 from gpucost.core.hours import HOUR
-from gpucost.features.alerting.model import Book
+from gpucost.features.alerting.model import AlertGroup
 from gpucost.runtime.messages import HoursDue
 from gpucost.settings_document import DocumentStore
 from tests.chaos.bench import Bench, Faulty
@@ -63,9 +62,11 @@ def since_alerts_began(world: World) -> dict[str, Any]:
     """What is seen, without the quiet hours before an alert: which was the last one heard of depends on the order."""
     found = world.seen()
     for name, book in found.items():
-        if isinstance(book, Book):
+        if isinstance(book, AlertGroup):
             alerts = tuple(
-                replace(alert, evidence=tuple(verdict for verdict in alert.evidence if verdict.hour >= alert.since))
+                replace(
+                    alert, evaluations=tuple(verdict for verdict in alert.evaluations if verdict.hour >= alert.since)
+                )
                 for alert in book.alerts
             )
             found[name] = replace(book, alerts=alerts)
@@ -118,11 +119,11 @@ def _second_worker(world: World, k: int) -> bool:
 
         def another() -> None:
             met.append(k)
-            bootstrap.attribute_service().attribute(work)
+            world.container.attribute_service.attribute(work)
 
         world.outside.before = (len(world.outside.calls) + k, another)
         with world.acting_as(app.handler):
-            bootstrap.attribute_service().attribute(work)
+            world.container.attribute_service.attribute(work)
         world.outside.before = None
         world.drain()
     world.run(2)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpucost.core.errors import MetricsUnavailableError
-from gpucost.core.hours import HOUR, to_ms
+from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.observations import (
     ContainerRequest,
@@ -66,7 +66,7 @@ class ScriptedReader:
 
 def observation(cluster: str, hour: datetime, number: int) -> Observation:
     """Two nodes of two GPUs, a pod on each; the second one idles for two hours in each three."""
-    scrapes = Scrapes(tuple(to_ms(hour) + minute * 60_000 for minute in range(-60, 120)))
+    scrapes = Scrapes(tuple(to_epoch_ms(hour) + minute * 60_000 for minute in range(-60, 120)))
     capacity = {GPU: Decimal(2)}
     nodes = tuple(
         NodeObservation(f"{cluster}-n{i}", f"i-{i}", None, {}, (NodeState(None, capacity, capacity, {}),))
@@ -81,10 +81,10 @@ def observation(cluster: str, hour: datetime, number: int) -> Observation:
     devices = tuple(
         DeviceSeries(
             node=pod.node, uuid=f"GPU-{pod.node}", mig_instance="", mig_profile="", model="NVIDIA H100",
-            namespace=pod.namespace, pod=pod.pod, uid="", slot="", claim="", instance="d", scale=Decimal(1), rank=0,
-            samples=60, total=60 * use,
+            namespace=pod.namespace, pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), rank=0,
+            sample_count=60, total=60 * use,
         )
         for pod, use in zip(pods, uses, strict=True)
     )  # fmt: skip
-    return Observation(cluster, hour, {"k": scrapes}, pods, nodes, devices, {"d": scrapes}, nodes_are_kept=True,
-                       capacity_is_kept=True)  # fmt: skip
+    return Observation(cluster, hour, {"k": scrapes}, pods, nodes, devices, {"d": scrapes}, collects_nodes=True,
+                       collects_capacity=True)  # fmt: skip

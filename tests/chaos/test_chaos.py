@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.runtime.messaging import AwsBus
+from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.table import Table
@@ -116,11 +116,11 @@ def test_a_message_that_is_dropped_would_be_found(
 ) -> None:
     world, expected = first_tick
     assert verdict_of(world, expected, "throttled", "publish").is_clean()
-    publish = AwsBus.publish
+    publish = MessageBus.publish
 
-    def careless(self: AwsBus, message: Any) -> None:
+    def careless(self: MessageBus, message: Any) -> None:
         with suppress(SourceError):
             publish(self, message)
 
-    monkeypatch.setattr(AwsBus, "publish", careless)
+    monkeypatch.setattr(MessageBus, "publish", careless)
     assert verdict_of(world, expected, "throttled", "publish").unsaid

@@ -5,7 +5,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,24 +14,25 @@ from uuid import uuid4
 
 from devstack.aws import credentials, local_client
 from devstack.dynamodb_local import create_table
+from gpucost.container import Container
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR, floor_day, format_instant
+from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.limits import Limits
 from gpucost.core.rollups import DAY
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.storage.states import DynamoAlertMemory
+from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HourClosed, read_alert_input
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import MetricsReader
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
 from tests.chaos.outside import KilledError, Outside
 from tests.chaos.script import NOBODY, ScriptedReader, document
 from tests.enforced import enforcing
-from tests.sandbox import forget
 
 RECEIVES = 4
 """`maxReceiveCount` of the template's queues."""
@@ -122,8 +123,8 @@ class World:
             enforcing(self.endpoints.dynamodb, self.endpoints.aws, physical=self._physical())
         )
         self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
-        self.ledger = DynamoLedgerTmp(self.dynamodb, self.table)
-        self.rollups = DynamoRollups(self.dynamodb, self.table)
+        self.ledger = Ledger(self.dynamodb, self.table)
+        self.rollups = RollupStore(self.dynamodb, self.table)
         self.push(document(self.clusters, self.prometheus or NOBODY))
 
     def _queue(self, name: str) -> str:
@@ -169,8 +170,8 @@ class World:
         self.dynamodb.delete_table(TableName=self.table)
         self.table = f"chaos-{uuid4()}"
         create_table(self.dynamodb, self.table)
-        self.ledger = DynamoLedgerTmp(self.dynamodb, self.table)
-        self.rollups = DynamoRollups(self.dynamodb, self.table)
+        self.ledger = Ledger(self.dynamodb, self.table)
+        self.rollups = RollupStore(self.dynamodb, self.table)
         Table(self.dynamodb, self.table).put_all(saved.items)
         self.now, self.outside = saved.now, Outside()
         for heap in (self.heard, self.told, self.dead):
@@ -200,7 +201,7 @@ class World:
 
         scheduled = self.first + HOUR * (number + 1) + timedelta(minutes=5)
         self.now = max(self.now, scheduled)
-        event = {"version": 1, "scheduled_time": format_instant(scheduled)}
+        event = {"version": 1, "scheduled_time": format_timestamp(scheduled)}
         for _ in range(TRIES):
             if self._succeeds(app.handler, event):
                 return
@@ -273,14 +274,14 @@ class World:
         """What a handler answers, {} for nothing, None where it raised or was killed; then its sandbox is gone."""
         try:
             with contextlib.redirect_stdout(io.StringIO()), self.acting_as(handler):
-                return handler(event, Context()) or {}
+                return handler(event, Context(), container=self.container) or {}
         except KilledError:
-            forget()
+            self.start_execution_environment()
         except Exception as error:
             if os.environ.get("CHAOS_DEBUG"):
                 raise
             self.last_error = error
-            forget()
+            self.start_execution_environment()
         return None
 
     def _receive(self, queue: str) -> dict[str, Any] | None:
@@ -310,43 +311,36 @@ class World:
     @contextmanager
     def active(self) -> Iterator[None]:
         """The functions find this world: its environment, clock, clients, metrics and people."""
-        variables = {
-            "GPUCOST_TABLE": self.table,
-            "GPUCOST_HOURS_QUEUE_URL": self.queues["hours"],
-            "GPUCOST_BACKFILL_QUEUE_URL": self.queues["backfill"],
-            "GPUCOST_DEAD_LETTER_QUEUE_URL": self.queues["dead"],
-            "GPUCOST_EVENTS_TOPIC_ARN": self.topic,
-            "GPUCOST_EMAIL_TOPIC_ARN": self.topic,
-            "POWERTOOLS_METRICS_DISABLED": "true",
-            **credentials(self.endpoints.aws),
-        }
-        wrapped = {name: self.outside.wrap(client) for name, client in self.clients.items()}
-        person = self.outside.wrap(self)
-        with (
-            self._real_metrics() if self.prometheus else self._scripted_metrics(),
-            patch.dict(os.environ, variables),
-            patch("gpucost.runtime.aws.client", lambda service: wrapped[service]),
-            patch("gpucost.features.alerting.notifiers.notifiers", lambda *_, **__: {"email": Person(person)}),
-            patch("gpucost.container.utc_now", lambda: self.now + self.skew),
-        ):
-            forget()
-            try:
-                yield
-            finally:
-                forget()
-
-    @contextmanager
-    def _scripted_metrics(self) -> Iterator[None]:
-        def scripted(cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> Any:
-            if self.readers is not None:
-                return self.readers(cluster, settings)
-            return self.outside.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
-
-        with (
-            patch("gpucost.sources.prometheus.metrics_reader", scripted),
-            patch("gpucost.sources.prometheus.limits.PrometheusLimits", lambda _cluster, _deadline: NoLimits()),
-        ):
+        variables = {"POWERTOOLS_METRICS_DISABLED": "true", **credentials(self.endpoints.aws)}
+        with self._real_metrics() if self.prometheus else nullcontext(), patch.dict(os.environ, variables):
+            self.start_execution_environment()
             yield
+
+    def start_execution_environment(self) -> None:
+        """Lose what a function kept in memory, as Lambda does after a failure."""
+        environment = Environment(
+            table=self.table,
+            hours_queue_url=self.queues["hours"],
+            backfill_queue_url=self.queues["backfill"],
+            dead_letter_queue_url=self.queues["dead"],
+            events_topic_arn=self.topic,
+            email_topic_arn=self.topic,
+        )
+        clients = {name: self.outside.wrap(client) for name, client in self.clients.items()}
+        person = Person(self.outside.wrap(self))
+        scripted = {} if self.prometheus else {"metrics_reader": self._scripted_reader, "limits_reader": _no_limits}
+        self.container = Container(
+            environment,
+            clock=lambda: self.now + self.skew,
+            client=lambda service: clients[service],
+            notifiers=lambda _settings: {"email": person},
+            **scripted,
+        )
+
+    def _scripted_reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> Any:
+        if self.readers is not None:
+            return self.readers(cluster, settings)
+        return self.outside.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
 
     @contextmanager
     def _real_metrics(self) -> Iterator[None]:
@@ -391,10 +385,10 @@ class World:
             found[f"{cluster} {day_start:%d} facts"] = facts
         for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
             found[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
-        memory = DynamoAlertMemory(self.dynamodb, self.table).load(cluster)
+        memory = DynamoAlertStates(self.dynamodb, self.table).load(cluster)
         found[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
-        for book in memory.books:
-            found[f"{cluster} alert {book.owner}"] = replace(book, version=0, sending_until=None)
+        for book in memory.groups:
+            found[f"{cluster} alert {book.owner}"] = replace(book, version=0, delivery_lease_until=None)
         return found
 
     def messages(self) -> set[tuple[str, datetime, int]]:
@@ -409,8 +403,8 @@ class World:
 class Person:
     """Somebody who is told by way of the world's line to the outside."""
 
-    most = 10
-    keeps_alive = False
+    max_batch_size = 10
+    needs_resend = False
 
     def __init__(self, outside: Any) -> None:
         self._outside = outside
@@ -418,3 +412,7 @@ class Person:
     def send(self, notifications: Sequence[Notification]) -> None:
         """Fulfils `alert_ports.Notifier`."""
         self._outside.send(notifications=notifications)
+
+
+def _no_limits(_cluster: ClusterSettings, _deadline: object = None) -> NoLimits:
+    return NoLimits()

@@ -17,19 +17,19 @@ from devstack.dynamodb_local import create_table
 from devstack.http import Identify, serving
 from devstack.prometheus import free_port
 from devstack.template import transform
-from functions.api import app as function
-from gpucost import container as bootstrap
+from functions.api.app import handler
+from gpucost.container import Container
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.core.pricing.prices import Price
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.price_book import PriceStore
+from gpucost.storage.rollups import RollupStore
 from tests.enforced import enforcing
-from tests.functions.asking import Context
+from tests.functions.asking import APP, Context
+from tests.functions.asking import serving as answering
 from tests.records import line, record
-from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 DAYS = 31
@@ -93,7 +93,7 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
 
 def fill(client: Any, table: str, *, days: int = DAYS) -> None:
     """A month of one cluster and two days of another, a restated hour, a price, and the settings."""
-    ledger, rollups = DynamoLedgerTmp(client, table), DynamoRollups(client, table)
+    ledger, rollups = Ledger(client, table), RollupStore(client, table)
     DocumentStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
     midnight = NOW.replace(hour=0, minute=0)
     for cluster, length in (("prod-eu", days), ("demo", 2)):
@@ -107,7 +107,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
             rollups.roll_up(cluster, first + timedelta(days=number), NOW)
     listed = Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}, "USD",
                    midnight - timedelta(9), None, NOW)  # fmt: skip
-    DynamoPriceBook(client, table).replace("on-demand", [listed], rated_until=midnight, now=NOW)
+    PriceStore(client, table).replace("on-demand", [listed], rated_until=midnight, now=NOW)
 
 
 def who(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
@@ -132,19 +132,16 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = who
 
     def invoke(event: Mapping[str, Any]) -> Any:
         with lock:  # a function's instance answers one request at a time
-            return function.handler(dict(event), Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+            return handler(dict(event), Context(), app=APP)  # type: ignore[arg-type]  # what Lambda passes, in short
 
     port = free_port()
     with pytest.MonkeyPatch.context() as patch, enforcing(dynamodb_url) as policies:
         for name, value in {**policies.environment("ApiFunction"), "GPUCOST_TABLE": table}.items():
             patch.setenv(name, value)
         api_client = policies.client("dynamodb", "ApiFunction")
-        patch.setattr("gpucost.runtime.aws.client", lambda _service: api_client)
-        patch.setattr(bootstrap, "utc_now", lambda: NOW)
-        forget()
-        with serving(invoke, routes, port, identify=identify):
+        container = Container(clock=lambda: NOW, client=lambda _service: api_client)
+        with answering(container), serving(invoke, routes, port, identify=identify):
             yield f"http://127.0.0.1:{port}"
-    forget()
 
 
 if __name__ == "__main__":  # to look around in: python -m tests.contract.running

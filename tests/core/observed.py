@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from gpucost.core.hours import to_ms
+from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules
 from gpucost.core.metering.observations import (
@@ -15,7 +15,7 @@ from gpucost.core.metering.observations import (
     NodeState,
     Observation,
     PodObservation,
-    Sightings,
+    SampleTimes,
 )
 
 START = datetime(2026, 11, 19, 10, tzinfo=UTC)
@@ -32,11 +32,11 @@ units = st.integers(1, 9).map(Decimal)
 
 def times(first: int, last: int) -> tuple[int, ...]:
     """Scrapes of the minutes from the first to the last."""
-    return tuple(to_ms(START) + minute * STEP for minute in range(first, last + 1))
+    return tuple(to_epoch_ms(START) + minute * STEP for minute in range(first, last + 1))
 
 
 @st.composite
-def sightings(draw: st.DrawFn, who: str = "k") -> Sightings:
+def sightings(draw: st.DrawFn, who: str = "k") -> SampleTimes:
     """All hour, or from one minute to another."""
     if draw(st.booleans()):
         return None
@@ -48,7 +48,7 @@ def sightings(draw: st.DrawFn, who: str = "k") -> Sightings:
 def states(draw: st.DrawFn, *, changed: bool = True) -> tuple[NodeState, ...]:
     """What a node advertised, changed once perhaps."""
 
-    def state(seen: Sightings) -> NodeState:
+    def state(seen: SampleTimes) -> NodeState:
         capacity = draw(st.dictionaries(st.sampled_from(RESOURCES), units, min_size=1, max_size=3))
         allocatable = draw(st.dictionaries(st.sampled_from(RESOURCES), units, max_size=2))
         return NodeState(seen, capacity, allocatable, draw(st.sampled_from(LABELS)))
@@ -124,13 +124,13 @@ def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = F
                 pod=holder.pod if holder else "",
                 uid=draw(st.sampled_from(["", holder.uid])) if holder else "",
                 slot=draw(st.sampled_from(["", "0", "1"])),
-                claim="",
+                resource_claim="",
                 instance="d",
                 scale=draw(st.sampled_from([Decimal(1), Decimal(100)])),
                 rank=draw(st.integers(0, 1)),
-                samples=samples,
+                sample_count=samples,
                 total=draw(st.decimals(0, 2, places=6)) * samples,
-                values=values,
+                samples=values,
             )
         )
     return found
@@ -156,7 +156,7 @@ def observations(draw: st.DrawFn, *, sampled: bool = False, changed: bool = True
 
 rules = st.builds(
     MeteringRules,
-    ladder=st.permutations(["pod", "shared", "node", "cluster"]).flatmap(
+    utilization_sources=st.permutations(["pod", "shared", "node", "cluster"]).flatmap(
         lambda rungs: st.integers(0, 4).map(lambda n: tuple(rungs[:n]))
     ),
     slices_per_gpu=st.sampled_from([None, 7]),

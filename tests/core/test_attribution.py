@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, Owners, attribute
+from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Holding, Measurement, PodUsage, Usage
 from gpucost.core.model import Coverage
@@ -36,7 +36,7 @@ def usage(
     node = GpuNode("n", "i-1", "p5.48xlarge", "eu-central-1a", "euc1-az2", "spot", "pool", "H100")
     holding = Holding(
         pod(labels={"label_app": "web", "label_other": "x"}), node, "nvidia_com_mig_1g_10gb", 2,
-        Share(Fraction(1, 7), "mig-profile"), Interval(0, held * MINUTE),
+        GpuShare(Fraction(1, 7), "mig-profile"), Interval(0, held * MINUTE),
         Interval((held - runs) * MINUTE, held * MINUTE), 0,
     )  # fmt: skip
     told = Coverage(Decimal(coverage), None if seen is None else Decimal(seen))
@@ -68,15 +68,15 @@ UNITS = (
     ],
 )
 def test_the_first_unit_that_matches_owns_a_pod(seen: PodObservation, unit: str) -> None:
-    assert Owners(UNITS).of(seen) == unit
-    assert Owners(()).of(seen) == seen.namespace
+    assert BusinessUnitMatcher(UNITS).business_unit_of(seen) == unit
+    assert BusinessUnitMatcher(()).business_unit_of(seen) == seen.namespace
 
 
 def test_a_unit_by_labels_that_stands_first_wins_over_one_by_name() -> None:
     units = (BusinessUnit("labels", pod_labels={"label_a": "b"}), BusinessUnit("name", ("team",)))
-    owners = Owners(units)
-    assert owners.of(pod(labels={"label_a": "b"})) == "labels"
-    assert owners.of(pod()) == "name"
+    owners = BusinessUnitMatcher(units)
+    assert owners.business_unit_of(pod(labels={"label_a": "b"})) == "labels"
+    assert owners.business_unit_of(pod()) == "name"
 
 
 def test_names_and_patterns_are_tried_in_the_settings_order() -> None:
@@ -85,10 +85,10 @@ def test_names_and_patterns_are_tried_in_the_settings_order() -> None:
     chance = random.Random(5)
     for _ in range(300):
         units = [BusinessUnit(f"u{i}", tuple(chance.sample(names, chance.randrange(3)))) for i in range(5)]
-        owners = Owners(units)
+        owners = BusinessUnitMatcher(units)
         for namespace in ("a", "b", "ab", "a-b", "a-c", "c", "[ab]"):
             first = (unit.name for unit in units if any(fnmatchcase(namespace, name) for name in unit.namespaces))
-            assert owners.of(pod(namespace)) == next(first, namespace)
+            assert owners.business_unit_of(pod(namespace)) == next(first, namespace)
 
 
 def test_a_line_says_all_that_is_known() -> None:
@@ -142,7 +142,7 @@ def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() ->
 )
 def test_an_hour_of_which_too_little_was_seen_has_no_figures(coverage: str, seen: str | None, says: list[str]) -> None:
     rules = AttributionRules(
-        PRICING, least_allocation_coverage=Decimal("0.5"), least_utilization_coverage=Decimal("0.2")
+        PRICING, min_allocation_coverage=Decimal("0.5"), min_utilization_coverage=Decimal("0.2")
     )
     record = attribute(usage(Measurement("none"), coverage=coverage, seen=seen), rules)
     assert record.notes == (*says, "a note")

@@ -17,12 +17,12 @@ from gpucost.core.model import ClusterCharge, Coverage
 from gpucost.core.money import QUANTUM, ZERO, quantize
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
-from gpucost.core.pricing.rating import Rated, rate_usage
+from gpucost.core.pricing.rating import RatedHour, rate_usage
 from tests.core.observed import START, observations, rules
 
-POLICIES = [*SPLIT_POLICIES.values(), own_policy(Decimal(40), Decimal("0.5"), Decimal("0.25"))]
+POLICIES = [*SPLIT_POLICIES.values(), custom_policy(Decimal(40), Decimal("0.5"), Decimal("0.25"))]
 P4D = InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024)
 SHAPES = {"p4d.24xlarge": P4D, "": InstanceShape("", 2, 7, 60 * 1024)}
 AMOUNTS = st.decimals("0", 500, places=12)
@@ -53,7 +53,7 @@ def p4d(name: str, *, first: int = 0, last: int = 60) -> NodeUsage:
     return NodeUsage(node, present, whole, whole, nothing, nothing, nothing, nothing, nothing)
 
 
-def rated(nodes: list[NodeUsage], pricing: Pricing) -> Rated:
+def rated(nodes: list[NodeUsage], pricing: Pricing) -> RatedHour:
     """An hour of idle nodes."""
     return rate_usage(Usage("demo", START, Coverage(Decimal(1), Decimal(1)), (), tuple(nodes), ()), pricing)
 
@@ -84,7 +84,7 @@ def test_every_dollar_of_the_bill_is_somewhere(
     pricing = Pricing(PriceBook(()), ("cur",), policy, SHAPES, bill=bill)
     found = rate_usage(usage, pricing)
     for node in usage.nodes or ():
-        price = pricing.of_node(node.node, usage.cluster, node.present, node.gpus)
+        price = pricing.price_node(node.node, usage.cluster, node.present, node.gpus)
         assert isinstance(price, NodePrice)
         own = lines[int(node.provider_id.rpartition("-")[2])]
         assert price.gpus_cost + price.host_cost == Fraction(own.amount), "GPU part + host part = the bill's amount"
@@ -157,9 +157,9 @@ def test_a_node_that_a_closed_bill_does_not_know_is_settled() -> None:
 
 def test_a_bill_in_another_currency_is_not_taken() -> None:
     bill = Bill({"i-a": replace(billed("30"), currency="EUR")})
-    (price,) = [priced(bill).of_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))]
+    (price,) = [priced(bill).price_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))]
     assert isinstance(price, Unpriced)
     assert "cur has one in EUR, and the hour is in USD" in price.reason
-    in_euro = replace(priced(bill), currency="EUR").of_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))
+    in_euro = replace(priced(bill), currency="EUR").price_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))
     assert isinstance(in_euro, NodePrice)
     assert quantize(in_euro.cost) == 30

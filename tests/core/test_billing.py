@@ -16,10 +16,17 @@ from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.money import QUANTUM
 from gpucost.core.pricing.bill import Bill
-from gpucost.core.pricing.bill_lines import BillLine, Blend, Sharing, bill_of, by_hour, in_two_currencies
+from gpucost.core.pricing.bill_lines import (
+    BillLine,
+    BillSharing,
+    Blend,
+    build_bill,
+    instances_with_mixed_currencies,
+    split_by_hour,
+)
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
-NONE = Sharing("none")
+NONE = BillSharing("none")
 
 
 def line(instance: str, amount: str, *, minutes: Fraction | int = 60, **changes: Any) -> BillLine:
@@ -56,13 +63,13 @@ def paid(bill: Bill) -> dict[str, tuple[str, str | None]]:
 
 
 def test_without_a_blend_each_pays_its_own_line() -> None:
-    bill = bill_of([line("i-a", "55.04"), line("i-b", "30")], NONE)
+    bill = build_bill([line("i-a", "55.04"), line("i-b", "30")], NONE)
     assert paid(bill) == {"i-a": ("55.040000000000", None), "i-b": ("30.000000000000", None)}
 
 
 def test_identical_instances_pay_the_same_rate_by_hand() -> None:
     """Three p5 of which a plan covers one, and one that ran 15 minutes: 153 ÷ 3.25 h = 47.076923076923 an hour."""
-    bill = bill_of([line("i-a", "55"), line("i-b", "30"), line("i-c", "55"), line("i-d", "13", minutes=15)], Sharing())
+    bill = build_bill([line("i-a", "55"), line("i-b", "30"), line("i-c", "55"), line("i-d", "13", minutes=15)], BillSharing())
     assert paid(bill) == {
         "i-a": ("47.076923076923", "55.000000000000"),
         "i-b": ("47.076923076923", "30.000000000000"),
@@ -81,7 +88,7 @@ def test_identical_instances_pay_the_same_rate_by_hand() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("blend", ["instance_type", "node_pool"])
 def test_instances_of_another_kind_do_not_pay_for_it(blend: Blend, other: dict[str, Any]) -> None:
-    bill = bill_of([line("i-a", "55"), line("i-b", "30", **other)], Sharing(blend))
+    bill = build_bill([line("i-a", "55"), line("i-b", "30", **other)], BillSharing(blend))
     assert paid(bill) == {"i-a": ("55.000000000000", None), "i-b": ("30.000000000000", None)}
 
 
@@ -95,7 +102,7 @@ def test_a_node_pool_blends_within_itself_and_within_a_type() -> None:
         line("i-outside", "8"),
         line("i-outside-2", "10"),
     ]
-    bill = bill_of(lines, Sharing("node_pool", pools))
+    bill = build_bill(lines, BillSharing("node_pool", pools))
     assert {name: one.amount for name, one in bill.instances.items()} == {
         "i-a": 40, "i-b": 40, "i-c": 20, "i-d": 1, "i-outside": 9, "i-outside-2": 9,
     }  # fmt: skip
@@ -104,8 +111,8 @@ def test_a_node_pool_blends_within_itself_and_within_a_type() -> None:
 def test_a_spot_instance_interrupted_in_its_first_hour_is_free_and_final() -> None:
     """And takes nothing off the price of the others, nor bears any of it."""
     spot: dict[str, Any] = {"capacity_type": "spot", "operation": ""}
-    bill = bill_of(
-        [line("i-a", "9", **spot), line("i-b", "0", minutes=20, **spot), line("i-c", "7", **spot)], Sharing()
+    bill = build_bill(
+        [line("i-a", "9", **spot), line("i-b", "0", minutes=20, **spot), line("i-c", "7", **spot)], BillSharing()
     )
     assert paid(bill) == {
         "i-a": ("8.000000000000", "9.000000000000"),
@@ -125,45 +132,45 @@ def test_several_lines_of_an_instance_add_up() -> None:
         line("i-b", "2", minutes=30, instance_type="g5.2xlarge"),
         line("i-c", "5", instance_type="g5.2xlarge"),
     ]
-    bill = bill_of(lines, NONE)
+    bill = build_bill(lines, NONE)
     assert {name: (one.amount, one.billed_ms) for name, one in bill.instances.items()} == {
         "i-a": (Decimal("38.346666666667"), HOUR_MS),
         "i-b": (Decimal(3), 40 * 60_000),
         "i-c": (Decimal(5), HOUR_MS),
     }
-    blended = bill_of(lines, Sharing())
+    blended = build_bill(lines, BillSharing())
     assert blended.instances["i-b"].amount == Decimal("3.2"), "i-b counts as a g5.2xlarge: 8 ÷ 100 min × 40 min"
 
 
 def test_seconds_are_billed_to_the_millisecond() -> None:
     """AWS writes 25 min 20 s as 0.4222222222 hours."""
-    bill = bill_of([line("i-a", "1", hours=Fraction(Decimal("0.4222222222")))], NONE)
+    bill = build_bill([line("i-a", "1", hours=Fraction(Decimal("0.4222222222")))], NONE)
     assert bill.instances["i-a"].billed_ms == 1_520_000
 
 
 def test_a_bill_is_final_when_all_of_it_is() -> None:
     open_line, closed = line("i-a", "1"), line("i-b", "1", is_final=True)
-    assert bill_of([closed], NONE).is_final
-    assert not bill_of([closed, open_line], NONE).is_final
-    assert not bill_of([], NONE).is_final
-    mixed = bill_of([closed, open_line], NONE)
+    assert build_bill([closed], NONE).is_final
+    assert not build_bill([closed, open_line], NONE).is_final
+    assert not build_bill([], NONE).is_final
+    mixed = build_bill([closed, open_line], NONE)
     assert (mixed.instances["i-a"].is_final, mixed.instances["i-b"].is_final) == (False, True)
 
 
 def test_an_instance_in_two_currencies_has_no_price() -> None:
     lines = [line("i-a", "1", minutes=30), line("i-a", "1", minutes=30, currency="EUR"), line("i-b", "4")]
-    bill = bill_of(lines, Sharing())
+    bill = build_bill(lines, BillSharing())
     assert list(bill.instances) == ["i-b"]
-    assert in_two_currencies(lines) == ["i-a"]
+    assert instances_with_mixed_currencies(lines) == ["i-a"]
 
 
 def test_a_euro_bill_stays_in_euro() -> None:
-    bill = bill_of(
+    bill = build_bill(
         [line("i-a", "51", currency="EUR"), unused("unused-savings-plan", "arn:sp", "3", currency="EUR")],
-        Sharing(unused_to="demo"),
+        BillSharing(unused_charged_to="demo"),
     )
     assert bill.instances["i-a"].currency == "EUR"
-    assert [charge.currency for charge in bill.charges_of("demo")] == ["EUR"]
+    assert [charge.currency for charge in bill.charges_to("demo")] == ["EUR"]
 
 
 def test_what_nobody_used_is_charged_to_the_cluster_by_hand() -> None:
@@ -174,38 +181,38 @@ def test_what_nobody_used_is_charged_to_the_cluster_by_hand() -> None:
         unused("unused-capacity-reservation", "arn:cr", "110.08", hours=Fraction(2)),
         unused("unused-capacity-reservation", "arn:cr-x", "1", instance_type="p99.large", hours=Fraction(1)),
     ]
-    bill = bill_of(lines, Sharing(unused_to="demo"))
-    assert [(one.kind, one.reference, one.amount, one.gpu_hours) for one in bill.charges_of("demo")] == [
+    bill = build_bill(lines, BillSharing(unused_charged_to="demo"))
+    assert [(one.kind, one.reference, one.amount, one.gpu_hours) for one in bill.charges_to("demo")] == [
         ("unused-capacity-reservation", "arn:cr", Decimal("110.08"), 16),
         ("unused-capacity-reservation", "arn:cr-x", 1, None),
         ("unused-reservation", "arn:ri", 2, None),
         ("unused-savings-plan", "arn:sp", 20, None),
     ]
-    assert bill.charges_of("another") == ()
-    assert bill_of(lines, Sharing()).charges == {}
-    only = bill_of(lines, Sharing(unused_to="demo", unused=("reservation",)))
-    assert [one.reference for one in only.charges_of("demo")] == ["arn:ri"]
+    assert bill.charges_to("another") == ()
+    assert build_bill(lines, BillSharing()).charges == {}
+    only = build_bill(lines, BillSharing(unused_charged_to="demo", unused_kinds=("reservation",)))
+    assert [one.reference for one in only.charges_to("demo")] == ["arn:ri"]
 
 
 def test_a_reservations_fee_is_spread_over_its_month_once_the_bill_is_closed() -> None:
     """100 over the 720 hours of November; the running month says how much is *still* unused."""
     start, end = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
     fee = unused("unused-reservation", "arn:ri", "100", start=start, end=end)
-    assert by_hour(fee) == []
-    spread = by_hour(replace(fee, is_final=True, hours=Fraction(10)))
+    assert split_by_hour(fee) == []
+    spread = split_by_hour(replace(fee, is_final=True, hours=Fraction(10)))
     assert [hour for hour, _ in spread] == [start + number * ONE_HOUR for number in range(720)]
     assert sum(part.amount for _, part in spread) == 100
     assert {part.amount for _, part in spread} == {Decimal("0.138888888889"), Decimal("0.138888888888")}
     assert sum(part.hours or 0 for _, part in spread) == 10
-    same_end = by_hour(replace(fee, is_final=True, end=end - timedelta(seconds=1)))
+    same_end = split_by_hour(replace(fee, is_final=True, end=end - timedelta(seconds=1)))
     assert len(same_end) == 720
 
 
 def test_a_line_of_an_hour_is_its_own_part() -> None:
     one = line("i-a", "5")
-    assert by_hour(one) == [(HOUR, one)]
+    assert split_by_hour(one) == [(HOUR, one)]
     late = replace(one, start=HOUR + timedelta(minutes=20))
-    assert by_hour(late) == [(HOUR, late)]
+    assert split_by_hour(late) == [(HOUR, late)]
 
 
 AMOUNTS = st.decimals("0", 100, places=10)
@@ -223,7 +230,7 @@ POOLS = st.dictionaries(st.sampled_from([f"i-{number}" for number in range(9)]),
 
 @given(st.lists(LINES, max_size=25), st.sampled_from(["none", "instance_type", "node_pool"]), POOLS)
 def test_a_blend_moves_money_and_makes_none(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
-    bill = bill_of(lines, Sharing(blend, pools))
+    bill = build_bill(lines, BillSharing(blend, pools))
     assert sum(one.amount for one in bill.instances.values()) == sum(one.amount for one in lines)
     own: dict[str, Decimal] = defaultdict(Decimal)
     for one in lines:
@@ -237,7 +244,7 @@ def test_of_one_pool_everybody_pays_the_mean_rate(lines: list[BillLine], blend: 
     """Against the mean rate worked out pool by pool in the open."""
     seen: set[str] = set()
     lines = [one for one in lines if one.resource not in seen and not seen.add(one.resource)]  # type: ignore[func-returns-value]
-    bill = bill_of(lines, Sharing(blend, pools))
+    bill = build_bill(lines, BillSharing(blend, pools))
     for one in lines:
         fellows = [
             other

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
-from gpucost.core.hours import HOUR_MS, to_ms
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.implausible_samples import SUSPECT
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -100,7 +100,7 @@ def held_by_pod(usage: Usage) -> dict[tuple[str, str], Fraction]:
 @given(observations(changed=False), st.integers(1, HOUR_MS - 1))
 def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut: int) -> None:
     metering = MeteringRules()
-    start = to_ms(START)
+    start = to_epoch_ms(START)
     windows = [Interval(start, start + HOUR_MS), Interval(start, start + cut), Interval(start + cut, start + HOUR_MS)]
     # Whether a request can be is judged by what the node is in the time that is metered: a part may know less of it.
     notes = [note for window in windows for note in meter(observation, metering, window).notes]

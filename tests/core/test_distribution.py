@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.attribution import BusinessUnit, units_in_force
+from gpucost.core.attribution import BusinessUnit, units_at
 from gpucost.core.model import Costs, Line
 from gpucost.core.money import quantize
-from gpucost.core.shared_units import Policy, distribute
+from gpucost.core.shared_units import DistributionPolicy, distribute_lines
 from tests.records import line
 
 usd = st.decimals(0, 1000, places=12).map(quantize)
@@ -30,8 +30,8 @@ policies = st.dictionaries(st.sampled_from(["platform", "ops"]), st.sampled_from
 
 
 @given(lines, policies)
-def test_nothing_is_lost_or_made(before: list[Line], shared: dict[str, Policy]) -> None:
-    after = distribute(before, shared)
+def test_nothing_is_lost_or_made(before: list[Line], shared: dict[str, DistributionPolicy]) -> None:
+    after = distribute_lines(before, shared)
     assert Costs.total(one.costs() for one in after) == Costs.total(one.costs() for one in before)
     for one in after:
         assert one.allocated_usd == (one.effective_usd or 0) + (one.waste_usd or 0) + (one.unmeasured_usd or 0)
@@ -47,20 +47,20 @@ def test_by_what_the_receivers_cost() -> None:
         priced("a", zero, quantize(30), zero),
         priced("b", quantize(60), zero, zero),
     ]
-    after = distribute(before, {"platform": "proportional"})
+    after = distribute_lines(before, {"platform": "proportional"})
     parts = {one.business_unit: one for one in after if one.shared_from}
     assert {unit: one.allocated_usd for unit, one in parts.items()} == {"a": 1, "b": 2}
     assert {unit: one.waste_usd for unit, one in parts.items()} == {
         "a": Decimal("0.666666666667"),
         "b": Decimal("1.333333333333"),
     }
-    evenly = {one.business_unit: one for one in distribute(before, {"platform": "even"}) if one.shared_from}
+    evenly = {one.business_unit: one for one in distribute_lines(before, {"platform": "even"}) if one.shared_from}
     assert {one.allocated_usd for one in evenly.values()} == {Decimal("1.5")}
 
 
 def test_who_is_alone_pays_alone() -> None:
     before = [priced("platform", quantize(1), quantize(2), quantize(0))]
-    assert distribute(before, {"platform": "even"}) == before
+    assert distribute_lines(before, {"platform": "even"}) == before
 
 
 @pytest.mark.parametrize(("hour", "expected"), [(9, [("x", "y"), None]), (10, [("y",), ("x",)])])
@@ -71,7 +71,7 @@ def test_a_namespace_moves_at_an_hour(hour: int, expected: list[tuple[str, ...] 
         BusinessUnit("a", ("y",), since=moved),
         BusinessUnit("b", ("x",), since=moved),
     ]
-    found = units_in_force(units, moved.replace(hour=hour))
+    found = units_at(units, moved.replace(hour=hour))
     assert [unit.namespaces for unit in found] == [names for names in expected if names]
 
 
@@ -80,6 +80,6 @@ def test_of_two_entries_that_have_begun_the_later_counts_wherever_it_stands() ->
     old, new = BusinessUnit("a", ("x",), since=first), BusinessUnit("a", ("y",), since=second)
     undated = BusinessUnit("a", ("z",))
     for units in ([old, new, undated], [undated, new, old], [new, undated, old]):
-        assert units_in_force(units, second) == [new]
-        assert units_in_force(units, first) == [old]
-        assert units_in_force(units, datetime(2026, 10, 1, tzinfo=UTC)) == [undated]
+        assert units_at(units, second) == [new]
+        assert units_at(units, first) == [old]
+        assert units_at(units, datetime(2026, 10, 1, tzinfo=UTC)) == [undated]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.model import Costs
-from gpucost.core.money import from_quanta
+from gpucost.core.money import from_fixed_point
 from gpucost.runtime.json_text import csv_cell, csv_text, decimal_text, dumps, dumps_row, fixed_point_text
 from tests.records import line
 
@@ -41,7 +41,7 @@ def test_whole_numbers_are_written_as_the_amounts_they_are(quanta: int) -> None:
     text = fixed_point_text(quanta)
 
     assert Fraction(text) == Fraction(quanta, 10**12)
-    assert text == decimal_text(from_quanta(quanta))
+    assert text == decimal_text(from_fixed_point(quanta))
 
 
 @pytest.mark.parametrize(

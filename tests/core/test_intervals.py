@@ -11,18 +11,18 @@ def every(step: int, first: int, last: int) -> tuple[int, ...]:
 
 
 def test_the_interval_is_read_off_whatever_gaps_and_jitter_there_are() -> None:
-    assert Scrapes((0, 60, 120, 600, 660)).typical == 60
-    assert Scrapes((0, 59, 121, 180, 241)).typical in {59, 60, 61, 62}
-    assert Scrapes((7,)).typical == 0
-    assert not Scrapes((7,)).is_told
+    assert Scrapes((0, 60, 120, 600, 660)).typical_interval == 60
+    assert Scrapes((0, 59, 121, 180, 241)).typical_interval in {59, 60, 61, 62}
+    assert Scrapes((7,)).typical_interval == 0
+    assert not Scrapes((7,)).has_interval
 
 
 def test_an_interval_changed_midway_is_followed_at_once() -> None:
     scrapes = Scrapes(every(30, 0, 1800) + every(60, 1800, 3600))
     assert {scrapes.interval_at(at * SECOND) for at in range(0, 1700, 7)} == {30 * SECOND}
     assert {scrapes.interval_at(at * SECOND) for at in range(1860, 3600, 7)} == {60 * SECOND}
-    assert not scrapes.is_even
-    assert not Scrapes(every(30, 0, 900) + every(60, 900, 3600)).is_even
+    assert not scrapes.is_regular
+    assert not Scrapes(every(30, 0, 900) + every(60, 900, 3600)).is_regular
     assert scrapes.coverage(Interval(0, 3_600_000)) == [Interval(0, 3_600_000)]
 
 
@@ -65,11 +65,11 @@ def test_coverage_is_what_each_scrape_speaks_for(distances: list[int], first: in
     for moment in range(window.start - 1, window.end + 1):
         last = max((place for place, time in enumerate(times) if time <= moment), default=None)
         spoken_for = False
-        if last is not None and window.holds(moment):
+        if last is not None and window.contains(moment):
             interval = scrapes.interval_at(times[last])
             is_next_in_time = last + 1 < len(times) and 2 * (times[last + 1] - times[last]) <= 5 * interval
             spoken_for = is_next_in_time or moment < times[last] + interval
-        assert any(piece.holds(moment) for piece in found) == spoken_for, moment
+        assert any(piece.contains(moment) for piece in found) == spoken_for, moment
 
 
 def test_unions_and_gaps_are_each_others_rest() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from gpucost.core.hours import HOUR_MS, to_ms
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import (
@@ -20,7 +20,7 @@ from gpucost.core.metering.observations import (
 )
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
-START = to_ms(HOUR)
+START = to_epoch_ms(HOUR)
 MINUTE = 60_000
 ALWAYS = Scrapes(tuple(START + at * MINUTE for at in range(-60, 120)))
 GPU = "nvidia_com_gpu"
@@ -57,7 +57,7 @@ def test_an_hour_names_its_cluster_and_keeps_what_was_noted_before() -> None:
 def test_values_that_are_no_numbers_are_not_observed(odd: str) -> None:
     """As their note says: neither full use nor none."""
     told = tuple((START + at * MINUTE, Decimal(odd if at >= 30 else "0.5")) for at in range(60))
-    usage = meter(seen(devices=(device()._replace(values=told),)), MeteringRules())
+    usage = meter(seen(devices=(device()._replace(samples=told),)), MeteringRules())
     (own,) = usage.pods
     assert own.measurement.utilization == Fraction(1, 2)
     assert own.measurement.observed_ms == 30 * MINUTE
@@ -65,7 +65,7 @@ def test_values_that_are_no_numbers_are_not_observed(odd: str) -> None:
 
 
 def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
-    odd = device()._replace(values=((START, Decimal("NaN")),))
+    odd = device()._replace(samples=((START, Decimal("NaN")),))
     nobodys = device(labelled=False, total="NaN")._replace(uuid="GPU-1")
     usage = meter(seen(devices=(device(), odd, nobodys)), MeteringRules())
     assert usage.notes[:3] == (
@@ -105,7 +105,7 @@ def sampled(uuid: str, use: str, *labelled: tuple[int, int], until: int = 60) ->
     own = {at for first, last in labelled for at in minutes(first, last)}
     values = [(at, Decimal(use)) for at in minutes(-5, until)]
     return tuple(
-        device(labelled=is_own)._replace(uuid=uuid, values=tuple(one for one in values if (one[0] in own) == is_own))
+        device(labelled=is_own)._replace(uuid=uuid, samples=tuple(one for one in values if (one[0] in own) == is_own))
         for is_own in (True, False)
     )
 
@@ -157,7 +157,7 @@ def test_count_and_replicas_of_another_form_are_as_if_they_were_not_there(text: 
 
 def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:
     pods = (replace(pod(), node="n9"), replace(pod(), node="n9", uid="v"))
-    usage = meter(replace(seen(), pods=pods, nodes_are_kept=True), MeteringRules())
+    usage = meter(replace(seen(), pods=pods, collects_nodes=True), MeteringRules())
     assert usage.pods == ()
     assert usage.notes == ("first", "node 'n9' is not there: pods that are still listed on it hold nothing")
 
@@ -194,7 +194,7 @@ def test_what_settings_say_of_units_counts_for_pods_and_for_nodes() -> None:
 def test_utilization_is_covered_by_devices_seen() -> None:
     assert meter(seen(devices=(device(),)), MeteringRules()).coverage.utilization == 1
     assert meter(seen(), MeteringRules()).coverage.utilization == 0
-    half = device()._replace(values=tuple((START + at * MINUTE, Decimal(1)) for at in range(30)))
+    half = device()._replace(samples=tuple((START + at * MINUTE, Decimal(1)) for at in range(30)))
     assert meter(seen(devices=(half,)), MeteringRules()).coverage.utilization == Decimal("0.5")
     elsewhere = device(labelled=False)._replace(node="n7")
     assert meter(seen(devices=(elsewhere,)), MeteringRules()).coverage.utilization == Decimal("0.5")
@@ -216,7 +216,7 @@ def test_devices_that_exporters_leave_out_are_not_missed_but_nodes_without_any_a
 def test_a_device_seen_up_to_an_interval_and_a_half_late_was_there(late: int, coverage: str) -> None:
     samples = tuple((START + late * 1000 + at * MINUTE, Decimal(1)) for at in range(60))
     scrapes = {"d": Scrapes(tuple(time for time, _ in samples))}
-    devices = (device()._replace(values=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
+    devices = (device()._replace(samples=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
     usage = meter(replace(seen(devices=devices), utilization=scrapes), MeteringRules())
     assert usage.coverage.utilization == Decimal(coverage)
 
@@ -238,7 +238,7 @@ def test_a_node_that_joined_in_a_gap_advertised_when_pods_came() -> None:
     scrapes = Scrapes(tuple(time for time in ALWAYS.times if time < START + 10 * MINUTE) + after)
     eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
     joined = replace(
-        node(7, eight), present={"k": after}, states=(replace(node(7, eight).states[0], seen={"k": after}),)
+        node(7, eight), present={"k": after}, states=(replace(node(7, eight).states[0], sampled={"k": after}),)
     )
     came = replace(pod(), held={"k": after}, scheduled_at=START + 12 * MINUTE)
     usage = meter(Observation("c", HOUR, {"k": scrapes}, (came,), (joined,), ()), MeteringRules())
@@ -252,7 +252,7 @@ def test_a_node_that_joined_in_a_gap_advertised_when_pods_came() -> None:
 def test_a_pod_on_a_node_that_stopped_advertising_holds_what_its_unit_was() -> None:
     four = {"label_node_kubernetes_io_instance_type": "g5.12xlarge"}
     before = tuple(time for time in ALWAYS.times if time < START + 30 * MINUTE)
-    shared = replace(node(28, four), states=(replace(node(28, four).states[0], seen={"k": before}),))
+    shared = replace(node(28, four), states=(replace(node(28, four).states[0], sampled={"k": before}),))
     later = replace(pod(), held={"k": tuple(time for time in ALWAYS.times if time >= START + 40 * MINUTE)})
     (held,) = meter(replace(seen(nodes=(shared,)), pods=(later,)), MeteringRules()).pods
     assert held.holding.gpu_ms == Fraction(20 * MINUTE, 7)
@@ -276,6 +276,6 @@ def test_mean_over_the_hour_measures_a_lone_pod_only_where_it_ran_all_hour(first
     alone = replace(seen(devices=(device(labelled=False),), nodes=(whole,)), pods=(lone,))
     (own,) = meter(alone, MeteringRules()).pods
     assert own.measurement.source == ("pod" if first < 0 else "none")
-    samples = device(labelled=False)._replace(values=tuple((at, Decimal("0.5")) for at in minutes(-5, 60)))
+    samples = device(labelled=False)._replace(samples=tuple((at, Decimal("0.5")) for at in minutes(-5, 60)))
     (own,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
     assert (own.measurement.source, own.measurement.utilization) == ("pod", Fraction(1, 2))

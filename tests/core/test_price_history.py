@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from gpucost.core.intervals import Interval
 from gpucost.core.pricing.price_history import (
-    EVER,
-    Event,
-    Key,
-    cut,
+    FAR_FUTURE,
+    PriceEvent,
+    PriceKey,
     differences,
-    in_force,
-    instant,
-    joined,
+    event_at,
+    from_epoch_seconds,
+    join_slices,
+    merge_response,
     prices_of,
-    revised,
+    slice_timelines,
     timelines_of,
 )
 from gpucost.core.pricing.prices import Price
 
-KEY = Key((("instance_type", "g5.xlarge"),), "node-hour")
+KEY = PriceKey((("instance_type", "g5.xlarge"),), "node-hour")
 LONG = 40
 """Seconds of the table."""
 Table = list[Decimal | None]
@@ -32,12 +32,12 @@ Table = list[Decimal | None]
 def price(start: int, end: int | None, amount: str, fetched: int = 0) -> Price:
     return Price(
         "spot", "node-hour", Decimal(amount), {"instance_type": "g5.xlarge"}, "USD",
-        instant(start), None if end is None else instant(end), instant(fetched),
+        from_epoch_seconds(start), None if end is None else from_epoch_seconds(end), from_epoch_seconds(fetched),
     )  # fmt: skip
 
 
-def table(events: tuple[Event, ...]) -> Table:
-    found = [in_force(events, second) for second in range(LONG)]
+def table(events: tuple[PriceEvent, ...]) -> Table:
+    found = [event_at(events, second) for second in range(LONG)]
     return [None if event is None else event.amount for event in found]
 
 
@@ -59,7 +59,7 @@ def laid_over(old: Table, answer: list[Price], since: int | None) -> Table:
     told: Table = [None] * LONG
     for one in answer:
         for second in range(LONG):
-            moment = instant(second)
+            moment = from_epoch_seconds(second)
             if one.valid_from and one.valid_from <= moment and (one.valid_to is None or moment < one.valid_to):
                 told[second] = one.amount if isinstance(one.amount, Decimal) else None
     begins = min(second for second in range(LONG) if told[second] is not None)
@@ -76,9 +76,9 @@ def test_an_answer_replaces_all_from_its_first_moment_on(
 ) -> None:
     old = timelines_of(first)
     assert table(old[KEY]) == laid_over([None] * LONG, first, None)
-    new = revised(old, timelines_of(second), since)
+    new = merge_response(old, timelines_of(second), since)
     assert table(new[KEY]) == laid_over(table(old[KEY]), second, since)
-    assert revised(new, timelines_of(second), since) == new, "the same answer again changes nothing"
+    assert merge_response(new, timelines_of(second), since) == new, "the same answer again changes nothing"
 
 
 @given(first=answers(), second=answers(), start=st.integers(0, LONG), length=st.integers(0, LONG))
@@ -96,12 +96,12 @@ def test_differences_are_the_seconds_that_differ(
 def test_days_stand_alone_and_join_to_the_whole(answer: list[Price], days: list[int]) -> None:
     timelines = timelines_of(answer)
     starts = [0, *sorted(days)]
-    ends = [*starts[1:], EVER]
-    parts = [(start, cut(timelines, start, end)) for start, end in zip(starts, ends, strict=True)]
+    ends = [*starts[1:], FAR_FUTURE]
+    parts = [(start, slice_timelines(timelines, start, end)) for start, end in zip(starts, ends, strict=True)]
     for (start, part), end in zip(parts, ends, strict=True):
         own = table(part.get(KEY, ()))
         assert own[start:end] == table(timelines[KEY])[start:end]
-    assert table(joined(parts).get(KEY, ())) == table(timelines[KEY])
+    assert table(join_slices(parts).get(KEY, ())) == table(timelines[KEY])
 
 
 def test_prices_come_back_with_their_validity() -> None:
@@ -112,7 +112,7 @@ def test_prices_come_back_with_their_validity() -> None:
 
 def test_the_first_to_say_a_price_is_kept() -> None:
     old = timelines_of([price(0, None, "1", 3)])
-    assert revised(old, timelines_of([price(5, None, "1.0", 9)])) == old
+    assert merge_response(old, timelines_of([price(5, None, "1.0", 9)])) == old
 
 
 @pytest.mark.parametrize("wrong", [Price("spot", "node-hour", Decimal(1)), price(0, None, "1")])
@@ -121,11 +121,11 @@ def test_a_fetched_price_has_a_beginning(wrong: Price) -> None:
         with pytest.raises(ValueError, match="needs a beginning"):
             timelines_of([wrong])
     else:
-        assert timelines_of([wrong])[KEY] == (Event(0, Decimal(1)),)
+        assert timelines_of([wrong])[KEY] == (PriceEvent(0, Decimal(1)),)
 
 
 def test_currencies_differ_though_amounts_do_not() -> None:
     dollars = timelines_of([price(0, None, "1")])[KEY]
     yuan = tuple(event._replace(currency="CNY") for event in dollars)
     assert differences(dollars, yuan, Interval(0, 10)) == [Interval(0, 10)]
-    assert instant(0) + timedelta(seconds=1) == instant(1)
+    assert from_epoch_seconds(0) + timedelta(seconds=1) == from_epoch_seconds(1)

@@ -6,13 +6,13 @@ from fractions import Fraction
 
 import pytest
 
-from gpucost.core.hours import HOUR_MS
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceSource, PriceUnit, Quote, epoch_ms, facts_of
+from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceSource, PriceUnit, Quote, facts_of
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
-START = epoch_ms(HOUR)
+START = to_epoch_ms(HOUR)
 TIME = Interval(START, START + HOUR_MS)
 FACTS = {"instance_type": "p5.48xlarge", "region": "us-east-1", "zone_id": "use1-az4", "capacity_type": "spot"}
 

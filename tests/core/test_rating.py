@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
-from gpucost.core.hours import HOUR_MS
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation, PodObservation
 from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
@@ -22,9 +22,9 @@ from gpucost.core.money import quantize
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
 from gpucost.core.pricing.node_prices import Pricing
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
-from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, PriceUnit, epoch_ms
-from gpucost.core.pricing.rating import Rated, rate_usage
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
+from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, PriceUnit
+from gpucost.core.pricing.rating import RatedHour, rate_usage
 from tests.core.observed import observations, rules
 
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
@@ -44,12 +44,12 @@ def hour_of(
     node: GpuNode, held: Mapping[str, tuple[int, int]], hour: datetime, present: tuple[int, int] = (0, 60)
 ) -> tuple[list[PodUsage], NodeUsage]:
     """A node's hour: who held how many of its GPUs for how many minutes, all of that time used to a quarter."""
-    start = epoch_ms(hour)
+    start = to_epoch_ms(hour)
     pods, gpu_ms = [], Fraction(0)
     for name, (units, minutes) in held.items():
         time = Interval(start + present[0] * MINUTE, start + (present[0] + minutes) * MINUTE)
         pod = PodObservation(name, name, name, node.name, (), None)
-        holding = Holding(pod, node, "nvidia_com_gpu", units, Share(Fraction(1), "capacity"), time, time, time.end)
+        holding = Holding(pod, node, "nvidia_com_gpu", units, GpuShare(Fraction(1), "capacity"), time, time, time.end)
         used = Measurement("pod", Fraction(1, 4), time.length, holding.gpu_ms / 4)
         pods.append(PodUsage(holding, used))
         gpu_ms += holding.gpu_ms
@@ -253,7 +253,7 @@ def test_a_node_seen_a_scrape_longer_than_its_block_is_the_blocks() -> None:
 def test_a_block_is_paid_for_whatever_its_nodes_are_priced_by() -> None:
     pricing, of_block = block(60, LABELS)
     usage = usage_of(DAY, hour_of(of_block, {}, DAY))
-    elsewhere = rate_usage(usage, replace(pricing, order=("constant", "capacity-block")))
+    elsewhere = rate_usage(usage, replace(pricing, sources=("constant", "capacity-block")))
     assert elsewhere.capacity is not None
     assert elsewhere.capacity.node_cost_usd == 12 + 10
     by_hand = usage_of(DAY, hour_of(replace(of_block, name="dear"), {}, DAY))
@@ -308,7 +308,7 @@ def test_the_article_of_eight_gpus_for_96_hours() -> None:
 
 
 policies = st.sampled_from(
-    [*SPLIT_POLICIES.values(), own_policy(Decimal(3), Decimal("0.7"), Decimal("0.11"))]
+    [*SPLIT_POLICIES.values(), custom_policy(Decimal(3), Decimal("0.7"), Decimal("0.11"))]
 )  # fmt: skip
 amounts = st.decimals(Decimal("0.0001"), 500, places=7)
 
@@ -345,12 +345,12 @@ def test_a_billed_nodes_parts_are_its_amount_to_the_last_digit(
 
 
 def part_of(policy: SplitPolicy, instance_type: str) -> Fraction:
-    part = policy.of_gpus(SHAPES[instance_type])
+    part = policy.gpu_part_of(SHAPES[instance_type])
     assert part is not None
     return part
 
 
-def assert_node_adds_up(rated: Rated, one: NodeHour, part: Fraction) -> None:
+def assert_node_adds_up(rated: RatedHour, one: NodeHour, part: Fraction) -> None:
     """GPU part + host part = price; and the GPU part is what holders and the rest bear."""
     parts = one.capacity
     on_it = [pod for pod in rated.pods if node_key(pod.usage.holding.node) == (one.node, one.provider_id)]

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.query.cost_query import CostQuery, check_reach, parse_sort
+from gpucost.core.query.cost_query import CostQuery, check_line_hours, parse_sort
 from gpucost.core.query.dimensions import parse_group_by
 from gpucost.core.query.filters import Filter, check_text, parse_filter, parse_label_filters
 from gpucost.core.query.paging import fingerprint, read_cursor, write_cursor
-from gpucost.core.query.periods import Period, begin_of, end_of, parse_period, period_before, window_of
+from gpucost.core.query.periods import Period, parse_period, parse_window, previous_period, row_end, row_start
 
 
 def at(text: str) -> datetime:
@@ -43,7 +43,7 @@ WEDNESDAY = at("2026-11-25T10:20:30")
 def test_windows_are_utc_and_relative_to_the_last_hour_that_ended(
     window: str, now: datetime, start: str, end: str
 ) -> None:
-    assert window_of(window, now) == Period(at(start), at(end))
+    assert parse_window(window, now) == Period(at(start), at(end))
 
 
 def test_a_day_stands_for_its_first_moment_and_a_zone_is_read() -> None:
@@ -53,9 +53,9 @@ def test_a_day_stands_for_its_first_moment_and_a_zone_is_read() -> None:
 
 def test_period_that_is_not_given_is_the_last_24_hours_that_have_ended() -> None:
     period = parse_period(None, None, None, WEDNESDAY)
-    assert period == window_of("24h", WEDNESDAY)
-    assert period.given_by == "default"
-    assert parse_period(None, None, "24h", WEDNESDAY).given_by == "window"
+    assert period == parse_window("24h", WEDNESDAY)
+    assert period.parameter == "default"
+    assert parse_period(None, None, "24h", WEDNESDAY).parameter == "window"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_rows_begin_and_end_within_the_period() -> None:
     moment = at("2026-11-30T13:00")
     found = {}
     for granularity in ("hour", "day", "week", "month", "total"):
-        begin = begin_of(moment, granularity, period)
-        found[granularity] = (f"{begin:%m-%dT%H}", f"{end_of(begin, granularity, period):%m-%dT%H}")
+        begin = row_start(moment, granularity, period)
+        found[granularity] = (f"{begin:%m-%dT%H}", f"{row_end(begin, granularity, period):%m-%dT%H}")
     assert found == {
         "hour": ("11-30T13", "11-30T14"),
         "day": ("11-30T00", "12-01T00"),
@@ -101,13 +101,13 @@ def test_rows_begin_and_end_within_the_period() -> None:
         "month": ("11-28T05", "12-01T00"),
         "total": ("11-28T05", "12-02T07"),
     }
-    first = begin_of(at("2026-11-28T06:00"), "day", period)
-    assert (first, end_of(first, "day", period)) == (period.start, at("2026-11-29"))
+    first = row_start(at("2026-11-28T06:00"), "day", period)
+    assert (first, row_end(first, "day", period)) == (period.start, at("2026-11-29"))
 
 
 def test_the_period_before_has_the_same_length_or_is_the_month_before() -> None:
-    assert period_before(Period(at("2026-03-01"), at("2026-04-01"))) == Period(at("2026-02-01"), at("2026-03-01"))
-    assert period_before(Period(at("2026-03-02"), at("2026-03-04"))) == Period(at("2026-02-28"), at("2026-03-02"))
+    assert previous_period(Period(at("2026-03-01"), at("2026-04-01"))) == Period(at("2026-02-01"), at("2026-03-01"))
+    assert previous_period(Period(at("2026-03-02"), at("2026-03-04"))) == Period(at("2026-02-28"), at("2026-03-02"))
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_every_name_can_be_asked_for(names: list[str]) -> None:
 
 
 def test_a_filter_tells_which_names_alone_can_pass() -> None:
-    assert parse_filter("business_unit", "b,a,b").only() == ("a", "b")
-    assert parse_filter("business_unit", "b,a,!b").only() == ("a",)
+    assert parse_filter("business_unit", "b,a,b").exact_names() == ("a", "b")
+    assert parse_filter("business_unit", "b,a,!b").exact_names() == ("a",)
     for text in ("a*", "!a", "a,b*", "caf\u00e9"):
-        assert parse_filter("business_unit", text).only() is None
+        assert parse_filter("business_unit", text).exact_names() is None
 
 
 @pytest.mark.parametrize(
@@ -223,14 +223,14 @@ def test_groups_and_orders_are_known_ones() -> None:
 
 def test_pods_and_nodes_are_answered_for_48_hours() -> None:
     period = Period(at("2026-11-18"), at("2026-11-20"))
-    check_reach(CostQuery(period, group_by=("pod",)))
+    check_line_hours(CostQuery(period, group_by=("pod",)))
     longer = Period(period.start, at("2026-11-20T01:00"))
     for question, parameter in (
         (CostQuery(longer, group_by=("pod",)), "group_by"),
         (CostQuery(longer, filters=(Filter("node", ()),)), "node"),
     ):
         with pytest.raises(ParameterError, match="GET /v1/exports") as refused:
-            check_reach(question)
+            check_line_hours(question)
         assert refused.value.parameter == parameter
 
 

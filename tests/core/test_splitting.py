@@ -10,8 +10,8 @@ import moto.ec2
 import pytest
 
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.pricing.instance_shapes import KNOWN_SHAPES
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, own_policy
+from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, custom_policy
 
 P5 = InstanceShape("p5.48xlarge", 8, 192, 2048 * 1024)
 P4D = InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024)
@@ -36,21 +36,21 @@ P3 = InstanceShape("p3.16xlarge", 8, 64, 488 * 1024)
     ],
 )
 def test_the_gpus_part(policy: str, shape: InstanceShape, percent: str) -> None:
-    part = SPLIT_POLICIES[policy].of_gpus(shape)
+    part = SPLIT_POLICIES[policy].gpu_part_of(shape)
     assert part is not None
     assert f"{float(100 * part):.1f}" == percent
 
 
 def test_an_instance_that_nobody_knows_has_a_part_only_where_no_shape_is_needed() -> None:
-    assert SPLIT_POLICIES["gpu-bears-all"].of_gpus(None) == 1
-    assert SPLIT_POLICIES["datadog"].of_gpus(None) == Fraction(95, 100)
-    assert SPLIT_POLICIES["scad"].of_gpus(None) is None
+    assert SPLIT_POLICIES["gpu-bears-all"].gpu_part_of(None) == 1
+    assert SPLIT_POLICIES["datadog"].gpu_part_of(None) == Fraction(95, 100)
+    assert SPLIT_POLICIES["scad"].gpu_part_of(None) is None
 
 
 def test_own_weights() -> None:
-    policy = own_policy(Decimal(30), Decimal(1), Decimal("0.5"))
-    assert policy.of_gpus(G5) == Fraction(30, 30 + 4 + 8)
-    assert policy.of_gpus(InstanceShape("m7i.large", 0, 2, 8192)) == 0
+    policy = custom_policy(Decimal(30), Decimal(1), Decimal("0.5"))
+    assert policy.gpu_part_of(G5) == Fraction(30, 30 + 4 + 8)
+    assert policy.gpu_part_of(InstanceShape("m7i.large", 0, 2, 8192)) == 0
 
 
 def test_built_in_shapes_are_what_ec2_says() -> None:
@@ -59,13 +59,13 @@ def test_built_in_shapes_are_what_ec2_says() -> None:
         gzip.decompress((Path(moto.ec2.__file__).parent / "resources/instance_types.json.gz").read_bytes())
     )
     compared = 0
-    for name, shape in KNOWN_SHAPES.items():
+    for name, shape in BUILT_IN_SHAPES.items():
         if name in told:
             compared += 1
             seen = (told[name]["VCpuInfo"]["DefaultVCpus"], told[name]["MemoryInfo"]["SizeInMiB"])
             assert (shape.vcpus, shape.memory_mib) == seen, name
     assert compared > 70
-    assert KNOWN_SHAPES.keys() == GPUS_OF_INSTANCE.keys() | NEURON_OF_INSTANCE.keys()
+    assert BUILT_IN_SHAPES.keys() == GPUS_OF_INSTANCE.keys() | NEURON_OF_INSTANCE.keys()
 
 
 def test_instance_types_with_gpus_are_known() -> None:

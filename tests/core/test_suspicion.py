@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.attribution import AttributionRules, attribute
-from gpucost.core.hours import to_ms
+from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
-from gpucost.core.metering.conflicting_exporters import contradictory_devices
 from gpucost.core.metering.device_use import DeviceKey
+from gpucost.core.metering.exporter_conflicts import contradictory_devices
 from gpucost.core.metering.implausible_samples import (
-    MOST_SOURCES,
+    MAX_SOURCES,
     SUSPECT,
-    contradict,
     is_count,
     is_utilization,
-    overlap_lastingly,
+    overlap_beyond_lag,
+    sources_contradict,
 )
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import (
@@ -60,14 +60,14 @@ def forged(draw: st.DrawFn) -> Observation:
                 node,
                 contradiction=draw(reasons),
                 states=tuple(
-                    NodeState(state.seen, {**state.capacity}, {**state.allocatable}, state.labels)
+                    NodeState(state.sampled, {**state.capacity}, {**state.allocatable}, state.labels)
                     for state in node.states
                 ),
             )
             for node in seen.nodes
         ),
         devices=tuple(
-            one._replace(total=draw(absurd), values=draw(st.none() | st.just(((one.samples, draw(absurd)),))))
+            one._replace(total=draw(absurd), samples=draw(st.none() | st.just(((one.sample_count, draw(absurd)),))))
             for one in seen.devices
         ),
     )
@@ -105,17 +105,17 @@ def test_sources_contradict_after_five_minutes_and_not_before() -> None:
     def other(start: int, end: int) -> dict[int, int]:
         return {minute * MINUTE + 9: 64 if start <= minute < end else 8 for minute in range(60)}
 
-    assert not contradict({"a": one, "b": other(10, 15)})
-    assert contradict({"a": one, "b": other(10, 18)})
-    assert not contradict({"a": one}), "one source agrees with itself"
-    assert not contradict({"a": one, "b": {}})
+    assert not sources_contradict({"a": one, "b": other(10, 15)})
+    assert sources_contradict({"a": one, "b": other(10, 18)})
+    assert not sources_contradict({"a": one}), "one source agrees with itself"
+    assert not sources_contradict({"a": one, "b": {}})
     successor = {minute * MINUTE: 64 for minute in range(60, 90)}
-    assert not contradict({"a": one, "b": successor}), "one after the other is a change"
+    assert not sources_contradict({"a": one, "b": successor}), "one after the other is a change"
 
 
 def test_overlap_is_lasting_beyond_five_minutes() -> None:
-    assert not overlap_lastingly(Interval(0, 10 * MINUTE), Interval(5 * MINUTE, 60 * MINUTE))
-    assert overlap_lastingly(Interval(0, 10 * MINUTE), Interval(5 * MINUTE - 1, 60 * MINUTE))
+    assert not overlap_beyond_lag(Interval(0, 10 * MINUTE), Interval(5 * MINUTE, 60 * MINUTE))
+    assert overlap_beyond_lag(Interval(0, 10 * MINUTE), Interval(5 * MINUTE - 1, 60 * MINUTE))
 
 
 def test_utilization_above_full_use_counts_up_to_ten_times() -> None:
@@ -135,8 +135,8 @@ def hours_of_a_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[Device
     return [
         DeviceSeries(
             node="n1", uuid="GPU-0", mig_instance="", mig_profile="", model="NVIDIA A10G", namespace="team", pod=pod,
-            uid="", slot="", claim="", instance=f"dcgm-exporter|/{exporter}", scale=Decimal(1), rank=0, samples=60,
-            total=Decimal(30), values=tuple((at, Decimal("0.5")) for at in times(0, 59)),
+            uid="", slot="", resource_claim="", instance=f"dcgm-exporter|/{exporter}", scale=Decimal(1), rank=0, sample_count=60,
+            total=Decimal(30), samples=tuple((at, Decimal("0.5")) for at in times(0, 59)),
         )
         for pod in pods
         for exporter in exporters
@@ -144,7 +144,7 @@ def hours_of_a_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[Device
 
 
 def test_crowd_of_exporters_of_one_gpu_is_suspect_and_costs_little_time() -> None:
-    hour = Interval(to_ms(START), to_ms(START) + 60 * MINUTE)
+    hour = Interval(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
     series = hours_of_a_gpu(["p"], [f"n1:{number}" for number in range(MANY)])
     found: dict[DeviceKey, tuple[str, str]] = {}
     assert elapsed(lambda: found.update(contradictory_devices(series, hour, {("team", "p")}))) < QUICK
@@ -152,9 +152,9 @@ def test_crowd_of_exporters_of_one_gpu_is_suspect_and_costs_little_time() -> Non
 
 
 def test_exporters_that_follow_one_another_are_not_suspect() -> None:
-    hour = Interval(to_ms(START), to_ms(START) + 60 * MINUTE)
+    hour = Interval(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
     series = [
-        one._replace(values=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
+        one._replace(samples=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
         for number, one in enumerate(hours_of_a_gpu(["p"], [f"n1:{number}" for number in range(15)]))
     ]
     assert contradictory_devices(series, hour, {("team", "p")}) == {}
@@ -162,9 +162,9 @@ def test_exporters_that_follow_one_another_are_not_suspect() -> None:
 
 def test_crowd_of_sources_contradicts_and_costs_little_time() -> None:
     told = {f"ksm|/{number}": dict.fromkeys(times(0, 59), 4) for number in range(MANY)}
-    assert elapsed(lambda: contradict(told)) < QUICK
-    assert contradict(told)
-    assert not contradict({who: told[who] for who in list(told)[:MOST_SOURCES]})
+    assert elapsed(lambda: sources_contradict(told)) < QUICK
+    assert sources_contradict(told)
+    assert not sources_contradict({who: told[who] for who in list(told)[:MAX_SOURCES]})
 
 
 def test_many_pods_on_one_gpu_cost_little_time() -> None:
@@ -188,5 +188,5 @@ def test_many_pods_on_one_gpu_cost_little_time() -> None:
     )  # fmt: skip
     usages: list[Usage] = []
     assert elapsed(lambda: usages.append(meter(observation, MeteringRules(("pod", "shared"))))) < QUICK
-    used = sum(pod.measurement.effective_gpu_ms + pod.measurement.beyond_gpu_ms for pod in usages[0].pods)
+    used = sum(pod.measurement.effective_gpu_ms + pod.measurement.used_beyond_allocation_gpu_ms for pod in usages[0].pods)
     assert used == 30 * MINUTE

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from devstack.fleet import openmetrics
-from devstack.fleet.instants import Devices, Holding, holdings
+from devstack.fleet.instants import DeviceUse, Allocation, allocations
 from devstack.fleet.scenario import Minutes, Scenario
 from devstack.fleet.scraping import MINUTE_MS
 from tests.dashboards import promtool
@@ -46,16 +46,16 @@ class Look:
 
     def used(self) -> Mapping[str, Fraction]:
         """Physical GPUs by pod, where it uses any of what it holds."""
-        devices = Devices(self.scenario, holdings(self.scenario))
+        devices = DeviceUse(self.scenario, allocations(self.scenario))
         found: dict[str, Fraction] = {}
         for one in self._holdings():
             if one.is_running(self.minute) and self.scenario.sources.get(one.pod.name) != "none":
-                parts = (min(devices.part(one, at, self.minute), devices.allotted(one, at)) for at in one.places)
+                parts = (min(devices.used_gpus(one, at, self.minute), devices.allocated_gpus(one, at)) for at in one.device_indices)
                 found[one.pod.name] = found.get(one.pod.name, Fraction(0)) + sum(parts, Fraction(0))
         return {pod: gpus for pod, gpus in found.items() if gpus}
 
-    def _holdings(self) -> Iterator[Holding]:
-        yield from (one for one in holdings(self.scenario) if one.is_held(self.minute))
+    def _holdings(self) -> Iterator[Allocation]:
+        yield from (one for one in allocations(self.scenario) if one.is_allocated(self.minute))
 
 
 def quiet_look(scenario: Scenario) -> Look | None:
@@ -77,15 +77,15 @@ def _dark(scenario: Scenario) -> Iterator[tuple[Minutes, Minutes]]:
         targets += [scenario.dcgm.scraping, *scenario.dcgm.by_node.values()]
         yield from (*scenario.dcgm.blank, *scenario.dcgm.nan, *scenario.dcgm.restarts)
     for target in targets:
-        yield from (*target.gaps, (-1e6, target.life[0]), (target.life[1], 1e6))
+        yield from (*target.gaps, (-1e6, target.lifetime[0]), (target.lifetime[1], 1e6))
 
 
 def _edges(scenario: Scenario) -> Iterator[Minutes]:
-    for one in holdings(scenario):
-        yield from (one.begins, one.runs, one.ends, one.pod.deleted)
+    for one in allocations(scenario):
+        yield from (one.start, one.running_from, one.end, one.pod.deleted)
         yield from (since for curve in (one.pod.uses or [one.pod.use]) for since, _ in curve)
     for node in scenario.nodes:
-        yield from (*node.life, node.labels_from, *(edge for geometry in node.geometries for edge in geometry.life))
+        yield from (*node.lifetime, node.labels_from, *(edge for geometry in node.geometries for edge in geometry.lifetime))
     targets = [one.scraping for one in scenario.ksm]
     if scenario.dcgm is not None:
         targets += [scenario.dcgm.scraping, *scenario.dcgm.by_node.values()]
@@ -94,5 +94,5 @@ def _edges(scenario: Scenario) -> Iterator[Minutes]:
         )
         yield from () if scenario.dcgm.upgraded is None else (scenario.dcgm.upgraded[0],)
     for target in targets:
-        yield from (edge for gap in (*target.gaps, target.life) for edge in gap)
-        yield from () if target.then is None else (target.then[0],)
+        yield from (edge for gap in (*target.gaps, target.lifetime) for edge in gap)
+        yield from () if target.changed_interval is None else (target.changed_interval[0],)

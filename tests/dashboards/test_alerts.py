@@ -18,7 +18,7 @@ def at(minute: int, alert: str, *told: tuple[dict[str, str], str]) -> dict[str, 
 
 
 def check(folder: Path, series: list[dict[str, str]], *alerts: dict[str, Any]) -> None:
-    groups = documents.alerting_groups(of_template=True)
+    groups = documents.alerting_groups(include_template=True)
     assert promtool.run(folder, groups, series, alerts=alerts) == ""
 
 

@@ -20,8 +20,8 @@ from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests import dashboard_metrics as committed
 from gpucost_cli.manifests import series
 from gpucost_cli.manifests.parameters import parse_parameters
-from gpucost_cli.manifests.rendering import rendered
-from gpucost_cli.manifests.values import values
+from gpucost_cli.manifests.rendering import render_files
+from gpucost_cli.manifests.values import template_values
 from gpucost_cli.rules import documents
 from tests.dashboards.test_rules import NOW
 from tests.manifests import articles
@@ -44,9 +44,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The articles' cluster, scraped by the kit's agent; rules run every second, which is a minute elsewhere."""
     settings = parse_settings(SETTINGS)
     recording = documents.recording_groups(settings, settings.clusters, NOW)
-    groups = [{**one, "interval": "1s"} for one in (*recording, *documents.alerting_groups(of_template=True))]
+    groups = [{**one, "interval": "1s"} for one in (*recording, *documents.alerting_groups(include_template=True))]
     rules = tmp_path_factory.mktemp("rules") / "rules.yaml"
-    rules.write_text(documents.document("prometheus", groups))
+    rules.write_text(documents.render_groups("prometheus", groups))
     exposed = targets(_scenario(), 30)
     for one in exposed:
         if one.exporter == "karpenter":
@@ -82,7 +82,7 @@ def _kit(settings: Settings) -> Mapping[str, str]:
         "url: 'https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1', auth: sigv4, region: us-west-2",
     )
     assert settings.clusters[0].name == articles.NAME
-    return dict(rendered(values(parse_settings(amp), parse_parameters(parameters))))
+    return dict(render_files(template_values(parse_settings(amp), parse_parameters(parameters))))
 
 
 def chosen(url: str, dashboard: Any) -> dict[str, str]:
@@ -129,7 +129,7 @@ def test_the_parts_on_the_fleet_dashboard_are_all_gpus(workspace: str) -> None:
     expressions = {one["title"]: one["targets"][0]["expr"] for one in committed.panels(dashboard) if one.get("targets")}
     parts = ask(workspace, filled(expressions["What became of them"], variables))
     ((_, gpus),) = ask(workspace, filled(expressions["GPUs"], variables))
-    there = sum(node.gpus for node in _scenario().nodes if node.life[0] <= 30 < node.life[1])
+    there = sum(node.gpus for node in _scenario().nodes if node.lifetime[0] <= 30 < node.lifetime[1])
     assert gpus == there
     assert {labels["part"] for labels, _ in parts} == {"effective", "waste", "unmeasured", "unallocated", "stranded"}
     assert sum(value for _, value in parts) == pytest.approx(there)
@@ -150,11 +150,11 @@ def test_no_rule_fails(workspace: str) -> None:
 def test_collectors_keep_what_dashboards_and_rules_ask_for() -> None:
     """By name; tests/manifests shows the same series by series. Exporters are told to read what is shown."""
     kept = "|".join(
-        (series.of_gpus(dashboards=True), series.of_neuron(dashboards=True), series.of_karpenter(), "kube_.+")
+        (series.dcgm_exporter_pattern(dashboards=True), series.neuron_monitor_pattern(dashboards=True), series.karpenter_pattern(), "kube_.+")
     )
-    assert committed.metrics() >= {"DCGM_FI_DEV_FB_USED", "karpenter_nodepool_usage", "kube_resourcequota"}
-    assert [name for name in committed.metrics() if not re.fullmatch(kept, name)] == []
-    shown = {name for name in committed.metrics() if name.startswith("DCGM_") and name not in SIGNALS}
+    assert committed.queried_metrics() >= {"DCGM_FI_DEV_FB_USED", "karpenter_nodepool_usage", "kube_resourcequota"}
+    assert [name for name in committed.queried_metrics() if not re.fullmatch(kept, name)] == []
+    shown = {name for name in committed.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS}
     assert shown <= {name for name, _, _ in series.COUNTERS}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from devstack.fleet import openmetrics
-from devstack.fleet.instants import Holding, holdings
+from devstack.fleet.instants import Allocation, allocations
 from devstack.fleet.scenario import Scenario
 from devstack.fleet.scraping import MINUTE_MS
 from devstack.fleet.series import Series
@@ -68,7 +68,7 @@ class Hour:
 
 @pytest.fixture(scope="module")
 def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hour]:
-    scenario = articles.scenario().with_scraping(phase=PHASE)
+    scenario = articles.scenario().with_scraping(offset_seconds=PHASE)
     path = tmp_path_factory.mktemp("live") / "metrics.om"
     openmetrics.write([scenario], BASE, path)
     with ExitStack() as stack:
@@ -160,17 +160,17 @@ def bounds(hour: Hour, *, ends: int) -> Mapping[str, tuple[Fraction, Fraction]]:
     """
     found: dict[str, tuple[Fraction, Fraction]] = {}
     owners = {line.pod: line.business_unit for line in hour.ledger.lines}
-    for one in holdings(hour.scenario):
+    for one in allocations(hour.scenario):
         held, used = found.get(owners[one.pod.name], (Fraction(0), Fraction(0)))
-        end = off(one, one.ends, ends)
+        end = off(one, one.end, ends)
         found[owners[one.pod.name]] = (
-            held + off(one, one.begins, LAG_MINUTES) + end,
-            used + off(one, one.runs, LAG_MINUTES) + end,
+            held + off(one, one.start, LAG_MINUTES) + end,
+            used + off(one, one.running_from, LAG_MINUTES) + end,
         )
     return found
 
 
-def off(holding: Holding, edge: float | Fraction, minutes: int) -> Fraction:
+def off(holding: Allocation, edge: float | Fraction, minutes: int) -> Fraction:
     """GPU-hours by which looks may be off about a holding, where it changes in the hour or shortly before."""
     return holding.gpus * minutes / 60 if -minutes <= edge < 60 else Fraction(0)
 
@@ -189,7 +189,7 @@ def near(series: str, gpu_hours: Fraction, allowed: Fraction, *, is_so: bool = T
 
 def test_the_ledger_is_the_one_that_is_exact(hour: Hour) -> None:
     """Three spot pods hold a GPU from their binding until their nodes are gone: 53, 31 and 48 of the hour's minutes."""
-    lives = [(one.begins, min(one.ends, 60)) for one in holdings(hour.scenario) if one.pod.namespace == "vector"]
+    lives = [(one.start, min(one.end, 60)) for one in allocations(hour.scenario) if one.pod.namespace == "vector"]
     assert [end - begin for begin, end in lives] == [53, 31, 48]
     allocated, _, _ = hour.units()["vector"]
     assert abs(allocated * 60 - (53 + 31 + 48)) <= 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpucost.settings_document import parse_settings
 from gpucost_cli.main import main
 from gpucost_cli.rules import documents
-from gpucost_cli.rules.promql import glob
+from gpucost_cli.rules.promql import glob_to_regex
 from tests.dashboards import promtool, small_cluster
 from tests.dashboards.promtool import expectation
 from tests.dashboards.small_cluster import SETTINGS, UNITS
@@ -27,7 +27,7 @@ SLICE, BIG = 1 / 7, 7 / 15
 
 def groups(text: str = SETTINGS + UNITS, *, alerts: bool = False) -> Sequence[Mapping[str, Any]]:
     settings = parse_settings(text)
-    more = documents.alerting_groups(of_template=True) if alerts else ()
+    more = documents.alerting_groups(include_template=True) if alerts else ()
     return [*documents.recording_groups(settings, settings.clusters, NOW), *more]
 
 
@@ -256,7 +256,7 @@ def test_gpus_that_idle_are_told(tmp_path: Path) -> None:
         summary = f"{gpus} GPUs are held by pods that use less than 10% of them"
         return {"exp_labels": labels, "exp_annotations": {"summary": summary}}
 
-    found = promtool.run(tmp_path, documents.alerting_groups(of_template=False), recorded, alerts=[
+    found = promtool.run(tmp_path, documents.alerting_groups(include_template=False), recorded, alerts=[
         {"eval_time": f"{minute}m", "alertname": "LowGPUUtilization", "exp_alerts": expected}
         for minute, expected in ((59, []), (61, [alert(4)]), (100, [alert(4)]))
     ])  # fmt: skip
@@ -268,14 +268,14 @@ def test_every_form_holds_the_same_rules(tmp_path: Path) -> None:
     units = "".join(f"  - {{name: unit-{i}, namespaces: ['team-{i}-*']}}\n" for i in range(200))
     settings = parse_settings(SETTINGS + "business_units:\n" + units)
     recording = documents.recording_groups(settings, settings.clusters, NOW)
-    some = [*recording, *documents.alerting_groups(of_template=True)]
-    texts = {form: documents.document(form, some) for form in documents.FORMS}
+    some = [*recording, *documents.alerting_groups(include_template=True)]
+    texts = {form: documents.render_groups(form, some) for form in documents.FORMATS}
     assert promtool.check(tmp_path, texts["prometheus"]) == ""
     read = {form: yaml.safe_load(text) for form, text in texts.items()}
     assert read["operator"]["kind"] == "PrometheusRule"
     rules = read["cloudformation"]["Resources"]["Rules"]["Properties"]
     assert read["prometheus"] == read["operator"]["spec"] == yaml.safe_load(rules["Data"])
-    assert max(len(group["rules"]) for group in some) <= documents.MOST_RULES
+    assert max(len(group["rules"]) for group in some) <= documents.MAX_RULES
     assert len(rules["Data"].encode()) < 1_000_000, "AMP's limit of a rule groups namespace"
     alerts = [rule["alert"] for group in some for rule in group["rules"] if "alert" in rule]
     assert alerts == ["LowGPUUtilization", "GPUNodePoolNearLimit", "GPUQuotaNearLimit", "KarpenterProvisioningFailed"]
@@ -316,4 +316,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @example("[a-b-]", "-")
 @example("[--a]", "?")
 def test_patterns_are_read_as_settings_read_them(pattern: str, namespace: str) -> None:
-    assert (re.fullmatch(glob(pattern), namespace) is not None) == fnmatchcase(namespace, pattern)
+    assert (re.fullmatch(glob_to_regex(pattern), namespace) is not None) == fnmatchcase(namespace, pattern)

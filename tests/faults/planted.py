@@ -105,7 +105,7 @@ FAULTS = (
     ),
     Fault("each sharer is credited with all of the device", f"{PACKAGE}/core/metering/utilization.py", "used_ms * sharing.replicas[place] / shared.replicas", "used_ms"),
     Fault("a sharer may use more than it holds", f"{PACKAGE}/core/metering/utilization.py", "credited += min(part, most)", "credited += part"),
-    Fault("nobody shares a GPU with the one that is labelled", f"{PACKAGE}/core/metering/claims.py", "if not is_shared_resource(one) or one.node.devices != 1:", "if True:"),
+    Fault("nobody shares a GPU with the one that is labelled", f"{PACKAGE}/core/metering/device_assignment.py", "if not is_shared_resource(one) or one.node.devices != 1:", "if True:"),
     Fault(
         "a label counts whether its pod runs or not",
         f"{PACKAGE}/core/metering/utilization.py",
@@ -130,10 +130,10 @@ FAULTS = (
     Fault("owners of owners are not asked", f"{PACKAGE}/sources/prometheus/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
     Fault("what owned a pod that is gone is forgotten", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(uncertain).items()", "{}.items()"),
     Fault("a second instance doubles what it tells", f"{PACKAGE}/sources/prometheus/pods.py", "pod.units[container] = seen.units.setdefault(who, {})[container] = value", "pod.units[container] = value + (pod.units[container] or 0)"),
-    Fault("series of other jobs are read", f"{PACKAGE}/sources/prometheus/queries.py", 'inside = ",".join((*matchers, *own, *trusted, *part))', 'inside = ",".join((*matchers, *own, *part))', SUSPECT_TESTS),
+    Fault("series of other jobs are read", f"{PACKAGE}/sources/prometheus/queries.py", '",".join((*matchers, *of_cluster, *of_source, *of_shard))', '",".join((*matchers, *of_cluster, *of_shard))', SUSPECT_TESTS),
     Fault("a uid in two namespaces is billed", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.objects) == 1:", "    if True:", SUSPECT_TESTS),
     Fault("a request of more than the node has is billed", f"{PACKAGE}/core/metering/holdings.py", "if bounds and units > max(bounds):", "if False:", SUSPECT_TESTS),
     Fault("what a contradictory pod may hold is unallocated", f"{PACKAGE}/core/metering/capacity.py", "contested = min(disputed, physical - held)", "contested = ZERO", SUSPECT_TESTS),
-    Fault("pods that took turns are measured by each other's samples", f"{PACKAGE}/core/metering/claims.py", "if any(other is not one and other.held.overlap(around).length for other in neighbors):", "if False:", LONE_TESTS),
+    Fault("pods that took turns are measured by each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not one and other.held.overlap(around).length for other in neighbors):", "if False:", LONE_TESTS),
     Fault("use that nobody requested goes unsaid", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

@@ -2,13 +2,42 @@
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
+
 from functions.api import app as function
+from gpucost.api.app import Services, build_app
+from gpucost.container import Container
+
+_containers: list[Container] = []
+
+
+def _service(name: str) -> Any:
+    """A service of the container that answers at the moment."""
+    container = _containers[-1] if _containers else function.CONTAINER
+    return getattr(container.api_services, name)()
+
+
+APP = build_app(
+    Services(**{field.name: partial(_service, field.name) for field in fields(Services)}), function.PAGE_FOLDER
+)
+
+
+@contextmanager
+def serving(container: Container) -> Iterator[Container]:
+    """Answer requests with the parts of a container."""
+    _containers.append(container)
+    try:
+        yield container
+    finally:
+        _containers.remove(container)
 
 
 class Context:
@@ -80,14 +109,18 @@ def event_of(
     }
 
 
-def send(event: Any) -> Answer:
+def send(event: Any, app: APIGatewayHttpResolver = APP) -> Answer:
     """What the function answers an event."""
-    answer = function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+    answer = function.handler(event, Context(), app=app)  # type: ignore[arg-type]  # what Lambda passes, in short
     return Answer(answer["statusCode"], answer["headers"], answer["body"])
 
 
 def ask_as(
-    caller: Caller | None, path: str, query: Mapping[str, str] | str | None = None, method: str = "GET"
+    caller: Caller | None,
+    path: str,
+    query: Mapping[str, str] | str | None = None,
+    method: str = "GET",
+    app: APIGatewayHttpResolver = APP,
 ) -> Answer:
     """What the API answers somebody; None: nobody that API Gateway knows."""
-    return send(event_of(caller, path, query, method))
+    return send(event_of(caller, path, query, method), app)

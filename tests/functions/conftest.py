@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from tests.enforced import EnforcedAws
-from tests.functions.asking import ask_as
+from tests.functions.asking import ask_as, serving
 from tests.functions.prepared_hours import NASTY, NOW, SOMEBODY, Ask, Prepared, at, usd
 from tests.functions.reported_hours import reported
 
@@ -21,17 +21,10 @@ def nothing_is_denied(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
+def prepared() -> Iterator[Prepared]:
     known = Prepared()
-    monkeypatch.setattr(bootstrap, "ledger", lambda: known)
-    monkeypatch.setattr(bootstrap, "rollups", lambda: known)
-    monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
-    monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
-    for made in (bootstrap.report_service, bootstrap.access_policy):
-        made.cache_clear()
-    yield known
-    for made in (bootstrap.report_service, bootstrap.access_policy):
-        made.cache_clear()
+    with serving(Container(clock=lambda: NOW, ledger=known, rollups=known, settings_store=known)):
+        yield known
 
 
 @pytest.fixture

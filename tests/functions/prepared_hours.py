@@ -9,7 +9,7 @@ from gpucost.core.hours import floor_day
 from gpucost.core.ledger import HourSummary, Manifest, Restatement
 from gpucost.core.model import Capacity, ClusterCharge, Costs, Coverage, Line, NodeHour, Status, Totals
 from gpucost.core.money import quantize, split
-from gpucost.core.rollups import DaySummary, FactKey, days_of, sum_day
+from gpucost.core.rollups import DaySummary, FactKey, days_with_hours, sum_day
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.functions.asking import Answer, by_iam
@@ -72,7 +72,7 @@ class Prepared:
     def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
         """Each from its hours, as the table's own do (tests/storage/test_rollups.py)."""
         found = []
-        for day in days_of(manifest.hour for manifest in manifests):
+        for day in days_with_hours(manifest.hour for manifest in manifests):
             own = [one for one in manifests if floor_day(one.hour) == day]
             found.append(sum_day(own[0].cluster, day, own, self.summaries_of(own)))
         return found

@@ -10,25 +10,24 @@ from typing import Any
 from uuid import uuid4
 
 import jsonschema
-import pytest
 
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.core.rollups import DAY
+from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.limits import DynamoLimits
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.limits import LimitsStore
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from tests.enforced import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_iam
+from tests.functions.asking import Answer, ask_as, by_iam, serving
 from tests.records import line, record
-from tests.sandbox import forget
 
 FIRST = datetime(2026, 11, 16, tzinfo=UTC)
 NOW = FIRST + 3 * DAY + timedelta(hours=2, minutes=5)
@@ -116,9 +115,9 @@ def reported(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
     client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
     create_table(client, table)
     for one in hours():
-        DynamoLedgerTmp(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
+        Ledger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
     for number in range(3):
-        DynamoRollups(client, table).roll_up("east", FIRST + number * DAY, NOW)
+        RollupStore(client, table).roll_up("east", FIRST + number * DAY, NOW)
     pools = (
         PoolLimit("gpu", "nvidia.com/gpu", Decimal(6), Decimal(8)),
         PoolLimit("free", "nvidia.com/gpu", Decimal(2), None),
@@ -128,15 +127,10 @@ def reported(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
         Quota("ns-empty", "gpus", "nvidia.com/gpu", Decimal(4), None),
         Quota("ns-research", "mig", "nvidia.com/mig-1g.5gb", Decimal(7), Decimal(0)),
     )
-    DynamoLimits(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUCOST_TABLE", table)
-        patch.setattr("gpucost.runtime.aws.client", lambda _service: api)
-        patch.setattr(bootstrap, "settings_store", Store)
-        patch.setattr(bootstrap, "utc_now", lambda: NOW)
-        forget()
+    LimitsStore(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
+    environment = Environment(table=table)
+    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: api, settings_store=Store())):
         yield
-        forget()
 
 
 def ask(path: str, query: dict[str, str] | str | None = None, *, route: str | None = None) -> Answer:

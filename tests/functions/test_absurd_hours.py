@@ -11,19 +11,19 @@ import pytest
 
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
-from gpucost import container as bootstrap
-from gpucost.core.errors import ConflictError, NotKeptError
-from gpucost.core.hours import HOUR, floor_day, format_instant
+from gpucost.container import Container
+from gpucost.core.errors import ConflictError, ExpiredError
+from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.model import Capacity, Costs, HourRecord, Totals
 from gpucost.core.rollups import DAY
+from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.functions.asking import ask_as, by_iam
+from tests.functions.asking import ask_as, by_iam, serving
 from tests.records import line, record
-from tests.sandbox import forget
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 FIRST = floor_day(NOW) - 3 * DAY
@@ -35,8 +35,8 @@ clusters:
 pricing: {source: constant, gpu_hourly_usd: 12}
 business_units: [{name: research, namespaces: ["bu-a"]}]
 """
-WHOLE = {"start": format_instant(FIRST), "end": format_instant(FIRST + 2 * DAY)}
-HOURS = {"start": format_instant(ABSURD - HOUR), "end": format_instant(ABSURD + 2 * HOUR)}
+WHOLE = {"start": format_timestamp(FIRST), "end": format_timestamp(FIRST + 2 * DAY)}
+HOURS = {"start": format_timestamp(ABSURD - HOUR), "end": format_timestamp(ABSURD + 2 * HOUR)}
 USER = "arn:aws:iam::123456789012:user/x"
 
 
@@ -63,16 +63,16 @@ def absurd(amount: str) -> HourRecord:
 
 def publish(table: DynamoTable, amount: str) -> None:
     """Every sixth hour of two days in two clusters; one of them is absurd."""
-    ledger = DynamoLedgerTmp(*table)
+    ledger = Ledger(*table)
     for cluster in ("east", "west"):
         for number in range(5, 48, 6):
             start = FIRST + number * HOUR
             made = absurd(amount) if (cluster, start) == ("east", ABSURD) else hour(cluster, start)
             ledger.publish(made, replacing=None, settings_version=1, now=NOW)
-    DynamoRollups(*table).roll_up("west", FIRST, NOW)
-    DynamoRollups(*table).roll_up("east", FIRST + DAY, NOW)
-    with pytest.raises(NotKeptError, match="beyond reason"):
-        DynamoRollups(*table).roll_up("east", FIRST, NOW)
+    RollupStore(*table).roll_up("west", FIRST, NOW)
+    RollupStore(*table).roll_up("east", FIRST + DAY, NOW)
+    with pytest.raises(ExpiredError, match="beyond reason"):
+        RollupStore(*table).roll_up("east", FIRST, NOW)
 
 
 @pytest.fixture(scope="module", params=["1E+308", "NaN", "123456789012345678901234567890.123456789012"])
@@ -80,14 +80,11 @@ def published(request: pytest.FixtureRequest, dynamodb_url: str) -> Iterator[Dyn
     table = DynamoTable(local_client("dynamodb", dynamodb_url), f"absurd-{uuid4()}")
     create_table(*table)
     publish(table, request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUCOST_TABLE", table.name)
-        patch.setattr("gpucost.runtime.aws.client", lambda _service: table.client)
-        patch.setattr(bootstrap, "settings_store", Store)
-        patch.setattr(bootstrap, "utc_now", lambda: NOW)
-        forget()
+    environment = Environment(table=table.name)
+    with serving(
+        Container(environment, clock=lambda: NOW, client=lambda _service: table.client, settings_store=Store())
+    ):
         yield table
-        forget()
 
 
 def ask(path: str, query: dict[str, str]) -> Any:
@@ -142,7 +139,7 @@ def test_waste_units_nodes_lines_and_allocations_are_answered(published: DynamoT
 
 def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -> None:
     publish(table, "1E+308")
-    ledger = DynamoLedgerTmp(*table)
+    ledger = Ledger(*table)
     before = ledger.newest("east", ABSURD)
     assert before is not None
     assert not ledger.is_readable(before)
@@ -153,4 +150,4 @@ def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -
     assert sound is not None
     with pytest.raises(ConflictError, match="an incomplete attempt does not replace figures"):
         ledger.publish(replace(empty, hour=ABSURD + 6 * HOUR), replacing=sound, settings_version=1, now=NOW)
-    assert DynamoRollups(*table).roll_up("east", FIRST, NOW + timedelta(minutes=1))
+    assert RollupStore(*table).roll_up("east", FIRST, NOW + timedelta(minutes=1))

@@ -11,20 +11,19 @@ from aws_lambda_powertools.event_handler import Response
 
 from devstack.identity import authorizer_of
 from devstack.template import REPOSITORY
-from functions.api import app as function
-from gpucost import container as bootstrap
 from gpucost.api.app import build_app
-from gpucost.core.access import EVERYTHING, IamCaller, Scope, TokenCaller, principal_of, scope_of
+from gpucost.container import Container
+from gpucost.core.access import FULL_ACCESS, IamCaller, Scope, TokenCaller, principal_of, scope_of_roles
 from gpucost.core.errors import SettingsError
 from gpucost.http.access import caller_of, required_role
+from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
-from tests.functions.asking import Answer, Caller, ask_as, by_iam, by_role, by_token
+from tests.functions.asking import APP, Answer, Caller, ask_as, by_iam, by_role, by_token, serving
 from tests.records import line, record
-from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 DAY = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-20T00:00:00Z"}
@@ -113,26 +112,22 @@ def filled(dynamodb_url: str) -> DynamoTable:
     create_table(table.client, table.name)
     lines = [line("research", "bu-a", "p1"), line("assistant", "bu-b", "p2", "3.25"), line("other", "bu-c", "p3", "5")]
     hour = datetime(2026, 11, 19, 10, tzinfo=UTC)
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     ledger.publish(record(lines, hour=hour, notes=("pod p3 of other",)), replacing=None, settings_version=1, now=NOW)
     return table
 
 
 @pytest.fixture(autouse=True)
-def document(filled: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Document]:
+def document(filled: DynamoTable, enforced: EnforcedAws) -> Iterator[Document]:
     known = Document()
-    monkeypatch.setenv("GPUCOST_TABLE", filled.name)
     client = enforced.client("dynamodb", "ApiFunction")
-    monkeypatch.setattr("gpucost.runtime.aws.client", lambda _service: client)
-    monkeypatch.setattr(bootstrap, "settings_store", lambda: known)
-    monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
-    forget()
-    yield known
-    forget()
+    environment = Environment(table=filled.name)
+    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: client, settings_store=known)):
+        yield known
 
 
 def routes() -> dict[str, Any]:
-    return {route.openapi_path: route.func for route in function.app._static_routes + function.app._dynamic_routes}
+    return {route.openapi_path: route.func for route in APP._static_routes + APP._dynamic_routes}
 
 
 def path_of(route: str) -> str:
@@ -178,19 +173,18 @@ def test_an_empty_section_lets_nobody_in(document: Document) -> None:
     assert ask_as(by_role("finops"), "/v1/costs", DAY).status == 403
 
 
-def test_a_route_that_says_nothing_is_open_to_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    app = build_app(bootstrap.api_services(), tmp_path)
+def test_a_route_that_says_nothing_is_open_to_nobody(document: Document, tmp_path: Path) -> None:
+    app = build_app(Container(settings_store=document).api_services, tmp_path)
 
     @app.get("/v1/forgotten")
     def forgotten() -> Response[str]:
         return Response(200, "text/plain", "everything")
 
-    monkeypatch.setattr(function, "app", app)
     assert required_role(forgotten) is None
     for caller, _ in CALLERS.values():
-        answer = ask_as(caller, "/v1/forgotten")
+        answer = ask_as(caller, "/v1/forgotten", app=app)
         assert (answer.status, "everything" in answer.body) == (403, False)
-    assert ask_as(by_role("finops"), "/v1/nowhere").status == 404
+    assert ask_as(by_role("finops"), "/v1/nowhere", app=app).status == 404
 
 
 def test_a_bu_sees_its_rows_and_closes_on_allocated() -> None:
@@ -269,11 +263,11 @@ def test_principals_are_compared_without_path_and_session() -> None:
 
 
 def test_roles_add_up() -> None:
-    assert scope_of([]) is None
-    assert scope_of(["bu:a", "bu:b"]) == Scope(frozenset({"a", "b"}))
-    assert scope_of(["bu:a", "viewer"]) == Scope(None)
-    assert scope_of(["viewer", "admin"]) == EVERYTHING
-    assert scope_of(["bu:bu:a"]) == Scope(frozenset({"bu:a"}))
+    assert scope_of_roles([]) is None
+    assert scope_of_roles(["bu:a", "bu:b"]) == Scope(frozenset({"a", "b"}))
+    assert scope_of_roles(["bu:a", "viewer"]) == Scope(None)
+    assert scope_of_roles(["viewer", "admin"]) == FULL_ACCESS
+    assert scope_of_roles(["bu:bu:a"]) == Scope(frozenset({"bu:a"}))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from authoring.openapi import main as openapi_main
 from devstack.template import REPOSITORY
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.model import Costs
 from gpucost.core.money import quantize
 from gpucost.settings_document import parse_settings
@@ -156,7 +156,7 @@ def test_restatements_say_what_was_before_and_why(ask: Ask) -> None:
     assert [row["cluster"] for row in answer["rows"]] == ["east", "west"]
     row = answer["rows"][0]
     assert (row["version"], row["settings_version"], row["why"], row["currency"]) == (2, 3, "a deal", "USD")
-    assert row["restated_at"] == format_instant(NOW)
+    assert row["restated_at"] == format_timestamp(NOW)
     assert row["before"]["allocated_usd"] == 2 * row["after"]["allocated_usd"] > 0
     for unit in row["business_units"]:
         assert unit["before"]["allocated_usd"] == 2 * unit["after"]["allocated_usd"]
@@ -178,7 +178,7 @@ def test_a_month_by_day_spans_several_reads(ask: Ask, prepared: Prepared) -> Non
     first = at(0) - timedelta(days=40)
     for number in range(40 * 24):
         prepared.put("east", first + HOUR * number, {("research", "r1"): usd("0.1")})
-    query = {"start": format_instant(first), "end": DAY["start"], "granularity": "day", "group_by": "business_unit"}
+    query = {"start": format_timestamp(first), "end": DAY["start"], "granularity": "day", "group_by": "business_unit"}
     answer = ask("/v1/costs", query).json
 
     assert [row["allocated_usd"] for row in answer["rows"]] == [Decimal("2.4")] * 40
@@ -220,7 +220,7 @@ def test_amounts_in_several_currencies_are_never_added(prepared: Prepared, ask: 
     for key, summary in prepared.known.items():
         if key[0] == "west":
             prepared.known[key] = replace(summary, currency="EUR")
-    period = {"start": format_instant(NOON), "end": format_instant(NOON + HOUR)}
+    period = {"start": format_timestamp(NOON), "end": format_timestamp(NOON + HOUR)}
     refused = ask("/v1/costs", period)
     assert refused.status == 400
     assert "hours in EUR and USD, which are never added up" in refused.json["detail"]
@@ -246,7 +246,7 @@ def test_money_is_null_where_nothing_has_a_price(prepared: Prepared, ask: Ask) -
     prepared.put("east", NOON, {("dark", "a"): unknown, ("bright", "b"): known}, "provisional")
     answer = ask(
         "/v1/costs",
-        {"start": format_instant(NOON), "end": format_instant(NOON + HOUR), "group_by": "business_unit"},
+        {"start": format_timestamp(NOON), "end": format_timestamp(NOON + HOUR), "group_by": "business_unit"},
     ).json
     rows = {row["group"]["business_unit"]: row for row in answer["rows"]}
     assert (rows["dark"]["allocated_usd"], rows["dark"]["waste_usd"], rows["dark"]["unpriced_gpu_hours"]) == (

@@ -11,16 +11,16 @@ import pytest
 
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.model import Capacity, Costs, HourRecord, Line, Totals
+from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
-from tests.functions.asking import Caller, ask_as, by_role
+from tests.functions.asking import Caller, ask_as, by_role, serving
 from tests.records import HOUR, line, record
-from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 19, 14, 5, tzinfo=UTC)
 PERIOD = {"start": "2026-11-19T10:00:00Z", "end": "2026-11-19T14:00:00Z"}
@@ -61,26 +61,22 @@ PUBLISHED = [
 def filled(dynamodb_url: str) -> DynamoTable:
     table = DynamoTable(local_client("dynamodb", dynamodb_url), f"lines-{uuid4()}")
     create_table(table.client, table.name)
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     for one in PUBLISHED:
         ledger.publish(one, replacing=None, settings_version=1, now=NOW)
     return table
 
 
 @pytest.fixture(autouse=True)
-def api(filled: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def api(filled: DynamoTable, enforced: EnforcedAws) -> Iterator[None]:
     class Store:
         def current(self) -> StoredSettings:
             return StoredSettings(1, SETTINGS, parse_settings(SETTINGS), "test", NOW)
 
-    monkeypatch.setenv("GPUCOST_TABLE", filled.name)
     client = enforced.client("dynamodb", "ApiFunction")
-    monkeypatch.setattr("gpucost.runtime.aws.client", lambda _service: client)
-    monkeypatch.setattr(bootstrap, "settings_store", Store)
-    monkeypatch.setattr(bootstrap, "utc_now", lambda: NOW)
-    forget()
-    yield
-    forget()
+    environment = Environment(table=filled.name)
+    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: client, settings_store=Store())):
+        yield
 
 
 def ask(path: str, query: Mapping[str, str] | None = None, who: Caller = VIEWER) -> Any:

@@ -10,12 +10,13 @@ import jsonschema
 import pytest
 
 from devstack.template import REPOSITORY
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.pricing.prices import Price
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.runtime.environment import Environment
+from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
-from tests.functions.asking import ask_as, by_iam
+from tests.functions.asking import ask_as, by_iam, serving
 from tests.functions.prepared_hours import Prepared
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -23,13 +24,16 @@ DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
 
 
 @pytest.fixture
-def book(table: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoPriceBook]:
-    found = DynamoPriceBook(table.client, table.name)
-    api_book = DynamoPriceBook(enforced.client("dynamodb", "ApiFunction"), table.name)
-    monkeypatch.setattr(bootstrap, "price_book", lambda: api_book)
-    monkeypatch.setattr(bootstrap, "settings_store", Prepared)
-    for made in (bootstrap.price_listing, bootstrap.access_policy):
-        made.cache_clear()
+def container(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Container]:
+    client = enforced.client("dynamodb", "ApiFunction")
+    environment = Environment(table=table.name)
+    with serving(Container(environment, client=lambda _service: client, settings_store=Prepared())) as container:
+        yield container
+
+
+@pytest.fixture
+def book(table: DynamoTable, container: Container) -> PriceStore:
+    found = PriceStore(table.client, table.name)
     for kind, amount in (("g5.xlarge", "1.006"), ("p5.48xlarge", "55.04"), ("p5en.48xlarge", "63.296")):
         applies_to = {"instance_type": kind, "region": "us-east-1", "operating_system": "linux"}
         listed = Price("on-demand", "node-hour", Decimal(amount), applies_to, "USD", NOON - timedelta(9), None, NOON)
@@ -38,9 +42,7 @@ def book(table: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPa
         "override", "gpu-hour", Decimal("2.5"), {"instance_type": "p5.*"}, "USD", NOON, None, NOON, "ann", "EDP"
     )
     found.set_override(by_hand, now=NOON)
-    yield found
-    for made in (bootstrap.price_listing, bootstrap.access_policy):
-        made.cache_clear()
+    return found
 
 
 def ask(**query: str) -> tuple[int, Any]:
@@ -80,11 +82,11 @@ def test_the_answer_is_what_the_openapi_document_says() -> None:
 
 
 @pytest.mark.usefixtures("book")
-def test_pages_join_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_join_to_the_whole(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = shown()
-    page = bootstrap.price_listing().page
+    page = container.price_listing.page
     monkeypatch.setattr(
-        bootstrap.price_listing(), "page", lambda *given, **more: page(*given, **{**more, "limit": 3}), raising=False
+        container.price_listing, "page", lambda *given, **more: page(*given, **{**more, "limit": 3}), raising=False
     )
     found, cursor, pages = [], None, 0
     while pages == 0 or cursor:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpucost.reports import reading
+from gpucost.reports import aggregation
 from tests.functions.asking import ask_as, by_iam
 from tests.functions.reported_hours import PERIOD, SCHEMAS, ask
 
@@ -145,10 +145,10 @@ def test_a_question_that_reads_too_much_says_what_to_narrow(monkeypatch: pytest.
         return str(answer.json["detail"])
 
     assert "at most 48 hours at once; ask for granularity=day" in detail({**PERIOD, "group_by": "workload"})
-    monkeypatch.setattr(reading, "DAYS_OF_FACTS", 5)
+    monkeypatch.setattr(aggregation, "MAX_FACT_DAYS", 5)
     by_day = {**PERIOD, "group_by": "workload", "granularity": "day"}
     assert "summed from 6 days of clusters, at most 5 are; shorten" in detail(by_day)
     assert ask("/v1/costs", {**by_day, "business_unit": "research"}).status == 200
     assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
-    monkeypatch.setattr(reading, "MOST_LINES", 1)
+    monkeypatch.setattr(aggregation, "MAX_LINES", 1)
     assert "more than 1 pods' hours" in detail({**by_day, "cluster": "east"})

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import pytest
 
 from gpucost.core.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
-from gpucost.reports import reading, service
+from gpucost.reports import aggregation, service
 from tests.functions.prepared_hours import DAY, Ask, Prepared, at, usd
 
 
@@ -99,8 +99,8 @@ def test_an_answer_too_long_to_send_says_how_to_narrow_it(
 ) -> None:
     for hour in range(4):
         prepared.put("east", at(hour), {(f"unit-{unit}", "n"): usd("1") for unit in range(5)})
-    monkeypatch.setattr(reading, "MOST_CELLS", 19)
-    monkeypatch.setattr(service, "MOST_ROWS", 47)
+    monkeypatch.setattr(aggregation, "MAX_CELLS", 19)
+    monkeypatch.setattr(service, "MAX_ROWS", 47)
 
     assert ask("/v1/costs", {**DAY, "granularity": "day", "group_by": "business_unit"}).status == 200
     for path, says in (("/v1/costs", "more than 19 rows; shorten the period, ask for"), ("/v1/hours", "than 47 rows")):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.rollups import DAY
-from gpucost.http import pages
+from gpucost.http import pagination
 from gpucost_cli.manifests.dashboard_metrics import dashboards, panels
 from tests.functions.asking import Answer
 from tests.functions.reported_hours import FIRST, PERIOD, ask
@@ -94,7 +94,7 @@ def test_json_lines_and_csv_say_the_same_and_how_to_go_on(monkeypatch: pytest.Mo
     assert [Decimal(row["cost_usd"]) for row in table] == [row["cost_usd"] for row in plain["rows"]]
     assert {row["business_unit"] for row in table} == {"", "research", "'=w"}
 
-    monkeypatch.setattr(pages, "LARGEST_PAGE_BODY", 1_000)
+    monkeypatch.setattr(pagination, "MAX_PAGE_BYTES", 1_000)
     for form in ("json", "jsonl", "csv"):
         seen, cursor = 0, None
         while cursor != "":

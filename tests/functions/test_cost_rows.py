@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpucost.api.cost_rows import cost_rows
 from gpucost.api.cost_schemas import CostRow
-from gpucost.core.fixed_point import wholes
+from gpucost.core.fixed_point import to_fixed_point_rows
 from gpucost.core.model import Costs
 from gpucost.core.query.grouping import Row
 from gpucost.core.query.idle import Idle
@@ -44,7 +44,7 @@ def written(rows: list[Row], idle: str) -> list[str]:
 @given(given_rows=ROWS)
 def test_rows_say_what_was_found(idle: str, given_rows: list[Any]) -> None:
     made = [
-        Row(START + day * DAY, START + (day + 1) * DAY, group, wholes([costs])[0], kind, own)
+        Row(START + day * DAY, START + (day + 1) * DAY, group, to_fixed_point_rows([costs])[0], kind, own)
         for day, group, costs, kind, own in given_rows
     ]
 

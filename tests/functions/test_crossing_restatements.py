@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from gpucost import container as bootstrap
-from gpucost.core.hours import HOUR, floor_day, format_instant
+from gpucost.container import Container
+from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.core.rollups import DAY
+from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage import rollups
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_role
+from tests.functions.asking import Answer, ask_as, by_role, serving
 from tests.records import line, record
-from tests.sandbox import forget
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 """By the engine's clock, too: what is superseded is gone once a day has passed."""
@@ -42,9 +42,9 @@ DOCUMENT = json.dumps(
         ],
     }
 )
-BOTH = {"start": format_instant(FIRST), "end": format_instant(FIRST + DAY + HOUR)}
-WHOLE_DAY = {**BOTH, "end": format_instant(FIRST + DAY)}
-TWO_HOURS = {"start": format_instant(RESTATED), "end": format_instant(RESTATED + 2 * HOUR)}
+BOTH = {"start": format_timestamp(FIRST), "end": format_timestamp(FIRST + DAY + HOUR)}
+WHOLE_DAY = {**BOTH, "end": format_timestamp(FIRST + DAY)}
+TWO_HOURS = {"start": format_timestamp(RESTATED), "end": format_timestamp(RESTATED + 2 * HOUR)}
 A_DAY_OF_OPENCOST = {"window": f"{WHOLE_DAY['start']},{WHOLE_DAY['end']}"}
 WITH_AN_HOUR = {"window": f"{BOTH['start']},{BOTH['end']}"}
 UNIT = "/v1/business-units/research"
@@ -122,8 +122,8 @@ class Crossed:
 
     def __init__(self, table: DynamoTable, api_client: Any) -> None:
         self._client = api_client
-        self._ledger = DynamoLedgerTmp(*table)
-        self._rollups = DynamoRollups(*table)
+        self._ledger = Ledger(*table)
+        self._rollups = RollupStore(*table)
         self._calls_left = 0
         self._then: Callable[[], None] | None = None
         for hour in PUBLISHED:
@@ -177,13 +177,9 @@ def crossed(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Crossed]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollups, "BUCKETS", 2)  # fewer calls to cross
         made = Crossed(table, enforced.client("dynamodb", "ApiFunction"))
-        patch.setenv("GPUCOST_TABLE", table.name)
-        patch.setattr("gpucost.runtime.aws.client", lambda _service: made)
-        patch.setattr(bootstrap, "settings_store", Store)
-        patch.setattr(bootstrap, "utc_now", lambda: NOW)
-        forget()
-        yield made
-        forget()
+        environment = Environment(table=table.name)
+        with serving(Container(environment, clock=lambda: NOW, client=lambda _service: made, settings_store=Store())):
+            yield made
 
 
 def bodies(crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]]) -> list[set[str]]:

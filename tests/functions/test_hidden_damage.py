@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpucost import container as bootstrap
-from gpucost.core.hours import HOUR, floor_day, format_instant
+from gpucost.container import Container
+from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.rollups import DAY
+from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
-from tests.functions.asking import ask_as, by_role
+from tests.functions.asking import ask_as, by_role, serving
 from tests.records import line, record
-from tests.sandbox import forget
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAMAGED = floor_day(NOW) - 2 * DAY
@@ -34,7 +34,7 @@ DOCUMENT = json.dumps(
         ],
     }
 )
-PERIOD = {"start": format_instant(DAMAGED), "end": format_instant(DAMAGED + 2 * HOUR)}
+PERIOD = {"start": format_timestamp(DAMAGED), "end": format_timestamp(DAMAGED + 2 * HOUR)}
 WINDOW = {"window": f"{PERIOD['start']},{PERIOD['end']}", "aggregate": "namespace"}
 OF_SUMMARIES = [
     ("/v1/costs", {**PERIOD, "group_by": "business_unit"}),
@@ -54,15 +54,11 @@ class Store:
 @pytest.fixture
 def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable]:
     made = record([line()], hour=DAMAGED, cluster=CLUSTER)
-    DynamoLedgerTmp(*table).publish(made, replacing=None, settings_version=1, now=NOW)
+    Ledger(*table).publish(made, replacing=None, settings_version=1, now=NOW)
     api = enforced.client("dynamodb", "ApiFunction")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUCOST_TABLE", table.name)
-        patch.setattr("gpucost.runtime.aws.client", lambda _service: api)
-        patch.setattr(bootstrap, "settings_store", Store)
-        forget()
+    environment = Environment(table=table.name)
+    with serving(Container(environment, client=lambda _service: api, settings_store=Store())):
         yield table
-        forget()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import pytest
 from devstack.aws import local_client, running_aws
 from functions.attribute import app as attribute
 from functions.dispatch import app as dispatch
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.container import Container
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime.aws import count_units
 from gpucost.runtime.observability import logger, metrics, tally
 from tests.chaos.script import AWAY, ScriptedReader
@@ -42,7 +43,13 @@ class Told(NamedTuple):
         return [(line["message"], line.get("reason", "")) for line in self.log if line["level"] == "ERROR"]
 
 
-def told(service: str, handler: Callable[..., Any], event: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Told:
+def told(
+    service: str,
+    handler: Callable[..., Any],
+    event: dict[str, Any],
+    container: Container,
+    capsys: pytest.CaptureFixture[str],
+) -> Told:
     """Call a function as Lambda does, and read what it wrote."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("POWERTOOLS_METRICS_DISABLED")
@@ -52,7 +59,7 @@ def told(service: str, handler: Callable[..., Any], event: dict[str, Any], capsy
         tally.taken()
         metrics.clear_metrics()  # what other tests counted, with metrics disabled
         capsys.readouterr()
-        handler(event, Context())
+        handler(event, Context(), container=container)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (found,) = [line for line in lines if "_aws" in line]
     (counted,) = found["_aws"]["CloudWatchMetrics"]
@@ -72,14 +79,18 @@ def attributed(world: World, number: int, capsys: pytest.CaptureFixture[str]) ->
         (message,) = world.take("hours")
         world.receives[message["MessageId"]] = 1
         with world.acting_as(attribute.handler):
-            return told("attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, capsys)
+            return told(
+                "attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, world.container, capsys
+            )
 
 
 def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Told:
     """What the dispatch function says of the tick after the hour of that number."""
     scheduled = world.first + HOUR * (number + 1) + timedelta(minutes=5)
     with world.active(), world.acting_as(dispatch.handler):
-        return told("dispatch", dispatch.handler, {"scheduled_time": format_instant(scheduled)}, capsys)
+        return told(
+            "dispatch", dispatch.handler, {"scheduled_time": format_timestamp(scheduled)}, world.container, capsys
+        )
 
 
 def test_a_closed_hour_is_counted_with_what_it_took(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from devstack.template import REPOSITORY
 from functions.api import app as function
+from gpucost.api.app import build_app
+from gpucost.container import Container
 from tests.functions.asking import Context
-from tests.sandbox import forget
 
 BUILT = REPOSITORY / "functions" / "api" / "page"
 ALL_BYTES = 300_000
@@ -24,9 +25,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setenv("GPUCOST_TABLE", "none is asked")
     for name in ("ISSUER", "CLIENT", "SCOPES", "HOSTS"):
         monkeypatch.delenv(f"GPUCOST_SIGN_IN_{name}", raising=False)
-    forget()
     yield monkeypatch
-    forget()
 
 
 def ask(path: str, query: str = "", accept: str = "gzip, deflate, br") -> dict[str, Any]:
@@ -36,7 +35,8 @@ def ask(path: str, query: str = "", accept: str = "gzip, deflate, br") -> dict[s
         "requestContext": {"http": {"method": "GET", "path": path}, "requestId": "1", "stage": "$default"},
         "isBase64Encoded": False,
     }  # fmt: skip
-    return function.handler(event, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+    app = build_app(Container().api_services, function.PAGE_FOLDER)
+    return function.handler(event, Context(), app=app)  # type: ignore[arg-type]  # what Lambda passes, in short
 
 
 def policy(answer: dict[str, Any]) -> dict[str, str]:
@@ -88,12 +88,10 @@ def test_the_policy_allows_its_own_files_and_its_own_host() -> None:
 def test_an_issuer_is_told_and_allowed(plain: pytest.MonkeyPatch) -> None:
     assert ask("/config.json")["body"] == '{"sign_in": null}'
     plain.setenv("GPUCOST_SIGN_IN_ISSUER", "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_x")
-    forget()
     assert ask("/config.json")["body"] == '{"sign_in": null}', "a token is taken, but nobody signs in here"
     plain.setenv("GPUCOST_SIGN_IN_CLIENT", "abc")
     plain.setenv("GPUCOST_SIGN_IN_SCOPES", "openid api")
     plain.setenv("GPUCOST_SIGN_IN_HOSTS", "https://me.auth.eu-west-1.amazoncognito.com")
-    forget()
     issuer = '"issuer": "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_x"'
     assert ask("/config.json")["body"] == f'{{"sign_in": {{{issuer}, "client_id": "abc", "scopes": "openid api"}}}}'
     hosts = "'self' https://cognito-idp.eu-west-1.amazonaws.com https://me.auth.eu-west-1.amazoncognito.com"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from functions.prices import app as function
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.errors import MessageError, SourceError
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
@@ -17,21 +17,23 @@ from tests.sources.aws_prices import Aws, Offer, gpus
 EVERYTHING = {"version": 1}
 
 
-def run(event: dict[str, Any]) -> Any:
+def run(container: Container, event: dict[str, Any]) -> Any:
     context: Any = Context()  # what Lambda passes, in short
-    return function.handler(event, context)
+    return function.handler(event, context, container=container)
 
 
 @pytest.fixture
-def system(table: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> System:
+def system(table: DynamoTable) -> System:
     aws = Aws()
     aws.offers = [Offer(P5, "eu-west-1", "60")]
     aws.shapes = {P5: gpus(8, 192, 2097152)}
-    found = System(table, aws, fetched="on-demand shapes")
+    return System(table, aws, fetched="on-demand shapes")
+
+
+@pytest.fixture
+def container(table: DynamoTable, enforced: EnforcedAws, system: System) -> Container:
     client = enforced.client("dynamodb", "PricesFunction")
-    deployed = System(table, aws, client, fetched="on-demand shapes")
-    monkeypatch.setattr(bootstrap, "prices_service", lambda: deployed.service)
-    return found
+    return Container(prices_service=System(table, system.aws, client, fetched="on-demand shapes").service)
 
 
 def counted(printed: str) -> dict[str, list[float]]:
@@ -40,36 +42,38 @@ def counted(printed: str) -> dict[str, list[float]]:
     return {name: line[name] for name in ("PricesChanged", "PastPricesChanged", "PriceSourcesFailed")}
 
 
-def test_it_answers_and_counts_what_changed(system: System, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_answers_and_counts_what_changed(
+    system: System, container: Container, capsys: pytest.CaptureFixture[str]
+) -> None:
     system.push()
     system.rated(NOON - 2 * HOUR, (P5, "eu-west-1a"))
-    assert run(EVERYTHING) == {"refreshed": {"on-demand": 1, "shapes": 1}}
+    assert run(container, EVERYTHING) == {"refreshed": {"on-demand": 1, "shapes": 1}}
     assert counted(capsys.readouterr().out) == {
         "PricesChanged": [2.0], "PastPricesChanged": [2.0], "PriceSourcesFailed": [0.0],
     }  # fmt: skip
-    assert run({"version": 1, "new_only": True}) == {"refreshed": {"on-demand": 0, "shapes": 0}}
+    assert run(container, {"version": 1, "new_only": True}) == {"refreshed": {"on-demand": 0, "shapes": 0}}
 
 
 def test_a_failing_source_fails_the_call_and_leaves_the_others_refreshed(
-    system: System, capsys: pytest.CaptureFixture[str]
+    system: System, container: Container, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system.push()
     system.rated(NOON - 2 * HOUR, (P5, "eu-west-1a"))
     system.aws.failing = {"GetProducts"}
     with pytest.raises(SourceError, match=r"on-demand prices of eu-west-1: pricing:GetProducts failed"):
-        run(EVERYTHING)
+        run(container, EVERYTHING)
     assert counted(capsys.readouterr().out)["PriceSourcesFailed"] == [1.0]
     assert system.book.in_force(NOON, NOON + HOUR).shapes[P5].gpus == 8
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")
-def test_before_the_first_push_it_does_nothing(system: System) -> None:
-    assert run(EVERYTHING) == {"refreshed": {}}
+def test_before_the_first_push_it_does_nothing(system: System, container: Container) -> None:
+    assert run(container, EVERYTHING) == {"refreshed": {}}
     assert system.aws.calls == []
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")
 @pytest.mark.parametrize("event", [{"source": "wish"}, {"version": 2}, {"sauce": "spot"}])
-def test_an_event_that_fits_nothing_is_refused(event: dict[str, Any]) -> None:
+def test_an_event_that_fits_nothing_is_refused(container: Container, event: dict[str, Any]) -> None:
     with pytest.raises(MessageError, match="not a valid PricesDue"):
-        run(event)
+        run(container, event)

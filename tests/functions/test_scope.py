@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.features.alerting.storage.history import DynamoAlertHistory
+from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from tests.enforced import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_role
+from tests.functions.asking import Answer, ask_as, by_role, serving
 from tests.functions.strangers import HOUR, Strangers
-from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 DAYS = [datetime(2026, 11, day, tzinfo=UTC) for day in (17, 18, 19)]
@@ -47,6 +47,13 @@ class Published:
     fleet: Strangers
     table: Any
     secrets: Mapping[str, frozenset[str]]
+    client: Any
+
+    @property
+    def container(self) -> Container:
+        """The parts of a new execution environment of the API function."""
+        environment = Environment(table=self.table)
+        return Container(environment, clock=lambda: NOW, client=lambda _service: self.client, settings_store=self)
 
     @cached_property
     def settings(self) -> StoredSettings:
@@ -57,10 +64,7 @@ class Published:
         return self.settings
 
     def ask(self, role: str, path: str, query: Mapping[str, str]) -> Answer:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("GPUCOST_TABLE", self.table)
-            patch.setattr(bootstrap, "settings_store", lambda: self)
-            forget()
+        with serving(self.container):
             return ask_as(by_role(role), path, query)
 
     def document(self) -> str:
@@ -87,28 +91,24 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
     api = enforced.client("dynamodb", "ApiFunction")
     client = local_client("dynamodb", dynamodb_url)
     published = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpucost.runtime.aws.client", lambda _service: api)
-        patch.setattr(bootstrap, "utc_now", lambda: NOW)
-        for seed, day in enumerate(DAYS):
-            fleet = Strangers(day, random.Random(seed))
-            table = f"scope-{uuid4()}"
-            create_table(client, table)
-            ledger = DynamoLedgerTmp(client, table)
-            for one in fleet.records:
-                is_restated = one is fleet.records[0]  # the version before is another one's secret, too
-                before = replace(one, notes=("first",)) if is_restated else one
-                first = ledger.publish(before, replacing=None, settings_version=1, now=NOW)
-                if is_restated:
-                    ledger.publish(one, replacing=first, settings_version=1, now=NOW, reason=fleet.units["c"])
-            for news in fleet.news():
-                DynamoAlertHistory(client, table).add(news.subject.cluster, [news])
-            for cluster in fleet.clusters:
-                DynamoRollups(client, table).roll_up(cluster, day, NOW)
-            secrets = {role: frozenset(fleet.secrets(*letters)) for role, letters in SEEN.items()}
-            published.append(Published(fleet, table, secrets))
-        yield published
-        forget()
+    for seed, day in enumerate(DAYS):
+        fleet = Strangers(day, random.Random(seed))
+        table = f"scope-{uuid4()}"
+        create_table(client, table)
+        ledger = Ledger(client, table)
+        for one in fleet.records:
+            is_restated = one is fleet.records[0]  # the version before is another one's secret, too
+            before = replace(one, notes=("first",)) if is_restated else one
+            first = ledger.publish(before, replacing=None, settings_version=1, now=NOW)
+            if is_restated:
+                ledger.publish(one, replacing=first, settings_version=1, now=NOW, reason=fleet.units["c"])
+        for news in fleet.news():
+            DynamoAlertHistory(client, table).add(news.subject.cluster, [news])
+        for cluster in fleet.clusters:
+            RollupStore(client, table).roll_up(cluster, day, NOW)
+        secrets = {role: frozenset(fleet.secrets(*letters)) for role, letters in SEEN.items()}
+        published.append(Published(fleet, table, secrets, api))
+    yield published
 
 
 def instants(fleet: Strangers) -> list[str]:

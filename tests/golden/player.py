@@ -205,7 +205,7 @@ class Player:
 
     def _message(self, body: str) -> Any:
         try:
-            return self._renames.answered(loads(body))
+            return self._renames.answered(loads(body), ("message",))
         except ValueError:
             return body
 
@@ -297,7 +297,7 @@ class Player:
         kind = headers.get("content-type", "").partition(";")[0]
         forms = {"text/csv": "csv", "application/jsonl": "jsonl", "application/x-ndjson": "jsonl"}
         form = "json" if kind.endswith("json") and kind not in forms else forms.get(kind, "text")
-        body = self._decoded(form, self._neutral(body_of(answer.result)))
+        body = self._decoded(form, self._neutral(body_of(answer.result)), (step["path"],))
         cursor = headers.get("x-next-cursor") or (body.get("cursor") if isinstance(body, dict) else None)
         return {"status": answer.result["statusCode"], "type": kind, "body": body}, cursor
 
@@ -338,11 +338,11 @@ class Player:
 
     # Texts
 
-    def _decoded(self, form: str, text: str) -> Any:
+    def _decoded(self, form: str, text: str, path: tuple[str, ...] = ()) -> Any:
         if form == "json":
-            return self._renames.answered(loads(text))
+            return self._renames.answered(loads(text), path)
         if form == "jsonl":
-            return [self._renames.answered(loads(line)) for line in text.splitlines()]
+            return [self._renames.answered(loads(line), path) for line in text.splitlines()]
         if form == "csv":
             header, *rows = csv.reader(io.StringIO(text))
             return self._rows(header, rows)

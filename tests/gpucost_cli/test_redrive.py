@@ -12,13 +12,13 @@ from devstack.aws import credentials, local_client, running_aws
 from gpucost.core.errors import MessageError
 from gpucost.runtime import aws
 from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, ScheduledTick, Tick
-from gpucost.runtime.messaging import AwsBus
-from gpucost_cli.redrive_command import Driven, drive, read_letter
+from gpucost.runtime.messaging import MessageBus
+from gpucost_cli.redrive_command import RedriveResult, drive, read_letter
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DUE = HoursDue(cluster="c", first_hour=HOUR, hours=3, settings_version=1, origin="schedule", correlation_id="w")
 LATE = DUE.model_copy(update={"origin": "backfill"})
-RESTATE = HoursToRestate(cluster="c", first_hour=HOUR, hours=2, why="deal", correlation_id="w")
+RESTATE = HoursToRestate(cluster="c", first_hour=HOUR, hours=2, reason="deal", correlation_id="w")
 CLOSED = HourClosed(cluster="c", hour=HOUR, status="complete", record_version=2, settings_version=1, origin="schedule",
                     correlation_id="w")  # fmt: skip
 TICK = Tick(scheduled_time=HOUR, clusters=(), correlation_id="w")
@@ -42,7 +42,7 @@ class Queues:
         topic = sns.create_topic(Name=f"events-{own}")["TopicArn"]
         arn = self.sqs.get_queue_attributes(QueueUrl=self.urls["heard"], AttributeNames=["QueueArn"])["Attributes"]
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["QueueArn"])
-        self.bus = AwsBus(
+        self.bus = MessageBus(
             hours_queue_url=self.urls["hours"], backfill_queue_url=self.urls["backfill"],
             dead_letter_queue_url=self.urls["dead"], events_topic_arn=topic,
         )  # fmt: skip
@@ -74,7 +74,7 @@ def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pyt
         queues.bus.dead_letter(message.model_dump_json(), "a mistake of ours")
     queues.bus.dead_letter("{}", "not a valid HoursDue")
     queues.bus.dead_letter(SCHEDULED, "")
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == Driven(5, 1, 1)
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == RedriveResult(5, 1, 1)
     (fresh,) = queues.letters("hours")
     assert HoursDue.model_validate(fresh) == DUE.model_copy(update={"force": True, "settings_version": 4})
     kinds = sorted(letter["kind"] for letter in queues.letters("backfill"))
@@ -90,7 +90,7 @@ def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pyt
 
 def test_a_dry_run_sends_nothing(queues: Queues) -> None:
     queues.bus.dead_letter(DUE.model_dump_json(), "why")
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True) == Driven(1, 0, 0)
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True) == RedriveResult(1, 0, 0)
     assert queues.letters("hours") == []
     assert queues.left() == 1
 
@@ -101,9 +101,9 @@ def test_what_was_only_looked_at_is_there_at_once(queues: Queues) -> None:
         queues.bus.dead_letter(body, "why")
     for dry_run in (True, True, False):
         done = drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=dry_run)
-        assert done == Driven(12, 1, 1)
+        assert done == RedriveResult(12, 1, 1)
     assert len(queues.letters("hours")) == 12
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == Driven(0, 0, 1)
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == RedriveResult(0, 0, 1)
 
 
 def test_odd_letters_stay_and_hold_up_no_other(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,13 +112,13 @@ def test_odd_letters_stay_and_hold_up_no_other(queues: Queues, capsys: pytest.Ca
         for one in (body, DUE.model_dump_json()):
             queues.sqs.send_message(QueueUrl=queues.urls["dead"], MessageBody=one)
     done = drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
-    assert done == Driven(len(odd), 0, len(odd))
+    assert done == RedriveResult(len(odd), 0, len(odd))
     assert len(queues.letters("hours")) == len(odd)
     assert capsys.readouterr().err.count("stays: not a ") == len(odd)
 
 
 def test_a_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
-    class Away(AwsBus):
+    class Away(MessageBus):
         def send_due(self, messages: Any) -> None:
             raise ConnectionError
 

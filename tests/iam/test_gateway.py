@@ -128,17 +128,17 @@ def test_queries_of_a_workspace_are_signed_and_denied(front: Front, path: str) -
 
 
 def test_leading_keys_hold_for_every_item_of_a_batch(front: Front) -> None:
-    condition = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["C#*#advice"]}}
+    condition = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["C#*#recommendations"]}}
     front.allow("dynamodb:BatchWriteItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{front.table}", condition)
 
     def write(*partitions: str) -> bool:
         puts = [{"PutRequest": {"Item": item(pk)}} for pk in partitions]
         return front.is_allowed(lambda: front.client("dynamodb").batch_write_item(RequestItems={front.table: puts}))
 
-    assert write("C#a#advice", "C#b#advice")
-    assert not write("C#a#advice", "C#a#waiting")
+    assert write("C#a#recommendations", "C#b#recommendations")
+    assert not write("C#a#recommendations", "C#a#waiting")
     assert not front.is_allowed(
-        lambda: front.client("dynamodb").put_item(TableName=front.table, Item=item("C#a#advice"))
+        lambda: front.client("dynamodb").put_item(TableName=front.table, Item=item("C#a#recommendations"))
     )
 
 

@@ -23,11 +23,11 @@ NOT_EXERCISED = {
         "deletes what a document needed when it was larger than 300 KB",
     "ExportFunctionRole/ExportFunctionRolePolicy0/ReadLedger without dynamodb:GetItem":
         "reads an item back when the answer to a conditional write was lost",
-    "AdviseFunctionRole/AdviseFunctionRolePolicy0/ReadLedger without dynamodb:GetItem":
+    "RecommendFunctionRole/RecommendFunctionRolePolicy0/ReadLedger without dynamodb:GetItem":
         "reads an item back when the answer to a conditional write was lost",
-    "AdviseFunctionRole/AdviseFunctionRolePolicy0/WriteAdvice without dynamodb:DeleteItem":
+    "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:DeleteItem":
         "deletes what a review needed when it was larger than 300 KB",
-    "AdviseFunctionRole/AdviseFunctionRolePolicy0/WriteAdvice without dynamodb:LeadingKeys C#*#advice":
+    "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:LeadingKeys C#*#recommendations":
         "a week of hours gives advice; tests/features/recommendations/test_function.py writes some with these policies",
 }  # fmt: skip
 """Parts of statements that the run does not need, and what they are for."""

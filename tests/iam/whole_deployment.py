@@ -28,13 +28,13 @@ from devstack.prometheus import running_prometheus
 from devstack.slack import running_slack
 from devstack.stack import LocalStack, running_stack
 from devstack.template import REGION, REPOSITORY
-from gpucost.core.hours import HOUR, floor_day, floor_hour, format_instant
+from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
-from gpucost.pipeline.dispatch import messages
-from gpucost.pipeline.reprice import SETTLES_AFTER, to_restate
+from gpucost.pipeline.dispatch import due_messages
+from gpucost.pipeline.reprice import SETTLES_AFTER, restate_messages
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.price_book import PriceStore
 from tests.system.timeline import Timeline
 
 OTHER_ACCOUNT = "210987654321"
@@ -244,10 +244,10 @@ def _attribute(stack: LocalStack) -> None:
     """The hours of the whole days, by the queue of the backfill; and the newest, by that of the schedule."""
     hours = [FIRST + HOUR * number for number in (0, 1, 25)]
     for cluster in CLUSTERS:
-        for message in messages(cluster, hours, settings_version=1, origin="backfill", why="test"):
+        for message in due_messages(cluster, hours, settings_version=1, origin="backfill", correlation_id="test"):
             _send(stack, "BackfillQueueUrl", message.model_dump_json())
         last = [floor_hour(NOW) - HOUR]
-        for message in messages(cluster, last, settings_version=1, origin="schedule", why="test"):
+        for message in due_messages(cluster, last, settings_version=1, origin="schedule", correlation_id="test"):
             _send(stack, "HoursQueueUrl", message.model_dump_json())
     stack.pump_until_quiet()
     in_flight = "ApproximateNumberOfMessagesNotVisible"
@@ -268,8 +268,8 @@ def _change_prices(stack: LocalStack) -> None:
     before = floor_day(NOW) - 2 * SETTLES_AFTER
     applies_to = {"cluster": CLUSTERS[0]}
     price = Price("override", "node-hour", Decimal(3), applies_to, "USD", FIRST, None, before, "test", "test")
-    DynamoPriceBook(dynamodb, table).set_override(price, now=before)
-    DynamoBillStore(dynamodb, table, clock=lambda: before).mark(FIRST.replace(day=1, hour=0), is_closed=True)
+    PriceStore(dynamodb, table).set_override(price, now=before)
+    BillStore(dynamodb, table, clock=lambda: before).mark(FIRST.replace(day=1, hour=0), is_closed=True)
 
 
 def _dispatch(stack: LocalStack) -> None:
@@ -283,7 +283,7 @@ def _dispatch(stack: LocalStack) -> None:
 
 
 def _restate_and_export_again(stack: LocalStack) -> None:
-    for message in to_restate(CLUSTERS[0], [FIRST + HOUR], settings_version=2, why="test", correlation_id="test"):
+    for message in restate_messages(CLUSTERS[0], [FIRST + HOUR], settings_version=2, reason="test", correlation_id="test"):
         _send(stack, "BackfillQueueUrl", message.model_dump_json())
     stack.pump_until_quiet()
     _fire(stack, 2)
@@ -292,7 +292,7 @@ def _restate_and_export_again(stack: LocalStack) -> None:
 def _ask(stack: LocalStack) -> None:
     """Quotas are compared with the lines of their hour, which is looked up."""
     last = floor_hour(NOW)
-    period = {"start": format_instant(last - HOUR), "end": format_instant(last)}
+    period = {"start": format_timestamp(last - HOUR), "end": format_timestamp(last)}
     answer = requests.get(f"{stack.outputs['ApiUrl']}/v1/quotas", period, timeout=60)
     assert answer.json()["rows"], answer.text
 
@@ -320,7 +320,7 @@ def _refuse_messages(stack: LocalStack) -> None:
     stack.publish_alert(WORKSPACE, "not JSON")
     stack.pump_until_quiet()
     for origin, queue in (("schedule", "HoursQueueUrl"), ("backfill", "BackfillQueueUrl")):
-        (message,) = messages(CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, why="test")  # type: ignore[arg-type]  # literals
+        (message,) = due_messages(CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, correlation_id="test")  # type: ignore[arg-type]  # literals
         record = {
             "messageId": "1", "body": message.model_dump_json(), "attributes": {"ApproximateReceiveCount": "3"},
             "eventSource": "aws:sqs", "eventSourceARN": queue, "receiptHandle": "1", "messageAttributes": {},
@@ -332,7 +332,7 @@ def _refuse_messages(stack: LocalStack) -> None:
 
 def _fail(stack: LocalStack) -> None:
     """Functions that fail, and functions that cannot be invoked: their events become dead letters."""
-    for function in ("DispatchFunction", "PricesFunction", "AlertFunction", "ExportFunction", "AdviseFunction"):
+    for function in ("DispatchFunction", "PricesFunction", "AlertFunction", "ExportFunction", "RecommendFunction"):
         with pytest.raises(FunctionError):
             stack.invoke_asynchronously(function, {"version": 99})
     stack.unavailable.update(stack.functions)

@@ -23,7 +23,7 @@ from devstack.artefacts import LAYERS, function
 from devstack.aws import STACK, Deployed, create_stack, credentials, local_client, running_aws
 from devstack.functions import WORKER, LocalFunction
 from devstack.template import REPOSITORY
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 from gpucost.settings_document import DocumentStore
 from gpucost_cli.demo_command import settings_text
 from tests.system.timeline import HOUR, Timeline
@@ -31,7 +31,7 @@ from tests.system.timeline import HOUR, Timeline
 MEGABYTE = 1_000_000
 FUNCTIONS = (
     "DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction", "PricesFunction", "ExportFunction",
-    "AdviseFunction",
+    "RecommendFunction",
 )  # fmt: skip
 MODULES = {
     "DispatchFunction": 275,
@@ -40,7 +40,7 @@ MODULES = {
     "ApiFunction": 570,
     "PricesFunction": 275,
     "ExportFunction": 275,
-    "AdviseFunction": 275,
+    "RecommendFunction": 275,
 }
 """At most so many in a process that has imported the handler."""
 UNZIPPED = {"DependenciesLayer": 34.5, "CommonLayer": 4.1}
@@ -126,7 +126,7 @@ def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple
     assert run("AlertFunction", event("tick")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}
     assert run("ExportFunction", event("export")) == {"exported": [], "days_left": 0}
-    assert run("AdviseFunction", event("advise")) == {"reviewed": [], "clusters_left": 0}
+    assert run("RecommendFunction", event("recommend")) == {"reviewed": [], "clusters_left": 0}
     answer = run("ApiFunction", event("api-costs"))
     assert answer["statusCode"] == 503
     assert "settings push" in answer["body"]
@@ -142,7 +142,7 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
     push(aws, settings_text(prometheus(timeline.text())))
 
     hours = event("hours")
-    body = json.loads(hours["Records"][0]["body"]) | {"first_hour": format_instant(HOUR)}
+    body = json.loads(hours["Records"][0]["body"]) | {"first_hour": format_timestamp(HOUR)}
     hours["Records"][0]["body"] = json.dumps(body)
     assert run("AttributeFunction", hours) == {"batchItemFailures": []}
     # The recorded hour itself lies before every sample: incomplete, not lost, and not in the dead letters.
@@ -150,8 +150,8 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
 
     costs = event("api-costs")
     costs["queryStringParameters"] = {
-        "start": format_instant(HOUR),
-        "end": format_instant(HOUR + timedelta(hours=1)),
+        "start": format_timestamp(HOUR),
+        "end": format_timestamp(HOUR + timedelta(hours=1)),
         "group_by": "namespace",
     }
     answer = run("ApiFunction", costs)
@@ -160,11 +160,11 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
 
     assert run("AlertFunction", event("hour-closed")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
-    due = {**event("advise"), "scheduled_time": format_instant(HOUR + timedelta(hours=1))}
-    assert run("AdviseFunction", due) == {
+    due = {**event("recommend"), "scheduled_time": format_timestamp(HOUR + timedelta(hours=1))}
+    assert run("RecommendFunction", due) == {
         "reviewed": [{"cluster": "demo", "advice": 0, "workloads": 1}], "clusters_left": 0,
     }, "an hour is no ground for advice"  # fmt: skip
-    day = format_instant(HOUR.replace(hour=0))
+    day = format_timestamp(HOUR.replace(hour=0))
     asked = {**event("export"), "first_day": day, "days": 1}
     (exported,) = run("ExportFunction", asked)["exported"]
     assert exported == {"cluster": "demo", "day": day[:10], "status": "incomplete", "rows": 2}, "a pod, and a free GPU"

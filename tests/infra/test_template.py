@@ -87,8 +87,8 @@ def test_every_function_runs_on_arm_with_its_own_kept_log(template: Template) ->
         assert template["Resources"][group]["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
         assert "ReservedConcurrentExecutions" not in function
     assert sorted(names) == [
-        "AdviseFunction", "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "ExportFunction",
-        "PricesFunction",
+        "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "ExportFunction", "PricesFunction",
+        "RecommendFunction",
     ]  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def test_each_price_source_brings_its_own_permissions(template: Template) -> Non
 def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> None:
     configured = {body["FunctionName"]["Ref"] for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig")}
     assert configured == {
-        "AdviseFunction", "DispatchFunction", "AlertFunction", "PricesFunction", "ExportFunction",
+        "RecommendFunction", "DispatchFunction", "AlertFunction", "PricesFunction", "ExportFunction",
     }  # fmt: skip
     for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig"):
         assert body["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
@@ -219,7 +219,7 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
     assert actions(template, "ExportFunctionRole") == read | {
         "dynamodb:PutItem", "s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage",
     }  # fmt: skip
-    assert actions(template, "AdviseFunctionRole") == read | {
+    assert actions(template, "RecommendFunctionRole") == read | {
         "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "aps:QueryMetrics",
         "sts:AssumeRole", "secretsmanager:GetSecretValue",
     }  # fmt: skip
@@ -277,7 +277,7 @@ def test_functions_are_told_what_they_need_and_only_what_is_read(template: Templ
             "table", "export_bucket", "sign_in_issuer", "sign_in_client", "sign_in_scopes", "sign_in_hosts",
         },
         "ExportFunction": {"table", "export_bucket", "export_days", "billing_account"},
-        "AdviseFunction": {"table"},
+        "RecommendFunction": {"table"},
         "PricesFunction": {"table", "price_sources"},
     }  # fmt: skip
     for name, function in of_type(template, "AWS::Lambda::Function"):
@@ -338,7 +338,7 @@ def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
         "api-costs",
         "prices",
         "export",
-        "advise",
+        "recommend",
         "amp-alerts",
     }
 

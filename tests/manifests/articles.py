@@ -7,7 +7,7 @@
 """
 
 from devstack.fleet.builders import mig_mixed, mig_single, neuron, node, time_sliced, whole
-from devstack.fleet.scenario import GPU, Exporter, KubeStateMetrics, Life, Node, Pod, Scenario, Use
+from devstack.fleet.scenario import GPU, Exporter, KubeStateMetrics, Interval, Node, Pod, Scenario, Use
 
 NAME = "articles"
 MEAN_SIGNAL = "0.04521998214285714"
@@ -31,7 +31,7 @@ def scenario() -> Scenario:
         pods += some_pods
     # As exposed: what becomes of labels is the scrape's own doing.
     plain = Exporter(dialect="plain", signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 100})
-    return Scenario(NAME, nodes, pods, ksm=(KubeStateMetrics(times=True),), dcgm=plain, start=-65, end=65)
+    return Scenario(NAME, nodes, pods, ksm=(KubeStateMetrics(pod_times=True),), dcgm=plain, start=-65, end=65)
 
 
 def _labels(pool: str, capacity_type: str = "on-demand") -> dict[str, str]:
@@ -60,14 +60,14 @@ def _proof_of_concept() -> tuple[list[Node], list[Pod]]:
 
 
 def _spot() -> tuple[list[Node], list[Pod]]:
-    lives: tuple[Life, ...] = ((5, 65), (7, 40), (10, 65))
+    lives: tuple[Interval, ...] = ((5, 65), (7, 40), (10, 65))
     nodes = [
-        node(f"spot-{i}", "t4", whole("t4", life), life=life, labels=_labels("gpu-spot", "spot"))
+        node(f"spot-{i}", "t4", whole("t4", life), lifetime=life, labels=_labels("gpu-spot", "spot"))
         for i, life in enumerate(lives)
     ]
     return nodes, [
-        Pod(f"cuda-vector-add-5d8c-{i}", n, [0], _flat("0.35"), namespace="vector", start=n.life[0] + 2,
-            running=n.life[0] + 4, deleted=n.life[1] + 3, owners=_app("Deployment", "cuda-vector-add"))
+        Pod(f"cuda-vector-add-5d8c-{i}", n, [0], _flat("0.35"), namespace="vector", start=n.lifetime[0] + 2,
+            running=n.lifetime[0] + 4, deleted=n.lifetime[1] + 3, owners=_app("Deployment", "cuda-vector-add"))
         for i, n in enumerate(nodes)
     ]  # fmt: skip
 

@@ -144,7 +144,7 @@ def _kube_state_metrics(scenario: Scenario, minute: int, others: int) -> Target:
             target.add("kube_node_status_capacity", "8", node=node, resource="cpu", unit="core")
             _add_node(target, node)
     for one_node in scenario.nodes:
-        if one_node.life[0] <= minute < one_node.life[1]:
+        if one_node.lifetime[0] <= minute < one_node.lifetime[1]:
             _add_node(target, one_node.name)
     for space in {pod.namespace for pod in scenario.pods} | {"web", "kube-system"}:
         target.add("kube_namespace_created", namespace=space)

@@ -10,8 +10,8 @@ from devstack.template import REPOSITORY
 from gpucost.settings import Settings
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import Parameters, parse_parameters
-from gpucost_cli.manifests.rendering import rendered
-from gpucost_cli.manifests.values import values
+from gpucost_cli.manifests.rendering import render_files
+from gpucost_cli.manifests.values import template_values
 
 CLUSTER = REPOSITORY / "cluster"
 COLLECTORS = {
@@ -45,7 +45,7 @@ def example_parameters() -> Parameters:
 @cache
 def example() -> Mapping[str, str]:
     """The files of the example settings and parameters."""
-    return dict(rendered(values(example_settings(), example_parameters())))
+    return dict(render_files(template_values(example_settings(), example_parameters())))
 
 
 def documents(text: str) -> list[Any]:

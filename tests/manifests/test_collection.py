@@ -22,16 +22,16 @@ from devstack.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
 from devstack.fleet.series import Series
 from devstack.template import REPOSITORY
 from gpucost.core.hours import floor_day, floor_hour
-from gpucost.features.recommendations.sources.gpu_memory import PrometheusMemory
-from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
+from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
+from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost_cli.doctor import examine
 from gpucost_cli.manifests import dashboard_metrics
 from gpucost_cli.manifests.parameters import parse_parameters
-from gpucost_cli.manifests.rendering import rendered
-from gpucost_cli.manifests.values import values
+from gpucost_cli.manifests.rendering import render_files
+from gpucost_cli.manifests.values import template_values
 from tests.manifests import articles
 from tests.manifests.cluster import ask, cluster, here, prometheus, until
 from tests.manifests.exposition import Target, own, targets
@@ -63,7 +63,7 @@ def kit(*, dashboards: bool) -> Mapping[str, str]:
     parameters = parameters_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
     parameters = re.sub(r", business_unit: bu-.", "", parameters)
     parameters = parameters.replace("dashboards: true", f"dashboards: {str(dashboards).lower()}")
-    return dict(rendered(values(parse_settings(document()), parse_parameters(parameters))))
+    return dict(render_files(template_values(parse_settings(document()), parse_parameters(parameters))))
 
 
 @dataclass(frozen=True)
@@ -226,8 +226,8 @@ def sent(history: str) -> Sent:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrometheusClient, "_ask", record)
         metrics_reader(settings.clusters[0], settings).observe([BASE])
-        PrometheusMemory(settings.clusters[0]).peaks(floor_day(BASE))
-        PrometheusWaiting(settings.clusters[0]).waits(floor_day(BASE))
+        PrometheusGpuMemory(settings.clusters[0]).peaks(floor_day(BASE))
+        PrometheusWaitingPods(settings.clusters[0]).waits(floor_day(BASE))
         examine(settings.clusters[0], settings, datetime.now(UTC))
     return Sent(sorted(set(found)))
 
@@ -262,7 +262,7 @@ def _always(content: bytes) -> Callable[[str], bytes]:
 @cache
 def shown() -> frozenset[str]:
     """What dashboards and alerting rules read beside; their own queries tell, and tests/dashboards runs them."""
-    return frozenset(name for name in dashboard_metrics.metrics() if not name.startswith("kube_"))
+    return frozenset(name for name in dashboard_metrics.queried_metrics() if not name.startswith("kube_"))
 
 
 def test_the_exporters_pods_are_scraped_and_no_others(run: Run) -> None:
@@ -315,7 +315,7 @@ def test_the_doctor_finds_nothing_to_change(run: Run) -> None:
     report = examine(settings.clusters[0], settings, datetime.now(UTC))
     assert report.possible
     assert [(check.name, check.finding, check.change) for check in report.checks if check.change] == []
-    assert {one.rung for one in report.utilization} == {"pod", "shared"}
+    assert {one.source for one in report.utilization} == {"pod", "shared"}
 
 
 def test_the_saving_is_as_documented(run: Run) -> None:

@@ -14,7 +14,7 @@ import yaml
 from devstack.template import REPOSITORY
 from gpucost.core.metering import kubernetes_labels
 from gpucost.core.metering.kubernetes_labels import all_node_labels, exported_name
-from gpucost.core.metering.nodes import describe
+from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import NodeObservation
 from gpucost.core.pricing.prices import facts_of
 from gpucost.settings_document import parse_settings
@@ -22,8 +22,8 @@ from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost_cli.doctor.queries import Queries
 from gpucost_cli.manifests.parameters import parse_parameters
-from gpucost_cli.manifests.rendering import rendered
-from gpucost_cli.manifests.values import values
+from gpucost_cli.manifests.rendering import render_files
+from gpucost_cli.manifests.values import template_values
 from tests.conftest import DynamoTable
 from tests.manifests.rendered import example, parameters_text, settings_text
 from tests.pipeline.attributed import NOW, System
@@ -86,7 +86,7 @@ class RecordingLabels(dict[str, str]):
 def test_everything_that_metering_and_prices_look_up_is_exported_by_the_manifests() -> None:
     labels = RecordingLabels()
     capacity = {"nvidia_com_mig_1g_5gb_shared": Decimal(7), "nvidia_com_mig_3g_20gb_shared": Decimal(2)}
-    node = describe(NodeObservation("n", "", None, labels, ()), labels, (), capacity, {})
+    node = describe_node(NodeObservation("n", "", None, labels, ()), labels, (), capacity, {})
     facts_of(node, "c")
     for resource in capacity:
         node.share(resource, None)
@@ -116,7 +116,7 @@ def test_labels_of_the_settings_are_in_the_manifests() -> None:
         "cost_labels: [project, gpucost/interruptible]\n"
     )
     parameters = re.sub(r", business_unit: bu-.", "", parameters_text())
-    files = dict(rendered(values(parse_settings(text), parse_parameters(parameters))))
+    files = dict(render_files(template_values(parse_settings(text), parse_parameters(parameters))))
     assert allowed_labels(files, "namespaces") == {"org/team"}
     assert allowed_labels(files, "pods") == {"squad", "project", "gpucost/interruptible"}
 

@@ -13,8 +13,8 @@ from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import parse_parameters
-from gpucost_cli.manifests.rendering import rendered, write
-from gpucost_cli.manifests.values import values
+from gpucost_cli.manifests.rendering import render_files, write_files
+from gpucost_cli.manifests.values import template_values
 from gpucost_cli.placeholders import refuse_placeholders
 from tests.manifests.rendered import (
     ACCOUNT,
@@ -65,7 +65,7 @@ tenants: [{namespace: seeing, business_unit: vision, pods: 4, gpu_quota: 9, labe
 
 @cache
 def other(settings: str = OTHER_SETTINGS, parameters: str = OTHER_PARAMETERS) -> dict[str, str]:
-    return dict(rendered(values(parse_settings(settings), parse_parameters(parameters))))
+    return dict(render_files(template_values(parse_settings(settings), parse_parameters(parameters))))
 
 
 def render_command(folder: Path, out: Path, settings: str, parameters: str) -> subprocess.CompletedProcess[str]:
@@ -86,11 +86,11 @@ def test_the_command_writes_the_set(tmp_path: Path) -> None:
 
 
 def test_a_kit_is_written_over_a_kit_and_over_nothing_else(tmp_path: Path) -> None:
-    given = values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
-    assert write(given, tmp_path) == write(given, tmp_path)
+    given = template_values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
+    assert write_files(given, tmp_path) == write_files(given, tmp_path)
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(InvalidInputError, match=re.escape("holds 'precious.txt', which is no part of a kit")):
-        write(given, tmp_path)
+        write_files(given, tmp_path)
 
 
 def test_what_settings_have_no_use_for_any_more_goes(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_what_settings_have_no_use_for_any_more_goes(tmp_path: Path) -> None:
     without = "\n".join(
         line for line in OTHER_SETTINGS.splitlines() if "role_arn" not in line and "external_id" not in line
     )
-    assert "aws/query-role.parameters.json" in write(values(parse_settings(OTHER_SETTINGS), parameters), tmp_path)
-    kept = write(values(parse_settings(without), parameters), tmp_path)
+    assert "aws/query-role.parameters.json" in write_files(template_values(parse_settings(OTHER_SETTINGS), parameters), tmp_path)
+    kept = write_files(template_values(parse_settings(without), parameters), tmp_path)
     there = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert there == set(kept)
     assert "aws/query-role.parameters.json" not in there
@@ -363,21 +363,21 @@ def test_a_template_that_names_no_value_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "collection").mkdir()
     (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: {{ nobody }}\n")
     with pytest.raises(GpuCostError, match="'nobody' is undefined"):
-        dict(rendered({}, tmp_path))
+        dict(render_files({}, tmp_path))
 
 
 def test_what_other_commands_use_is_no_part_of_the_kit(tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_text("{{ define of some other language }}")
     (tmp_path / "collection").mkdir()
     (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: []\n")
-    assert dict(rendered({}, tmp_path)) == {"collection/scrape-configs.yaml": "scrape_configs: []\n"}
+    assert dict(render_files({}, tmp_path)) == {"collection/scrape-configs.yaml": "scrape_configs: []\n"}
 
 
 def test_an_out_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "collection").write_text("a file")
-    given = values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
+    given = template_values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
     with pytest.raises(InvalidInputError, match="cannot be written to"):
-        write(given, tmp_path)
+        write_files(given, tmp_path)
 
 
 def test_example_settings_read_the_jobs_that_the_collector_scrapes() -> None:

@@ -5,17 +5,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from gpucost.pipeline.attribute import AttributeService
-from gpucost.pipeline.limits import LimitsKeeper
+from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.messages import HourClosed, HoursDue, Origin, Tick
 from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.limits import PrometheusLimits
-from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.limits import DynamoLimits
-from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.limits import LimitsStore
+from gpucost.storage.price_book import PriceStore
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.system.timeline import HOUR, Timeline
 
@@ -43,16 +43,16 @@ class Heard:
 class System:
     def __init__(self, table: DynamoTable, url: str) -> None:
         self.url = url
-        self.ledger = DynamoLedgerTmp(table.client, table.name)
+        self.ledger = Ledger(table.client, table.name)
         self.store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push(url)
         self.heard = Heard()
         self.now = NOW
-        self.book = DynamoPriceBook(table.client, table.name)
-        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        self.book = PriceStore(table.client, table.name)
+        self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
-        self.rollups = DynamoRollups(table.client, table.name)
-        self.limits = DynamoLimits(table.client, table.name)
+        self.rollups = RollupStore(table.client, table.name)
+        self.limits = LimitsStore(table.client, table.name)
         self.service = AttributeService(
             self.store,
             self.ledger,
@@ -61,7 +61,7 @@ class System:
             self.heard,
             pricer=self.pricer,
             clock=lambda: self.now,
-            limits=LimitsKeeper(PrometheusLimits, self.limits),
+            limits=LimitsRecorder(PrometheusLimits, self.limits),
         )
 
     def push(self, url: str, price: int = 12) -> None:

@@ -66,7 +66,7 @@ def test_at_the_end_of_its_look_back_an_incomplete_hour_is_given_up(
         manifest = system.ledger.manifest("demo", HOUR)
         assert manifest is not None
         assert (manifest.status, manifest.next_attempt_at) == ("incomplete", again)
-        assert manifest.is_given_up() == (again is None)
+        assert manifest.is_abandoned() == (again is None)
 
 
 def test_no_heartbeat_is_incomplete_at_once_and_nothing_is_zero(system: System) -> None:

@@ -14,7 +14,7 @@ import requests
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import check_hour, check_retention
-from gpucost.pipeline.limits import LimitsKeeper
+from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.runtime.messages import HoursDue, Origin
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import parse_settings
@@ -63,7 +63,7 @@ def test_limits_are_kept_though_the_first_delivery_was_killed_before(
                  resource="requests.nvidia.com/gpu")  # fmt: skip
     system = System(table, prometheus(timeline.text()))
     with monkeypatch.context() as patched, pytest.raises(KilledError):
-        patched.setattr(LimitsKeeper, "keep", kill)
+        patched.setattr(LimitsRecorder, "keep", kill)
         system.attribute()
     assert [status for status, _, _ in system.figures()] == ["complete"]
     system.attribute()

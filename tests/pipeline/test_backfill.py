@@ -13,7 +13,7 @@ from gpucost.core.ledger import ClosedMonth
 from gpucost.core.model import Status
 from gpucost.pipeline.backfill import STALLED, Backfill, Progress
 from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -25,7 +25,7 @@ NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
 class Queue:
     """Keeps what is sent until it is worked on; may take only so many."""
 
-    def __init__(self, ledger: DynamoLedgerTmp) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.sent: list[HoursDue] = []
         self.most = 1000
@@ -74,7 +74,7 @@ class Queue:
 
 @pytest.fixture
 def queue(table: DynamoTable) -> Queue:
-    return Queue(DynamoLedgerTmp(table.client, table.name))
+    return Queue(Ledger(table.client, table.name))
 
 
 def backfill(queue: Queue, *clusters: str) -> Backfill:

@@ -11,7 +11,7 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.pipeline.backfill import Backfill, Progress
 from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
-from gpucost.storage.ports import AdjustableHours
+from gpucost.storage.ledger import Ledger
 
 START = datetime(2026, 10, 2, 5, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
@@ -68,7 +68,7 @@ class Workers:
 
 def sayings(work: Workers, days: int) -> list[tuple[timedelta | None, timedelta]]:
     """What was said at each poll, and what it took."""
-    run = Backfill(cast("AdjustableHours", work), work, ["blue"], START, START + timedelta(days=days), lambda: work.now)
+    run = Backfill(cast("Ledger", work), work, ["blue"], START, START + timedelta(days=days), lambda: work.now)
     run.send(1, "why")
     said: list[tuple[datetime, Progress]] = []
 
@@ -124,7 +124,7 @@ def test_hours_that_were_done_before_count_for_nothing() -> None:
 def test_work_that_hangs_keeps_an_estimate() -> None:
     """A message times out: what is left does not count down to nothing while it is waited for."""
     work = Workers(50, 10)
-    run = Backfill(cast("AdjustableHours", work), work, ["blue"], START, START + timedelta(days=20), lambda: work.now)
+    run = Backfill(cast("Ledger", work), work, ["blue"], START, START + timedelta(days=20), lambda: work.now)
     run.send(1, "why")
     hangs = max(at for at in work.closed.values() if at < NOW + timedelta(minutes=4))
     work.closed = {hour: at + timedelta(minutes=30) * (at > hangs) for hour, at in work.closed.items()}

@@ -20,7 +20,7 @@ from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.pipeline.refresh_bill import BillRefresh, BillService
 from gpucost.settings import Settings
 from gpucost.settings_document import parse_settings
-from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.bill_store import BillStore
 from tests.bill_export import DuckDbBill, cur_settings
 from tests.conftest import DynamoTable
 
@@ -57,15 +57,15 @@ class World:
         self.reader = DuckDbBill(folder, cur_settings())
 
     @property
-    def store(self) -> DynamoBillStore:
-        return DynamoBillStore(self.table.client, self.table.name, clock=lambda: self.now)
+    def store(self) -> BillStore:
+        return BillStore(self.table.client, self.table.name, clock=lambda: self.now)
 
     def node_pools(self, start: datetime, end: datetime) -> Mapping[str, str]:
         self.pools_asked.append(start)
         return self.pools
 
     def service(self, client: Any = None) -> BillService:
-        store = DynamoBillStore(client or self.table.client, self.table.name, clock=lambda: self.now)
+        store = BillStore(client or self.table.client, self.table.name, clock=lambda: self.now)
         return BillService(lambda _: self.reader, store, clock=lambda: self.now, node_pools=self.node_pools)
 
     def refresh(self, months: tuple[datetime, ...] = (), **cur: Any) -> BillRefresh:
@@ -100,7 +100,7 @@ def test_a_bill_is_read_stored_and_its_hours_told(world: World) -> None:
     assert world.pays() == {"i-0a": "43.00", "i-0b": "43.00"}
     bill = world.store.bill(HOUR)
     assert bill is not None
-    assert {one.kind: one.amount for one in bill.charges_of("demo")} == {
+    assert {one.kind: one.amount for one in bill.charges_to("demo")} == {
         "unused-savings-plan": 9,
         "unused-capacity-reservation": 55,
     }
@@ -147,9 +147,9 @@ def test_a_closed_month_is_restated_once_and_read_no_more(world: World) -> None:
     bill = world.store.bill(HOUR)
     assert bill is not None
     assert bill.is_final
-    assert [(one.kind, one.amount) for one in bill.charges_of("demo")] == [("unused-reservation", Decimal(1))]
+    assert [(one.kind, one.amount) for one in bill.charges_to("demo")] == [("unused-reservation", Decimal(1))]
     month = world.store.bills(NOVEMBER, DECEMBER)
-    assert sum(charge.amount for one in month.values() for charge in one.charges_of("demo")) == 720
+    assert sum(charge.amount for one in month.values() for charge in one.charges_to("demo")) == 720
     world.refresh()
     assert NOVEMBER not in world.reader.reads
     assert world.refresh(months=(NOVEMBER,)).changed == ()

@@ -12,7 +12,7 @@ from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.money import quantize
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.pipeline.split_comparison import SplitComparison
-from gpucost_cli import restate_command as restating
+from gpucost_cli import hours_commands
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import System
 from tests.records import HOUR
@@ -71,7 +71,7 @@ def test_what_has_no_price_under_a_policy_is_unknown_and_named(system: System) -
     found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + ONE_HOUR)
     shown = {one.policy: one.units["a"].figures()["allocated_usd"] for one in found}
     assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
-    assert restating.amounts(found, "a") == [*shown.values()]
+    assert hours_commands.amounts(found, "a") == [*shown.values()]
     for one in found:
         assert bool(one.notes) == (shown[one.policy] is None)
         assert one.capacity is not None

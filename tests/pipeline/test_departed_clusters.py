@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.access import EVERYTHING, Scope
+from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.errors import AccessDeniedError, ParameterError
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.listing import ExportListing
-from gpucost.pipeline.months import Freezing
+from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.settings_document import DocumentStore
 from gpucost.storage import settings_store
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Departure, StoredSettings
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -36,7 +36,7 @@ class Fleet:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = DynamoLedgerTmp(table.client, table.name)
+        self.ledger = Ledger(table.client, table.name)
         self.push(SEPTEMBER, "east", "west")
         for hour in (OCTOBER - HOUR, OCTOBER, OCTOBER + HOUR):
             for cluster, usd in (("east", "10"), ("west", "1")):
@@ -62,11 +62,11 @@ class Fleet:
         self.table.client.update_item(TableName=self.table.name, Key=where, UpdateExpression=how, **named)
 
     def reports(self) -> ReportService:
-        rollups = DynamoRollups(self.table.client, self.table.name)
+        rollups = RollupStore(self.table.client, self.table.name)
         return ReportService(self.store(), self.ledger, rollups, lambda: NOW)
 
     def costs(self, start: datetime, end: datetime) -> dict[str, Decimal]:
-        report = self.reports().costs(asked(start, end, group_by="cluster"), scope=EVERYTHING)
+        report = self.reports().costs(asked(start, end, group_by="cluster"), scope=FULL_ACCESS)
         assert report.totals is not None
         found = {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
         assert sum(found.values()) == report.totals.costs.allocated_usd
@@ -74,7 +74,7 @@ class Fleet:
 
 
 def asked(start: datetime, end: datetime, group_by: str = "", cluster: str | None = None) -> QueryParameters:
-    return QueryParameters(format_instant(start), format_instant(end), granularity="total", group_by=group_by, cluster=cluster)
+    return QueryParameters(format_timestamp(start), format_timestamp(end), granularity="total", group_by=group_by, cluster=cluster)
 
 
 @pytest.fixture
@@ -86,23 +86,23 @@ def test_its_past_stays_in_answers_and_months_add_up_to_their_quarter(fleet: Fle
     assert fleet.costs(SEPTEMBER, OCTOBER) == {"east": 10, "west": 1}
     assert fleet.costs(OCTOBER, NOVEMBER) == {"east": 20, "west": 2}
     assert fleet.costs(SEPTEMBER, NOVEMBER) == {"east": 30, "west": 3}
-    only = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY, cluster="west"), scope=EVERYTHING)
+    only = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY, cluster="west"), scope=FULL_ACCESS)
     assert only.totals is not None
     assert only.totals.costs.allocated_usd == 2
 
 
 def test_no_hours_are_expected_of_it_but_those_that_it_has(fleet: Fleet) -> None:
-    report = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY), scope=EVERYTHING)
+    report = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
     assert (report.coverage.hours_complete, report.coverage.hours_expected) == (4, 24 + 2)
-    _, rows, coverage = fleet.reports().hours(asked(OCTOBER, OCTOBER + DAY), scope=EVERYTHING)
+    _, rows, coverage = fleet.reports().hours(asked(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
     assert [row.cluster for row in rows].count("west") == 2
     assert (coverage.hours_complete, coverage.hours_expected) == (4, len(rows))
 
 
 def test_after_it_left_it_is_no_cluster_of_the_answer(fleet: Fleet) -> None:
     with pytest.raises(ParameterError, match="'west' is not in the settings; allowed: east"):
-        fleet.reports().costs(asked(LEFT.replace(hour=8, minute=0), NOVEMBER, cluster="west"), scope=EVERYTHING)
-    one = fleet.reports().costs(asked(OCTOBER + 10 * DAY, OCTOBER + 11 * DAY), scope=EVERYTHING)
+        fleet.reports().costs(asked(LEFT.replace(hour=8, minute=0), NOVEMBER, cluster="west"), scope=FULL_ACCESS)
+    one = fleet.reports().costs(asked(OCTOBER + 10 * DAY, OCTOBER + 11 * DAY), scope=FULL_ACCESS)
     assert one.coverage.hours_expected == 24
 
 
@@ -189,8 +189,8 @@ def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
 
 
 def test_a_month_is_not_frozen_while_its_last_hours_are_tried_again(fleet: Fleet) -> None:
-    rollups = DynamoRollups(fleet.table.client, fleet.table.name)
-    freezing = Freezing(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
+    rollups = RollupStore(fleet.table.client, fleet.table.name)
+    freezing = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     before = freezing.open_hours(OCTOBER, OCTOBER + 2 * HOUR)
     assert (before.missing, before.waiting) == (0, 0)
     what = record(cluster="west", hour=OCTOBER + 2 * HOUR, status="incomplete")

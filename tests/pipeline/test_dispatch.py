@@ -17,12 +17,12 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth, due_hours
 from gpucost.core.model import HourRecord, Status
 from gpucost.core.rollups import DAY
-from gpucost.pipeline.dispatch import LONGEST_SILENCE, DispatchService, messages
+from gpucost.pipeline.dispatch import LONGEST_SILENCE, DispatchService, due_messages
 from gpucost.runtime import aws
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
-from gpucost.runtime.messaging import AwsBus
+from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -40,7 +40,7 @@ class Fleet:
     """A dispatch service with everything real behind it."""
 
     def __init__(self, endpoint: str, table: DynamoTable) -> None:
-        self.ledger = DynamoLedgerTmp(table.client, table.name)
+        self.ledger = Ledger(table.client, table.name)
         self.store = DocumentStore(table.client, table.name, clock=lambda: datetime.now(UTC))
         self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
         self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{table.name}"[:80])["QueueUrl"]
@@ -48,7 +48,7 @@ class Fleet:
         topic = sns.create_topic(Name=f"events-{table.name}")["TopicArn"]
         arn = self._sqs.get_queue_attributes(QueueUrl=self._queues["events"], AttributeNames=["QueueArn"])
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
-        bus = AwsBus(
+        bus = MessageBus(
             hours_queue_url=self._queues["hours"],
             backfill_queue_url=self._queues["backfill"],
             dead_letter_queue_url=self._queues["dead"],
@@ -146,7 +146,7 @@ def test_fired_twice_the_same_is_sent_again_and_harmless(fleet: Fleet) -> None:
 
 
 def test_one_clusters_trouble_delays_only_itself(fleet: Fleet) -> None:
-    class Troubled(DynamoLedgerTmp):
+    class Troubled(Ledger):
         def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
             if cluster == "blue":
                 raise SourceError("the table is away")
@@ -272,7 +272,7 @@ def sent_of_blue(fleet: Fleet, at: datetime) -> set[datetime]:
 
 def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
     hours = [NEWEST - i * HOUR for i in range(50)][::-1]
-    fleet.bus.send_due(messages("blue", hours, settings_version=1, origin="backfill", why="me"))
+    fleet.bus.send_due(due_messages("blue", hours, settings_version=1, origin="backfill", correlation_id="me"))
     assert fleet.work() == []
     assert [hours for _, _, hours in fleet.work("backfill")] == [24, 24, 2]
 
@@ -301,7 +301,7 @@ def test_an_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_given_
     assert tried == [1, 2, 4, 8, 16, 32, 64, 128, 168]
     manifest = fleet.ledger.manifest("blue", hour)
     assert manifest is not None
-    assert manifest.is_given_up()
+    assert manifest.is_abandoned()
     assert manifest.attempts == 9
 
 
@@ -350,7 +350,7 @@ def test_an_hour_that_waited_before_a_long_silence_is_tried_once_more(fleet: Fle
 
 
 def test_a_tick_after_others_reads_no_further_than_its_reach(fleet: Fleet) -> None:
-    class Heard(DynamoLedgerTmp):
+    class Heard(Ledger):
         starts: ClassVar[list[datetime]] = []
 
         def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
@@ -401,7 +401,7 @@ def hours_from(first: datetime, hours: int) -> list[datetime]:
 @given(st.sets(st.integers(0, 400)), st.integers(1, 200))
 def test_messages_name_every_hour_once(offsets: set[int], version: int) -> None:
     hours = sorted(NEWEST - offset * HOUR for offset in offsets)
-    sent = messages("c", hours, settings_version=version, origin="schedule", why="x")
+    sent = due_messages("c", hours, settings_version=version, origin="schedule", correlation_id="x")
     assert [hour for message in sent for hour in message.starts()] == hours
     assert all(1 <= message.hours <= 24 for message in sent)
 

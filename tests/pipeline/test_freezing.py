@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.access import EVERYTHING
+from gpucost.core.access import FULL_ACCESS
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
-from gpucost.core.hours import HOUR, format_instant, month_of
+from gpucost.core.hours import HOUR, format_timestamp, month_of
 from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.model import HourRecord
 from gpucost.core.query.periods import Granularity
@@ -18,13 +18,13 @@ from gpucost.core.rollups import DAY
 from gpucost.features.opencost.filters import Filter
 from gpucost.features.opencost.service import AllocationQuery, AllocationService
 from gpucost.pipeline.backfill import Backfill
-from gpucost.pipeline.months import Adjustments, Freezing
+from gpucost.pipeline.months import Adjustments, MonthService
 from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import LATE, DynamoLedgerTmp
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.ledger import LATE, Ledger
+from gpucost.storage.rollups import RollupStore
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -58,12 +58,12 @@ class System:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = DynamoLedgerTmp(table.client, table.name)
-        self.rollups = DynamoRollups(table.client, table.name)
+        self.ledger = Ledger(table.client, table.name)
+        self.rollups = RollupStore(table.client, table.name)
         self.store = store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push("demo")
         self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
-        self.freezing = Freezing(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
+        self.freezing = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
         hour = FIRST
         while hour < END + 2 * HOUR:
             what = record([line(usd="10")], hour=hour)
@@ -82,24 +82,24 @@ class System:
 
     def publish(self, hour: datetime, usd: str, why: str = "", client: Any = None) -> Manifest:
         """One hour in which one pod costs so much."""
-        ledger = DynamoLedgerTmp(client or self.table.client, self.table.name)
+        ledger = Ledger(client or self.table.client, self.table.name)
         return self.put(ledger, record([line(usd=usd)], hour=hour), why)
 
-    def put(self, ledger: DynamoLedgerTmp, what: HourRecord, why: str = "") -> Manifest:
+    def put(self, ledger: Ledger, what: HourRecord, why: str = "") -> Manifest:
         old = ledger.newest(what.cluster, what.hour)
         done = ledger.publish(what, replacing=old, settings_version=1, now=NOW, reason=why)
         self.rollups.roll_up("demo", what.hour.replace(hour=0), NOW)
         return done
 
     def freeze(self) -> None:
-        self.freezing.freeze(MONTH, author="me", reason="chargeback")
+        self.freezing.close(MONTH, author="me", reason="chargeback")
 
     def answers(self) -> list[Any]:
         """Everything that reports say of October, by hour and by day, and what is below them."""
         return [
-            self.reports.costs(asked("hour", "business_unit,namespace"), scope=EVERYTHING),
-            self.reports.costs(asked("day", "business_unit"), scope=EVERYTHING),
-            self.reports.business_units(asked(), scope=EVERYTHING),
+            self.reports.costs(asked("hour", "business_unit,namespace"), scope=FULL_ACCESS),
+            self.reports.costs(asked("day", "business_unit"), scope=FULL_ACCESS),
+            self.reports.business_units(asked(), scope=FULL_ACCESS),
             [(row.hour, row.manifest and row.manifest.run_id) for row in self.rows()],
             self.rollups.unit_hours("demo", "research", START, END),
             self.rollups.facts("demo", START, END),
@@ -108,32 +108,32 @@ class System:
 
     def month(self, end: datetime = END) -> Decimal:
         """What the days up to then cost."""
-        totals = self.reports.costs(asked("day", end=end), scope=EVERYTHING).totals
+        totals = self.reports.costs(asked("day", end=end), scope=FULL_ACCESS).totals
         return totals.costs.allocated_usd if totals else Decimal(0)
 
     def clusters(self, end: datetime = END) -> dict[str, Decimal]:
         """What each cluster cost until then."""
-        report = self.reports.costs(asked("total", "cluster", end), scope=EVERYTHING)
+        report = self.reports.costs(asked("total", "cluster", end), scope=FULL_ACCESS)
         return {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
 
     def opencost(self) -> dict[str, Decimal | None]:
         """The same of the month's last day, through OpenCost's API."""
         service = AllocationService(self.store, self.ledger, self.rollups, lambda: NOW)
-        (found,) = service.compute(AllocationQuery(END - DAY, END, DAY, ("cluster",), Filter()), scope=EVERYTHING)
+        (found,) = service.compute(AllocationQuery(END - DAY, END, DAY, ("cluster",), Filter()), scope=FULL_ACCESS)
         return {one.name: one.costs.allocated_usd for one in found}
 
     def rows(self) -> list[HourRow]:
         """Where every hour stands."""
-        return self.reports.hours(asked(), scope=EVERYTHING)[1]
+        return self.reports.hours(asked(), scope=FULL_ACCESS)[1]
 
     def restatements(self) -> list[Restatement]:
         """What replaced figures, or stands beside them."""
-        return self.reports.restatements(asked(), scope=EVERYTHING)[1]
+        return self.reports.restatements(asked(), scope=FULL_ACCESS)[1]
 
 
 def asked(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> QueryParameters:
     """What a report is asked of the two days."""
-    return QueryParameters(format_instant(START), format_instant(end), granularity=granularity, group_by=group_by)
+    return QueryParameters(format_timestamp(START), format_timestamp(end), granularity=granularity, group_by=group_by)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_opened_again_the_month_takes_what_stood_beside(system: System) -> None:
     system.publish(FIRST, "13", "one")
     system.publish(FIRST, "14", "two")
     system.publish(FIRST + HOUR, "9", "three")
-    assert system.freezing.unfreeze(MONTH) == 2
+    assert system.freezing.reopen(MONTH) == 2
     assert system.month() == 2 * 10 + 14 + 9
     assert [one.is_adjustment for one in system.restatements()] == [False] * 3
     assert system.publish(FIRST, "15", "open again").version == 4
@@ -206,7 +206,7 @@ def test_the_very_last_moment_is_closed_by_the_transaction(system: System) -> No
     assert not system.publish(FIRST, "17", "opened meanwhile", opened).is_adjustment
     system.freeze()
     system.publish(FIRST, "18", "beside")
-    opened = Before(system.table.client, "transact_write_items", lambda: system.freezing.unfreeze(MONTH))
+    opened = Before(system.table.client, "transact_write_items", lambda: system.freezing.reopen(MONTH))
     with pytest.raises(ConflictError):
         system.publish(FIRST, "19", "the version beside was put in force meanwhile", opened)
     assert system.month() == 30 + 18
@@ -225,7 +225,7 @@ def test_frozen_for_a_moment_what_was_recorded_beside_is_not_passed_over(system:
     opened = Before(system.table.client, "transact_write_items", frozen_for_a_moment)
     with pytest.raises(ConflictError):
         system.publish(FIRST, "11", "older", opened)
-    assert system.freezing.unfreeze(MONTH) == 1
+    assert system.freezing.reopen(MONTH) == 1
     assert system.month() == 30 + 13
     assert [one.reason for one in system.restatements()] == ["newer"]
 
@@ -233,7 +233,7 @@ def test_frozen_for_a_moment_what_was_recorded_beside_is_not_passed_over(system:
 def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
     gap, never = record(hour=FIRST - HOUR, status="incomplete"), FIRST - 2 * HOUR
     system.put(system.ledger, gap)
-    system.freezing.freeze(MONTH, author="me", reason="late", as_it_is=True)
+    system.freezing.close(MONTH, author="me", reason="late", force=True)
     before = system.answers()
 
     class Queue:
@@ -255,7 +255,7 @@ def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
     assert work.send(1, "why") == 0, "a backfill asks for no hour that has figures beside"
     assert work.progress().done == 3
     assert moved(system.freezing.adjustments(MONTH)) == [0, 11]
-    assert system.freezing.unfreeze(MONTH) == 2
+    assert system.freezing.reopen(MONTH) == 2
     assert system.month() == 51
 
 
@@ -281,7 +281,7 @@ def test_of_two_versions_beside_one_wins_and_nobody_sees_the_other(system: Syste
 def test_a_cluster_that_leaves_the_settings_stays_in_frozen_months_and_comes_out_of_them(system: System) -> None:
     system.push("demo", "west")
     system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
-    system.freezing.freeze(MONTH, author="me", reason="chargeback", as_it_is=True)
+    system.freezing.close(MONTH, author="me", reason="chargeback", force=True)
     system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
     system.push("demo")
     assert system.clusters() == system.opencost() == {"demo": 40, "west": 7}
@@ -290,8 +290,8 @@ def test_a_cluster_that_leaves_the_settings_stays_in_frozen_months_and_comes_out
     with pytest.MonkeyPatch.context() as patch:  # killed once the month is open
         patch.setattr(system.ledger, "beside", killed)
         with pytest.raises(KeyboardInterrupt):
-            system.freezing.unfreeze(MONTH)
-    assert [system.freezing.unfreeze(MONTH) for _ in range(2)] == [1, 0]
+            system.freezing.reopen(MONTH)
+    assert [system.freezing.reopen(MONTH) for _ in range(2)] == [1, 0]
     in_force = system.ledger.manifest("west", FIRST)
     assert in_force is not None
     assert in_force.version == 2
@@ -301,16 +301,16 @@ def test_a_cluster_that_leaves_the_settings_stays_in_frozen_months_and_comes_out
 def test_what_an_interrupted_unfreeze_left_is_finished(system: System) -> None:
     system.push("demo", "west")
     system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
-    system.freezing.freeze(MONTH, author="me", reason="chargeback", as_it_is=True)
+    system.freezing.close(MONTH, author="me", reason="chargeback", force=True)
     system.publish(FIRST, "13")
     system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
     system.push("demo")
     with pytest.MonkeyPatch.context() as patch:  # killed between a cluster's hours and its days
         patch.setattr(system.rollups, "roll_up", killed)
         with pytest.raises(KeyboardInterrupt):
-            system.freezing.unfreeze(MONTH)
-    system.freezing.freeze(MONTH, author="me", reason="again", as_it_is=True)
-    assert system.freezing.unfreeze(MONTH) == 1, "west's, though it is in no settings"
+            system.freezing.reopen(MONTH)
+    system.freezing.close(MONTH, author="me", reason="again", force=True)
+    assert system.freezing.reopen(MONTH) == 1, "west's, though it is in no settings"
     assert not system.rollups.roll_up("demo", END - DAY, NOW), "its day is summed"
 
 
@@ -341,15 +341,15 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -
     assert kills > 5
     late = system.freezing.adjustments(MONTH).hours
     for at in range(1, 60):
-        killed = Freezing(
+        killed = MonthService(
             system.freezing._settings_store,
-            DynamoLedgerTmp(Before(table.client, "", kill, at), table.name),
+            Ledger(Before(table.client, "", kill, at), table.name),
             system.ledger.versions,
             system.rollups,
             lambda: NOW,
         )
         try:
-            killed.unfreeze(MONTH)
+            killed.reopen(MONTH)
         except KilledError:
             continue
         break
@@ -361,27 +361,27 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -
 def test_a_month_that_may_still_move_is_refused(system: System) -> None:
     for month, why in (("2026-11", "not over yet"), ("2026-13", "not a month like 2026-10")):
         with pytest.raises(InvalidInputError, match=why):
-            system.freezing.freeze(month, author="me", reason="x")
+            system.freezing.close(month, author="me", reason="x")
     system.put(system.ledger, record(hour=FIRST - 3 * HOUR, status="incomplete"))
     system.put(system.ledger, record([line()], hour=FIRST - HOUR, status="provisional"))
     with pytest.raises(InvalidInputError, match="1 are missing, 1 are to be tried again, 1 are provisional"):
         system.freeze()
-    system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
+    system.freezing.close(MONTH, author="me", reason="x", force=True)
     with pytest.raises(ConflictError, match="frozen already"):
-        system.freezing.freeze(MONTH, author="me", reason="x", as_it_is=True)
+        system.freezing.close(MONTH, author="me", reason="x", force=True)
     assert [one.month for one in system.ledger.versions.closed_months()] == [MONTH]
 
 
 def test_hours_missing_at_a_months_beginning_are_missing_if_the_cluster_was_there(system: System) -> None:
     ended = END + 40 * DAY
-    freezing = Freezing(
+    freezing = MonthService(
         system.freezing._settings_store, system.ledger, system.ledger.versions, system.rollups, lambda: ended
     )
     for hour in (END, END + HOUR):
         manifest = {"pk": {"S": "C#demo#hours"}, "sk": {"S": f"{hour:%Y-%m-%dT%H}"}}
         system.table.client.delete_item(TableName=system.table.name, Key=manifest)
     with pytest.raises(InvalidInputError, match="720 are missing"):
-        freezing.freeze("2026-11", author="me", reason="x")
+        freezing.close("2026-11", author="me", reason="x")
     system.publish(END + 5 * HOUR, "10")
     assert freezing.open_hours(END, END + 6 * HOUR).missing == 5
     assert freezing.open_hours(START, END).missing == 0, "it was not there before October's last hours"
@@ -390,7 +390,7 @@ def test_hours_missing_at_a_months_beginning_are_missing_if_the_cluster_was_ther
 def moved(found: Adjustments) -> list[Decimal]:
     """The one unit's cost as frozen, and as it would be now."""
     (row,) = found.rows
-    return [row.frozen.allocated_usd, row.now.allocated_usd]
+    return [row.closed.allocated_usd, row.now.allocated_usd]
 
 
 def test_months_are_utc() -> None:

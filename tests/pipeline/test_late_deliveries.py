@@ -15,7 +15,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.runtime.messages import HoursDue
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, OnePod, System, document
 from tests.records import HOUR
@@ -41,7 +41,7 @@ def test_a_late_delivery_leaves_the_usage_that_later_versions_stand_on(table: Dy
         system.attribute()
         assert system.restate(version=2) == [2]
 
-    system.attribute(ledger=DynamoLedgerTmp(Meanwhile(table.client, meanwhile), table.name))
+    system.attribute(ledger=Ledger(Meanwhile(table.client, meanwhile), table.name))
     system.push(30)
     assert system.restate(version=3) == [3]
     assert system.line().allocated_usd == 30
@@ -57,7 +57,7 @@ def test_a_late_restatement_leaves_the_chain_and_newer_settings_as_they_are(tabl
         system.push(30)
         assert system.restate(version=3) == [3]
 
-    assert system.restate(version=2, ledger=DynamoLedgerTmp(Meanwhile(table.client, meanwhile), table.name)) == [3]
+    assert system.restate(version=2, ledger=Ledger(Meanwhile(table.client, meanwhile), table.name)) == [3]
     assert system.restate(version=2) == [3], "delivered again"
     assert system.line().allocated_usd == 30
     assert [one.after.costs.allocated_usd for one in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [
@@ -115,7 +115,7 @@ def test_of_two_restatements_with_the_same_figures_the_one_that_won_is_told(tabl
     def meanwhile() -> None:
         assert system.restate(why="approved by finance") == [2]
 
-    late = DynamoLedgerTmp(Meanwhile(table.client, meanwhile, "batch_write_item"), table.name)
+    late = Ledger(Meanwhile(table.client, meanwhile, "batch_write_item"), table.name)
     assert system.restate(why="just trying", ledger=late) == [2]
     (told,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
     assert told.reason == "approved by finance"
@@ -184,7 +184,7 @@ def test_figures_that_others_transactions_keep_from_trying_are_delivered_again(t
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ConflictError):
         patch.setattr("gpucost.storage.table.ROUNDS", 2)
-        system.attribute(ledger=DynamoLedgerTmp(Busy(), table.name), origin="backfill")
+        system.attribute(ledger=Ledger(Busy(), table.name), origin="backfill")
     system.attribute(origin="backfill")
     assert system.line().allocated_usd == 12
 

@@ -17,15 +17,15 @@ from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime import aws
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
-from gpucost.runtime.messaging import AwsBus
+from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader
-from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import MetricsReader
-from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.price_book import PriceStore
+from gpucost.storage.rollups import RollupStore
 from tests.chaos.script import ScriptedReader
 from tests.conftest import DynamoTable
 from tests.sources.test_prometheus_client import GOOD, answering
@@ -71,7 +71,7 @@ def document() -> str:
     return json.dumps({"clusters": clusters, "pricing": {"source": "constant", "gpu_hourly_usd": 12}})
 
 
-class Troubled(DynamoLedgerTmp):
+class Troubled(Ledger):
     """The real ledger, which some clusters' partitions are refused of."""
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
@@ -89,7 +89,7 @@ def test_of_three_hundred_clusters_those_that_fail_delay_only_themselves(
     topic = sns.create_topic(Name=table.name)["TopicArn"]
     arn = sqs.get_queue_attributes(QueueUrl=queues["events"], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
-    bus = AwsBus(
+    bus = MessageBus(
         hours_queue_url=queues["hours"], backfill_queue_url=queues["hours"], dead_letter_queue_url=queues["dead"],
         events_topic_arn=topic,
     )  # fmt: skip
@@ -113,9 +113,9 @@ def test_of_three_hundred_clusters_those_that_fail_delay_only_themselves(
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)
 
     monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
-    real, rollups = DynamoLedgerTmp(table.client, table.name), DynamoRollups(table.client, table.name)
-    bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
-    pricer = Pricer(DynamoPriceBook(table.client, table.name), bills)
+    real, rollups = Ledger(table.client, table.name), RollupStore(table.client, table.name)
+    bills = BillStore(table.client, table.name, clock=lambda: NOW)
+    pricer = Pricer(PriceStore(table.client, table.name), bills)
     attribute = AttributeService(store, real, rollups, reader, bus, pricer=pricer, clock=lambda: NOW)
     around = range(AWAY - 2, AWAY + 4)
     with answering((403, DENIED, {"Content-Type": "text/xml"})) as refusing:

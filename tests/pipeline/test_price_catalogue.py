@@ -8,15 +8,16 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
-from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, epoch_ms
+from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.sources.aws_prices import Aws, Offer, Point
 
@@ -37,24 +38,24 @@ TABLE = {
 """On-demand and spot per hour of the instance, of the article's spot table; and per GPU-hour, divided by hand."""
 
 
-def priced(book: DynamoPriceBook, kind: str, capacity: str, order: tuple[PriceSource, ...], gpus: int) -> Fraction:
+def priced(book: PriceStore, kind: str, capacity: str, order: tuple[PriceSource, ...], gpus: int) -> Fraction:
     """What a GPU of a node costs for the hour."""
     held = book.in_force(NOON - HOUR, NOON)
     node = GpuNode("n", instance_type=kind, zone="us-east-1a", zone_id="use1-az6", capacity_type=capacity)
-    hour = Interval(epoch_ms(NOON - HOUR), epoch_ms(NOON))
-    price = Pricing(PriceBook(held.prices), order, shapes=held.shapes).of_node(node, "demo", hour, Fraction(gpus))
+    hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
+    price = Pricing(PriceBook(held.prices), order, shapes=held.shapes).price_node(node, "demo", hour, Fraction(gpus))
     assert isinstance(price, NodePrice), price
     assert price.source == ("spot" if capacity == "spot" else "on-demand")
     return price.cost / gpus
 
 
 @pytest.fixture
-def book(table: DynamoTable) -> DynamoPriceBook:
+def book(table: DynamoTable) -> PriceStore:
     """The article's prices as AWS would tell them."""
     aws = Aws()
     aws.offers = [Offer(kind, "us-east-1", listed) for kind, (listed, *_) in TABLE.items()]
     aws.points = [Point(kind, "us-east-1a", NOON - 40 * HOUR, spot) for kind, (_, spot, *_) in TABLE.items()]
-    found = DynamoPriceBook(table.client, table.name)
+    found = PriceStore(table.client, table.name)
     listed = AwsPriceList(aws.client).fetch("us-east-1", [*TABLE], ["linux"], tenancy="Shared", now=NOON)
     found.replace("on-demand", listed, rated_until=NOON, now=NOON)
     spot = Ec2SpotHistory(aws.client).fetch("us-east-1", [*TABLE], ["linux"], since=NOON - 9 * HOUR, now=NOON)
@@ -63,7 +64,7 @@ def book(table: DynamoTable) -> DynamoPriceBook:
 
 
 @pytest.mark.parametrize("kind", [*TABLE])
-def test_a_gpu_of_each_instance_costs_what_the_table_says(book: DynamoPriceBook, kind: str) -> None:
+def test_a_gpu_of_each_instance_costs_what_the_table_says(book: PriceStore, kind: str) -> None:
     _, _, listed, spot = TABLE[kind]
     gpus = int(GPUS_OF_INSTANCE[kind])
     order: tuple[PriceSource, ...] = ("spot", "on-demand")
@@ -72,14 +73,14 @@ def test_a_gpu_of_each_instance_costs_what_the_table_says(book: DynamoPriceBook,
     assert Fraction("0.695") < 1 - Fraction(spot) / Fraction(listed) < Fraction("0.705"), "the article's about 70%"
 
 
-def test_a_spot_node_in_another_zone_falls_to_the_next_source(book: DynamoPriceBook) -> None:
+def test_a_spot_node_in_another_zone_falls_to_the_next_source(book: PriceStore) -> None:
     held = book.in_force(NOON - HOUR, NOON)
-    hour = Interval(epoch_ms(NOON - HOUR), epoch_ms(NOON))
+    hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
     node = GpuNode("n", instance_type="g5.xlarge", zone="us-east-1b", zone_id="use1-az1", capacity_type="spot")
-    price = Pricing(PriceBook(held.prices), ("spot", "on-demand")).of_node(node, "demo", hour, Fraction(1))
+    price = Pricing(PriceBook(held.prices), ("spot", "on-demand")).price_node(node, "demo", hour, Fraction(1))
     assert isinstance(price, NodePrice)
     assert (price.source, price.cost) == ("on-demand", Fraction("1.006"))
-    alone = Pricing(PriceBook(held.prices), ("spot",)).of_node(node, "demo", hour, Fraction(1))
+    alone = Pricing(PriceBook(held.prices), ("spot",)).price_node(node, "demo", hour, Fraction(1))
     assert isinstance(alone, Unpriced)
 
 
@@ -97,7 +98,7 @@ def test_the_catalogue_counts_gpus_as_the_article_and_as_ec2_does(monkeypatch: p
 
 def test_eight_gpus_for_96_hours_at_three_dollars_are_2304(table: DynamoTable) -> None:
     """An article on scheduling says $2,880 for 8 A100 × $3 × 96 h; it is $2,304."""
-    book = DynamoPriceBook(table.client, table.name)
+    book = PriceStore(table.client, table.name)
     rate = Price("override", "gpu-hour", Decimal(3), {"gpu_model": "*A100*"}, "USD", NOON, None, NOON, "ann", "case")
     book.set_override(rate, now=NOON)
     node = GpuNode("n", instance_type="p4d.24xlarge", gpu_model="NVIDIA-A100-SXM4-40GB")
@@ -107,8 +108,8 @@ def test_eight_gpus_for_96_hours_at_three_dollars_are_2304(table: DynamoTable) -
         held = book.in_force(start, start + 24 * HOUR)
         pricing = Pricing(PriceBook(held.prices), ("override",))
         for hour in range(24):
-            time = Interval(epoch_ms(start + hour * HOUR), epoch_ms(start + (hour + 1) * HOUR))
-            price = pricing.of_node(node, "demo", time, Fraction(8))
+            time = Interval(to_epoch_ms(start + hour * HOUR), to_epoch_ms(start + (hour + 1) * HOUR))
+            price = pricing.price_node(node, "demo", time, Fraction(8))
             assert isinstance(price, NodePrice)
             total += price.cost
     assert total == 2304

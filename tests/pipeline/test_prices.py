@@ -24,9 +24,9 @@ from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost.storage.bill_ports import BillReader
-from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.records import record
 from tests.sources.aws_prices import Aws, Offer, Point, every, gpus
@@ -50,9 +50,9 @@ class System:
         self.aws, self.now = aws, NOON + MINUTE
         client = client or table.client
         self.store = DocumentStore(client, table.name, clock=lambda: self.now)
-        self.ledger = DynamoLedgerTmp(client, table.name)
-        self.book = DynamoPriceBook(client, table.name)
-        store = DynamoBillStore(client, table.name, clock=lambda: self.now)
+        self.ledger = Ledger(client, table.name)
+        self.book = PriceStore(client, table.name)
+        store = BillStore(client, table.name, clock=lambda: self.now)
         bill = BillService(no_bill, store, clock=lambda: self.now)
         self.service = PricesService(
             self.store, self.ledger, self.book, spot=Ec2SpotHistory(aws.client), price_list=AwsPriceList(aws.client),
@@ -265,7 +265,7 @@ def test_a_long_history_is_kept_as_it_comes(system: System, monkeypatch: pytest.
         if kept:
             raise KeyboardInterrupt("timed out")
         kept.append(given)
-        return DynamoPriceBook.replace(system.book, *given, **more)
+        return PriceStore.replace(system.book, *given, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(system.book, "replace", until_time_is_out)

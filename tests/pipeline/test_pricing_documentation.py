@@ -23,7 +23,7 @@ def test_settings_shown_are_valid(example: dict[str, Any]) -> None:
     section = example.get("pricing") or {"source": "on-demand", **example}
     document = yaml.safe_dump({"clusters": CLUSTERS, "pricing": section})
     pricing = pricing_of(parse_settings(document))
-    assert set(pricing.order) <= set(PRICE_SOURCES)
+    assert set(pricing.sources) <= set(PRICE_SOURCES)
 
 
 SHAPES = {
@@ -42,7 +42,7 @@ def test_the_policies_are_compared_with_what_they_do() -> None:
         (policy,) = re.findall(r"`(.*?)`", row)
         shown = re.findall(r"([0-9.]+)% · \$([0-9.]+)", row)
         for (name, usd), (percent, per_gpu) in zip(nodes, shown, strict=True):
-            part = SPLIT_POLICIES[policy].of_gpus(SHAPES[name])
+            part = SPLIT_POLICIES[policy].gpu_part_of(SHAPES[name])
             assert part is not None
             assert (f"{float(100 * part):.1f}", f"{float(part * Fraction(usd) / SHAPES[name].gpus):.4f}") == (
                 percent,

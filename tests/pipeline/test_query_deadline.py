@@ -11,16 +11,16 @@ import pytest
 import requests
 
 from functions.attribute import app
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.errors import MetricsTooLargeError
-from gpucost.features.recommendations.daily_cache import memory_keeper, waiting_keeper
-from gpucost.features.recommendations.service import AdviceService
+from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
+from gpucost.features.recommendations.service import RecommendationService
 from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
-from gpucost.features.recommendations.sources.gpu_memory import PrometheusMemory
-from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
+from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
+from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
-from gpucost.runtime.messages import AdviceDue, HoursDue
+from gpucost.runtime.messages import HoursDue, RecommendationsDue
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
@@ -60,13 +60,12 @@ def invoke(system: System, monkeypatch: pytest.MonkeyPatch, hours: int = 1, vers
         cluster="demo", first_hour=HOUR - timedelta(hours=hours - 1), hours=hours, settings_version=version,
         origin="schedule", correlation_id="why",
     )  # fmt: skip
-    monkeypatch.setattr(bootstrap, "attribute_service", lambda: system.service)
     record = {
         "messageId": "1", "eventSource": "aws:sqs", "body": message.model_dump_json(),
         "attributes": {"ApproximateReceiveCount": "1"},
     }  # fmt: skip
     context = Lambda()
-    answer = app.handler({"Records": [record]}, context)
+    answer = app.handler({"Records": [record]}, context, container=Container(attribute_service=system.service))
     assert answer == {"batchItemFailures": []}
     assert time.monotonic() < context.ends + BUSY
 
@@ -297,7 +296,7 @@ def test_wait_of_advice_for_metrics_ends(table: DynamoTable) -> None:
     with raw_server(Exchange.hang) as server:
         system = System(table, server.url)
         (cluster,) = system.store.current().settings.clusters
-        keeper = memory_keeper(PrometheusMemory, Unkept(), clock=lambda: NOW)
+        keeper = gpu_memory_cache(PrometheusGpuMemory, Unkept(), clock=lambda: NOW)
         assert keeper.days(cluster, NOW - timedelta(days=30), NOW, Deadline(1)) == {}
     assert len({json.dumps(query) for query in server.queries}) == 1
 
@@ -311,12 +310,12 @@ def test_review_asks_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) 
         text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
         stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
         monkeypatch.setattr(Store, "current", lambda _: stored)
-        service = AdviceService(
+        service = RecommendationService(
             Store(), Ledger(""), reviews, Book([]),  # type: ignore[arg-type]
-            memory_keeper(PrometheusMemory, Kept(), clock=lambda: NOW),
-            waiting_keeper(PrometheusWaiting, NoDays(), clock=lambda: NOW),
+            gpu_memory_cache(PrometheusGpuMemory, Kept(), clock=lambda: NOW),
+            waiting_pods_cache(PrometheusWaitingPods, NoDays(), clock=lambda: NOW),
             PrometheusDisruption, clock=lambda: NOW,
         )  # fmt: skip
-        assert elapsed(lambda: service.advise(AdviceDue(scheduled_time=NOW), lambda: 900)) < BUSY
+        assert elapsed(lambda: service.review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 900)) < BUSY
     assert len(server.queries) == 1
     assert reviews.kept.keys() == {"a"}

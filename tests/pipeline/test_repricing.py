@@ -7,12 +7,12 @@ import pytest
 
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.prices import Price
-from gpucost.pipeline.reprice import SETTLES_AFTER, RepricingService, to_restate
+from gpucost.pipeline.reprice import SETTLES_AFTER, RepricingService, restate_messages
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.records import record
 
@@ -36,14 +36,14 @@ class Queue:
         for message in messages:
             assert isinstance(message, HoursToRestate)
             assert message.settings_version is None
-            self.sent.append((message.cluster, message.first_hour, message.hours, message.why))
+            self.sent.append((message.cluster, message.first_hour, message.hours, message.reason))
 
 
 class Repriced:
     def __init__(self, table: DynamoTable) -> None:
-        self.ledger = DynamoLedgerTmp(table.client, table.name)
-        self.book = DynamoPriceBook(table.client, table.name)
-        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        self.ledger = Ledger(table.client, table.name)
+        self.book = PriceStore(table.client, table.name)
+        self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
         store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         store.push(SETTINGS, author="me", now=NOW)
         self.queue = Queue()
@@ -154,7 +154,7 @@ def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repriced: Reprice
 
 def test_a_month_is_ordinary_work() -> None:
     hours = [NEWEST - HOUR * at for at in reversed(range(30 * 24))]
-    messages = to_restate("blue", hours, settings_version=3, why="x" * 600, correlation_id="c")
+    messages = restate_messages("blue", hours, settings_version=3, reason="x" * 600, correlation_id="c")
     assert [message.hours for message in messages] == [24] * 30
     assert [hour for message in messages for hour in message.starts()] == hours
-    assert {len(message.why) for message in messages} == {500}
+    assert {len(message.reason) for message in messages} == {500}

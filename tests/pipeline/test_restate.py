@@ -11,7 +11,7 @@ import pytest
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR as ONE_HOUR
-from gpucost.core.hours import to_ms
+from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.ledger import Restatement
 from gpucost.core.metering.observations import ContainerRequest, NodeObservation, NodeState, Observation, PodObservation
@@ -22,11 +22,11 @@ from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.bill_store import DynamoBillStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import MetricsReader
-from gpucost.storage.price_book import DynamoPriceBook
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.price_book import PriceStore
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.records import HOUR, record
 
@@ -49,7 +49,7 @@ class OnePod:
         return None
 
     def _observed(self, hour: datetime) -> Observation:
-        scrapes = Scrapes(tuple(to_ms(hour) + at * 60_000 for at in range(-60, 120)))
+        scrapes = Scrapes(tuple(to_epoch_ms(hour) + at * 60_000 for at in range(-60, 120)))
         request = ContainerRequest("main", "container", GPU, Decimal(1))
         labels = {"label_team": "red"}
         pod = PodObservation("a", "p", "u", "n", (request,), None, labels=labels)
@@ -106,11 +106,11 @@ def document(price: int, **more: Any) -> str:
 class System:
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = DynamoLedgerTmp(table.client, table.name)
-        self.rollups = DynamoRollups(table.client, table.name)
+        self.ledger = Ledger(table.client, table.name)
+        self.rollups = RollupStore(table.client, table.name)
         self.store = DocumentStore(table.client, table.name, clock=lambda: NOW)
-        self.book = DynamoPriceBook(table.client, table.name)
-        self.bills = DynamoBillStore(table.client, table.name, clock=lambda: NOW)
+        self.book = PriceStore(table.client, table.name)
+        self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
         self.heard = Heard()
         self.metrics = OnePod()
@@ -123,7 +123,7 @@ class System:
         self.store.push(document(price, **more), author="me", now=NOW)
 
     def attribute(
-        self, hours: int = 1, version: int = 1, ledger: DynamoLedgerTmp | None = None, origin: Origin = "schedule"
+        self, hours: int = 1, version: int = 1, ledger: Ledger | None = None, origin: Origin = "schedule"
     ) -> None:
         message = HoursDue(
             cluster="demo",
@@ -148,16 +148,16 @@ class System:
         *,
         version: int | None = 2,
         hours: int = 1,
-        ledger: DynamoLedgerTmp | None = None,
+        ledger: Ledger | None = None,
         why: str = "new price",
     ) -> list[int]:
         message = HoursToRestate(
-            cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, why=why, correlation_id="c"
+            cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, reason=why, correlation_id="c"
         )
         service = self.restating(ledger or self.ledger)
         return [done.manifest.version for done in service.restate(message)]
 
-    def restating(self, ledger: DynamoLedgerTmp) -> RestateService:
+    def restating(self, ledger: Ledger) -> RestateService:
         return RestateService(self.store, ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW)
 
     def line(self) -> Line:
@@ -307,7 +307,7 @@ def test_hours_without_figures_or_without_stored_usage_are_left(system: System) 
 
 def test_a_cluster_that_the_settings_never_knew_is_refused(system: System) -> None:
     message = HoursToRestate(
-        cluster="other", first_hour=HOUR, hours=1, settings_version=1, why="new price", correlation_id="c"
+        cluster="other", first_hour=HOUR, hours=1, settings_version=1, reason="new price", correlation_id="c"
     )
     with pytest.raises(InvalidInputError, match="cluster 'other' is not in version 1 of the settings"):
         system.restating(system.ledger).restate(message)
@@ -320,9 +320,9 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(system: System) -> No
     for hours in range(24):
         start = HOUR + hours * ONE_HOUR
         message = HoursToRestate(
-            cluster="demo", first_hour=start, hours=1, settings_version=2, why="new price", correlation_id="c"
+            cluster="demo", first_hour=start, hours=1, settings_version=2, reason="new price", correlation_id="c"
         )
-        killed = DynamoLedgerTmp(Killed(system.table.client, hours + 1), system.table.name)
+        killed = Ledger(Killed(system.table.client, hours + 1), system.table.name)
         try:
             system.restating(killed).restate(message)
         except KeyboardInterrupt:

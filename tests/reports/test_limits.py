@@ -11,11 +11,11 @@ import pytest
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as ONE
 from gpucost.core.limits import Limits, PoolLimit, Quota
-from gpucost.pipeline.limits import LimitsKeeper
+from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.settings import Settings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.limits import PrometheusLimits
-from gpucost.storage.limits import DynamoLimits
+from gpucost.storage.limits import LimitsStore
 from tests.conftest import DynamoTable
 from tests.system.timeline import HOUR, Timeline
 
@@ -31,9 +31,9 @@ pricing: {{source: constant, gpu_hourly_usd: 12}}
 
 
 def keep(table: DynamoTable, settings: Settings, hours: int = 2) -> list[Limits]:
-    store = DynamoLimits(table.client, table.name)
-    keeper = LimitsKeeper(PrometheusLimits, store)
-    keeper.keep(settings.clusters[0], settings, [HOUR + ONE * number for number in range(hours)], NOW)
+    store = LimitsStore(table.client, table.name)
+    keeper = LimitsRecorder(PrometheusLimits, store)
+    keeper.record(settings.clusters[0], settings, [HOUR + ONE * number for number in range(hours)], NOW)
     return store.limits("demo", HOUR - ONE, HOUR + 5 * ONE)
 
 
@@ -79,7 +79,7 @@ def test_hours_do_not_wait_for_limits(table: DynamoTable, monkeypatch: pytest.Mo
 
 
 def test_more_than_an_item_holds_is_left_out_and_never_halved(table: DynamoTable) -> None:
-    store = DynamoLimits(table.client, table.name)
+    store = LimitsStore(table.client, table.name)
     names = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(10_000)]
     quotas = tuple(Quota(name, "gpus", GPU, Decimal(4), None) for name in names)
     with pytest.raises(SourceError, match="0 pools and 10000 quotas"):

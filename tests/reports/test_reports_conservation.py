@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
-from gpucost.core.access import EVERYTHING
+from gpucost.core.access import FULL_ACCESS
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Capacity, Costs, Line
 from gpucost.core.money import QUANTUM
 from gpucost.core.query.grouping import Row
 from gpucost.core.rollups import DAY
-from gpucost.reports import QueryParameters, CostReport, ReportService
+from gpucost.reports import CostReport, QueryParameters, ReportService
 from tests.features.recommendations import small_fleets
 from tests.features.recommendations.small_fleets import CLUSTERS, DAYS, FIRST, NAMES, NOW, TEAMS, SmallFleet
 
@@ -148,11 +148,11 @@ def service_of(fleet: SmallFleet) -> ReportService:
 
 def whole(fleet: SmallFleet, case: Case) -> tuple[list[Row], CostReport]:
     """All pages."""
-    from gpucost.http.pages import cursor_writer
+    from gpucost.http.pagination import cursor_writer
 
     service, rows, cursor = service_of(fleet), [], None
     while True:
-        report = service.costs(case.asked(cursor), scope=EVERYTHING)
+        report = service.costs(case.asked(cursor), scope=FULL_ACCESS)
         rows += report.rows
         assert len(report.rows) <= case.limit
         cursor = cursor_writer(report)(len(report.rows))

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.access import EVERYTHING
+from gpucost.core.access import FULL_ACCESS
 from gpucost.core.errors import SourceError
-from gpucost.core.fixed_point import costs_of
+from gpucost.core.fixed_point import to_costs
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Line
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.periods import Period
-from gpucost.reports.reading import CostReader
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.reports.aggregation import CostReader
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -25,7 +25,7 @@ PERIOD = Period(NOW - HOUR, NOW)
 QUESTION = CostQuery(PERIOD, "hour", ("workload",))
 
 
-class Restless(DynamoLedgerTmp):
+class Restless(Ledger):
     """The real ledger, in which somebody else replaces the hour whenever its lines are about to be read."""
 
     def __init__(self, table: DynamoTable) -> None:
@@ -45,22 +45,22 @@ class Restless(DynamoLedgerTmp):
         return super().lines_of(manifest, business_unit)
 
 
-class Bare(DynamoLedgerTmp):
+class Bare(Ledger):
     """The real ledger, whose lines have expired."""
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         return []
 
 
-def read(table: DynamoTable, ledger: DynamoLedgerTmp) -> Any:
-    return CostReader(ledger, DynamoRollups(table.client, table.name), EVERYTHING).read(QUESTION, ["demo"])
+def read(table: DynamoTable, ledger: Ledger) -> Any:
+    return CostReader(ledger, RollupStore(table.client, table.name), FULL_ACCESS).read(QUESTION, ["demo"])
 
 
 def test_an_hour_that_never_rests_is_answered_as_it_was_first(table: DynamoTable) -> None:
     ledger = Restless(table)
     for price in (2, 3, 4):
         found, known = read(table, ledger)
-        (costs,) = costs_of([*found.cells.values()])
+        (costs,) = to_costs([*found.cells.values()])
         assert costs.allocated_usd == known.totals().costs.allocated_usd == price
 
 

@@ -14,11 +14,11 @@ import pytest
 import requests
 
 from gpucost.runtime.bounded_http import (
-    FAILURES,
     ERROR_BODY_LIMIT,
+    FAILURES,
+    BoundedHttp,
     HttpResponse,
     ResponseTooLargeError,
-    BoundedHttp,
     is_timeout,
     post_json,
     retry_after,

@@ -25,7 +25,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.auth import SerializedSigner, authenticator
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
-from tests.features.alerting.alerts import notification
+from tests.features.alerting.sample_notifications import notification
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from devstack.aws import local_client, running_aws
 from gpucost.core.errors import SourceError
 from gpucost.runtime import aws
 from gpucost.runtime.messages import HoursDue
-from gpucost.runtime.messaging import AwsBus
+from gpucost.runtime.messaging import MessageBus
 
 DUE = HoursDue(
     cluster="c", first_hour=datetime(2026, 11, 19, 10, tzinfo=UTC), hours=3, settings_version=1, origin="schedule",
@@ -25,7 +25,7 @@ def test_what_a_queue_does_not_take_is_sent_again_and_at_last_an_error(
 ) -> None:
     client = boto3.client("sqs", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     monkeypatch.setattr(aws, "client", lambda _: client)
-    bus = AwsBus(hours_queue_url="h", backfill_queue_url="b", dead_letter_queue_url="d", events_topic_arn="t")
+    bus = MessageBus(hours_queue_url="h", backfill_queue_url="b", dead_letter_queue_url="d", events_topic_arn="t")
     taken = [TAKEN]
     refused = [{"Id": "1", "SenderFault": False, "Code": "InternalError"}]
     with Stubber(client) as stub:
@@ -48,7 +48,7 @@ def test_the_backlog_is_what_waits_and_what_is_in_somebodys_hands(monkeypatch: p
         sqs = local_client("sqs", endpoint)
         monkeypatch.setattr(aws, "client", lambda _: sqs)
         hours, backfill = (sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("hours", "backfill"))
-        bus = AwsBus(
+        bus = MessageBus(
             hours_queue_url=hours, backfill_queue_url=backfill, dead_letter_queue_url="d", events_topic_arn="t"
         )
         bus.send_due([DUE.model_copy(update={"origin": "backfill"})] * 12)

@@ -12,7 +12,7 @@ from devstack.bill.columns import CUR2
 from devstack.bill.export import write_export
 from devstack.bill.items import covered, on_demand
 from devstack.template import REPOSITORY
-from gpucost.core.pricing.bill_lines import Sharing, bill_of
+from gpucost.core.pricing.bill_lines import BillSharing, build_bill
 from gpucost.settings_document import parse_settings
 from gpucost.sources.bill.statements import statement
 from tests.bill_export import NOW, DuckDbBill, cur_settings
@@ -50,7 +50,7 @@ def test_the_worked_example_is_what_comes_out(tmp_path: Path) -> None:
         on_demand("i-0d", "p5.48xlarge", HOUR, "14", hours="0.25"),
     ]
     write_export(tmp_path, items)
-    bill = bill_of(DuckDbBill(tmp_path, cur_settings()).lines(HOUR, HOUR + timedelta(hours=1)), Sharing())
+    bill = build_bill(DuckDbBill(tmp_path, cur_settings()).lines(HOUR, HOUR + timedelta(hours=1)), BillSharing())
     said = [
         (name, str(one.billed_ms // 60_000), f"${one.unblended:.2f}", f"${one.amount:.2f}")
         for name, one in bill.instances.items()

@@ -4,7 +4,7 @@ import pytest
 
 from gpucost.core.metering.signals import NEURON, SIGNALS
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.device_counts import uniform_counts, instances_with_uneven_counts
+from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts, uniform_counts
 from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STAT, Queries
 from gpucost.sources.prometheus.shards import make_shards
 from gpucost.sources.prometheus.tables import at_hour

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.core.hours import HOUR_MS, to_ms
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.sources.prometheus.client import Series
@@ -13,7 +13,7 @@ from gpucost.sources.prometheus.devices import DeviceTable
 from gpucost.sources.prometheus.queries import STAT, UNLABELED
 from gpucost.sources.prometheus.tables import Rows
 
-START = to_ms(datetime(2026, 11, 19, 10, tzinfo=UTC))
+START = to_epoch_ms(datetime(2026, 11, 19, 10, tzinfo=UTC))
 HOUR = Interval(START, START + HOUR_MS)
 BUSY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 EXPORTER = "dcgm|/n1:9400"
@@ -34,7 +34,7 @@ def test_sum_and_count_of_a_device_are_one_series() -> None:
     assert found.needing_raw_samples({EXPORTER: EVERY_MINUTE}, HOUR, set()) == {}
     (one,) = found.series()
     assert (one.node, one.uuid, one.instance) == ("n1", "GPU-0", EXPORTER)
-    assert (one.samples, int(one.total), one.values, one.namespace, one.pod) == (60, 30, None, "team", "p")
+    assert (one.sample_count, int(one.total), one.samples, one.namespace, one.pod) == (60, 30, None, "team", "p")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_does_not_tell_all_is_looked_at(
     seen: DeviceTable, scrapes: Scrapes, passing: set[tuple[str, str]]
 ) -> None:
     (one,) = seen.series()
-    assert seen.needing_raw_samples({EXPORTER: scrapes}, HOUR, passing) == {"UUID": {"GPU-0": one.samples}}
+    assert seen.needing_raw_samples({EXPORTER: scrapes}, HOUR, passing) == {"UUID": {"GPU-0": one.sample_count}}
 
 
 def test_a_series_that_two_closer_looks_brought_is_one() -> None:
@@ -61,4 +61,4 @@ def test_a_series_that_two_closer_looks_brought_is_one() -> None:
     only_before = Series({**LABELS, "__name__": BUSY, "pod": "before"}, ((START - 60_000, "0.5"),))
     for _ in range(2):
         found.add_raw_samples([raw, only_before], HOUR)
-    assert [(one.pod, one.samples, len(one.values or ())) for one in found.series()] == [("p", 59, 1), ("before", 0, 1)]
+    assert [(one.pod, one.sample_count, len(one.samples or ())) for one in found.series()] == [("p", 59, 1), ("before", 0, 1)]

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gpucost.core.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError, SettingsError
+from gpucost.core.errors import MetricsResponseError, MetricsTooLargeError, MetricsUnavailableError, SettingsError
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
@@ -164,7 +164,7 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
     ],
 )
 def test_an_answer_that_is_no_success_is_an_error_that_names_cluster_and_query(answer: Answer, says: str) -> None:
-    with answering(answer) as server, pytest.raises(MetricsAnswerError) as error:
+    with answering(answer) as server, pytest.raises(MetricsResponseError) as error:
         client(server).query_range("up", HOUR, HOUR)
     assert says in str(error.value)
     assert "cluster blue" in str(error.value)
@@ -330,10 +330,10 @@ def test_only_amp_is_asked_to_refuse_dear_queries(
             "pricing": {"source": "constant", "gpu_hourly_usd": 12},
         }
         settings = parse_settings(json.dumps(document))
-        with suppress(MetricsAnswerError):
+        with suppress(MetricsResponseError):
             metrics_reader(settings.clusters[0], settings).observe([HOUR])
         observed = len(server.asked)
-        with suppress(MetricsAnswerError):
+        with suppress(MetricsResponseError):
             PrometheusLimits(settings.clusters[0]).at_ends([HOUR])
         asked_of_limits = len(server.asked)
         examine(settings.clusters[0], settings, HOUR)
@@ -348,7 +348,7 @@ def test_only_amp_is_asked_to_refuse_dear_queries(
 def test_what_the_limit_refuses_is_neither_tried_again_nor_asked_in_parts() -> None:
     with answering((422, THRESHOLD, {})) as server:
         limited = PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", max_samples=10**6)
-        with pytest.raises(MetricsAnswerError, match="the error threshold is reached") as refused:
+        with pytest.raises(MetricsResponseError, match="the error threshold is reached") as refused:
             limited.query_range("up", HOUR, HOUR)
     assert not isinstance(refused.value, MetricsTooLargeError)
     assert len(server.asked) == 1

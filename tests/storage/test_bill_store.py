@@ -18,7 +18,7 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.storage.bill_blobs import day_document, read_day
-from gpucost.storage.bill_store import DynamoBillStore
+from gpucost.storage.bill_store import BillStore
 from gpucost.storage.compressed_documents import pack, unpack
 from tests.conftest import DynamoTable
 
@@ -63,8 +63,8 @@ def bill(*amounts: str, is_final: bool = False) -> Bill:
     return Bill({f"i-{number}": billed(amount) for number, amount in enumerate(amounts)}, {}, is_final)
 
 
-def store_of(table: DynamoTable, client: Any = None) -> DynamoBillStore:
-    return DynamoBillStore(client or table.client, table.name, clock=lambda: NOW)
+def store_of(table: DynamoTable, client: Any = None) -> BillStore:
+    return BillStore(client or table.client, table.name, clock=lambda: NOW)
 
 
 def at(*hours: int) -> list[datetime]:

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.errors import DamagedError, NotKeptError, SourceError
+from gpucost.core.errors import IntegrityError, ExpiredError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.model import ClusterCharge
 from gpucost.core.rollups import DAY
-from gpucost.features.recommendations.storage.daily_items import SeenDays
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.limits import DynamoLimits
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.features.recommendations.storage.daily_items import DailyItems
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.limits import LimitsStore
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.core.test_metering import seen
 from tests.records import line, record
@@ -34,10 +34,10 @@ class Kept:
 
     def __init__(self, table: DynamoTable) -> None:
         self._table = table
-        self.ledger = DynamoLedgerTmp(table.client, table.name)
-        self.rollups = DynamoRollups(table.client, table.name)
-        self.limits = DynamoLimits(table.client, table.name)
-        self.days = SeenDays(table.client, table.name, "memory")
+        self.ledger = Ledger(table.client, table.name)
+        self.rollups = RollupStore(table.client, table.name)
+        self.limits = LimitsStore(table.client, table.name)
+        self.days = DailyItems(table.client, table.name, "memory")
         self.publish("2")
         self.publish("3", why="another price")
         self.rollups.roll_up("demo", DAY_1, NOW)
@@ -135,17 +135,17 @@ def test_a_day_whose_head_is_deleted_is_summed_anew(kept: Kept, kind: str) -> No
 def test_a_summary_that_is_lost_is_no_zero(kept: Kept) -> None:
     """Unless its time has come: a manifest says when."""
     kept.lose("summaries")
-    with pytest.raises(DamagedError, match=rf"^the figures of demo {DAY_1:%Y-%m-%dT%H} are missing from the ledger"):
+    with pytest.raises(IntegrityError, match=rf"^the figures of demo {DAY_1:%Y-%m-%dT%H} are missing from the ledger"):
         READERS["summaries"](kept)
     head = kept.newest("rollups")
     kept.put({**head, "h": {"B": bytes(len(head["h"]["B"]))}})
-    with pytest.raises(NotKeptError, match="cannot be summed: the figures of demo"):
+    with pytest.raises(ExpiredError, match="cannot be summed: the figures of demo"):
         kept.rollups.roll_up("demo", DAY_1, NOW)
     manifest = kept.newest("hours")
     kept.put({**manifest, "e": {"N": str(int(time.time()))}})
     assert READERS["summaries"](kept) == [{}], "expired"
     kept.put({name: value for name, value in manifest.items() if name != "e"})
-    with pytest.raises(DamagedError):
+    with pytest.raises(IntegrityError):
         READERS["summaries"](kept)
 
 

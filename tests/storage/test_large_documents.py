@@ -13,21 +13,21 @@ from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
 from gpucost.core.money import quantize
-from gpucost.features.alerting.model import Alert, Book, Entry, Subject, Verdict, Workload
-from gpucost.features.alerting.ports import DaySoFar, MonthPart
-from gpucost.features.alerting.rules.spend_change import SoFar
-from gpucost.features.alerting.storage.spend import DynamoSpendMemory
-from gpucost.features.alerting.storage.states import DynamoAlertMemory
-from gpucost.features.recommendations.storage.daily_items import SeenDays
+from gpucost.features.alerting.model import Alert, AlertGroup, OutboxEntry, Subject, Evaluation, TopWaster
+from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
+from gpucost.features.alerting.rules.spend_change import DayToDate
+from gpucost.features.alerting.storage.spend import DynamoSpendStore
+from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.recommendations.storage.daily_items import DailyItems
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage.hour_items import _notes
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.limits import DynamoLimits
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.limits import LimitsStore
+from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
 from tests.conftest import DynamoTable
-from tests.features.alerting.alerts import notification
+from tests.features.alerting.sample_notifications import notification
 from tests.records import line, record
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -52,9 +52,9 @@ def idle_workloads(count: int, numbers: random.Random) -> Iterator[Alert]:
         subject = Subject("demo", "research", f"team-{place % 50}", "Job", name)
         told = notification("idle-workload", since=NOON, hour=NOON, subject=subject)
         figures = {**told.figures, "waste_usd_per_hour": amount(numbers), "gpus": amount(numbers)}
-        worst = (Workload(subject.namespace, "Job", name, amount(numbers), amount(numbers)),)
+        worst = (TopWaster(subject.namespace, "Job", name, amount(numbers), amount(numbers)),)
         told = replace(told, id=f"demo/idle-workload/{name}", figures=figures, workloads=worst)
-        yield Alert("idle-workload", subject, "firing", NOON, (Verdict(NOON, breaches=True),), told_at=NOON, news=told)
+        yield Alert("idle-workload", subject, "firing", NOON, (Evaluation(NOON, is_breach=True),), notified_at=NOON, notification=told)
 
 
 def sizes(table: DynamoTable, pk: str) -> list[int]:
@@ -67,41 +67,41 @@ def sizes(table: DynamoTable, pk: str) -> list[int]:
 def test_book_of_thousands_of_idle_workloads_is_kept(table: DynamoTable, numbers: random.Random, count: int) -> None:
     alerts = tuple(idle_workloads(count, numbers))
     receivers = ("history", "slack:gpucost/slack", "email")
-    outbox = tuple(Entry(name, alert.news) for alert in alerts if alert.news for name in receivers)
-    memory = DynamoAlertMemory(table.client, table.name)
-    saved = memory.save_book(Book("demo", "research", outbox=outbox).with_alerts(alerts))
+    outbox = tuple(OutboxEntry(name, alert.notification) for alert in alerts if alert.notification for name in receivers)
+    memory = DynamoAlertStates(table.client, table.name)
+    saved = memory.save_group(AlertGroup("demo", "research", outbox=outbox).with_alerts(alerts))
     assert sum(sizes(table, "C#demo#alerts")) > ITEM > max(sizes(table, "C#demo#alerts"))
-    (loaded,) = DynamoAlertMemory(table.client, table.name).load("demo").books
+    (loaded,) = DynamoAlertStates(table.client, table.name).load("demo").groups
     assert loaded == saved
     with pytest.raises(ConflictError):
-        memory.save_book(replace(loaded, version=0))
+        memory.save_group(replace(loaded, version=0))
     with pytest.raises(ConflictError):
-        memory.save_book(replace(loaded, version=loaded.version + 1))
-    (again,) = memory.load("demo").books
+        memory.save_group(replace(loaded, version=loaded.version + 1))
+    (again,) = memory.load("demo").groups
     assert again == saved
 
 
 def test_book_that_shrinks_leaves_no_piece_behind(table: DynamoTable, numbers: random.Random) -> None:
     alerts = tuple(idle_workloads(6_000, numbers))
-    saved = DynamoAlertMemory(table.client, table.name).save_book(Book("demo", "research").with_alerts(alerts))
+    saved = DynamoAlertStates(table.client, table.name).save_group(AlertGroup("demo", "research").with_alerts(alerts))
     assert len(sizes(table, "C#demo#alerts")) > 1
-    memory = DynamoAlertMemory(table.client, table.name)
-    (loaded,) = memory.load("demo").books
-    small = memory.save_book(replace(loaded, alerts=loaded.alerts[:5]))
+    memory = DynamoAlertStates(table.client, table.name)
+    (loaded,) = memory.load("demo").groups
+    small = memory.save_group(replace(loaded, alerts=loaded.alerts[:5]))
     assert len(sizes(table, "C#demo#alerts")) == 1
-    assert memory.load("demo").books == (small,)
-    grown = memory.save_book(replace(small, alerts=saved.alerts))
-    assert DynamoAlertMemory(table.client, table.name).load("demo").books == (grown,)
-    empty = memory.save_book(replace(grown, alerts=()))
-    assert memory.load("demo").books == (empty,)
+    assert memory.load("demo").groups == (small,)
+    grown = memory.save_group(replace(small, alerts=saved.alerts))
+    assert DynamoAlertStates(table.client, table.name).load("demo").groups == (grown,)
+    empty = memory.save_group(replace(grown, alerts=()))
+    assert memory.load("demo").groups == (empty,)
     assert len(sizes(table, "C#demo#alerts")) == 1
 
 
 def test_reader_between_two_writings_of_a_large_book_reads_again(
     table: DynamoTable, numbers: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = DynamoAlertMemory(table.client, table.name)
-    saved = writer.save_book(Book("demo", "research").with_alerts(idle_workloads(6_000, numbers)))
+    writer = DynamoAlertStates(table.client, table.name)
+    saved = writer.save_group(AlertGroup("demo", "research").with_alerts(idle_workloads(6_000, numbers)))
     query = Table.query
     readings = 0
 
@@ -111,18 +111,18 @@ def test_reader_between_two_writings_of_a_large_book_reads_again(
         items = query(self, pk, *arguments, **named)
         yield next(items)
         if readings == 1:
-            saved = writer.save_book(replace(saved, decided_through=NOON))
+            saved = writer.save_group(replace(saved, evaluated_through=NOON))
             items = query(self, pk, *arguments, **named)
             next(items)
         yield from items
 
     monkeypatch.setattr(Table, "query", interrupted)
-    assert DynamoAlertMemory(table.client, table.name).load("demo").books == (saved,)
+    assert DynamoAlertStates(table.client, table.name).load("demo").groups == (saved,)
     assert readings == 2
 
 
 def test_document_that_no_transaction_holds_is_refused_in_a_sentence(numbers: random.Random) -> None:
-    data = numbers.randbytes(pieces.MOST * blobs.PIECE + 1)
+    data = numbers.randbytes(pieces.MOST * blobs.CHUNK_BYTES + 1)
     head = {"pk": {"S": "C#demo#alerts"}, "sk": {"S": "book#x"}}
     with pytest.raises(
         SourceError, match=r"item C#demo#alerts book#x is too large: 3,600,001 bytes compressed, and 3,6"
@@ -131,7 +131,7 @@ def test_document_that_no_transaction_holds_is_refused_in_a_sentence(numbers: ra
 
 
 def test_sums_of_spend_are_kept_for_tens_of_thousands_of_units(table: DynamoTable, numbers: random.Random) -> None:
-    memory = DynamoSpendMemory(table.client, table.name)
+    memory = DynamoSpendStore(table.client, table.name)
     units = [f"team-{numbers.getrandbits(60):015x}" for _ in range(25_000)]
     part = MonthPart({unit: amount(numbers) for unit in units}, 100, "USD")
     memory.put_month_part("demo", NOON, 1, part)
@@ -139,12 +139,12 @@ def test_sums_of_spend_are_kept_for_tens_of_thousands_of_units(table: DynamoTabl
     small = MonthPart({"team": Decimal(1)}, 5, "EUR")
     memory.put_month_part("demo", NOON, 1, small)
     assert memory.month_part("demo", NOON, 1) == small
-    first = DaySoFar({unit: SoFar(amount(numbers), amount(numbers)) for unit in units}, "spot")
-    memory.put_so_far("demo", NOON, first)
-    memory.put_so_far("demo", NOON, DaySoFar({}, ""))
-    assert memory.so_far("demo", NOON) == first
+    first = ClusterDayToDate({unit: DayToDate(amount(numbers), amount(numbers)) for unit in units}, "spot")
+    memory.put_day_to_date("demo", NOON, first)
+    memory.put_day_to_date("demo", NOON, ClusterDayToDate({}, ""))
+    assert memory.day_to_date("demo", NOON) == first
     assert max(sizes(table, "C#demo#spent")) < ITEM < sum(sizes(table, "C#demo#spent"))
-    assert memory.so_far("demo", NOON + HOUR) is None
+    assert memory.day_to_date("demo", NOON + HOUR) is None
 
 
 def test_day_of_thousands_of_business_units_is_summed(
@@ -166,7 +166,7 @@ def test_day_of_thousands_of_business_units_is_summed(
                 unmeasured_gpu_hours=amount(numbers),
             )
         )
-    ledger, rollups = DynamoLedgerTmp(table.client, table.name), DynamoRollups(table.client, table.name)
+    ledger, rollups = Ledger(table.client, table.name), RollupStore(table.client, table.name)
     ledger.publish(record(lines, hour=NOON), replacing=None, settings_version=1, now=NOON + HOUR)
     (expected,) = rollups.days("demo", DAY, DAY + timedelta(days=1))
     assert rollups.roll_up("demo", DAY, DAY + timedelta(days=2))
@@ -174,7 +174,7 @@ def test_day_of_thousands_of_business_units_is_summed(
     assert sum(sizes(table, "C#demo#days")) > ITEM > max(sizes(table, "C#demo#days"))
     manifests = ledger.manifests("demo", DAY, DAY + timedelta(days=1))
     with monkeypatch.context() as patched:
-        patched.delattr(DynamoLedgerTmp, "summaries_of")  # so that hours cannot stand in for the day
+        patched.delattr(Ledger, "summaries_of")  # so that hours cannot stand in for the day
         (day,) = rollups.days_of(manifests)
         ((_, facts),) = rollups.facts_of(manifests)
     assert dict(day.units.items()) == dict(expected.units.items())
@@ -187,7 +187,7 @@ def test_day_of_thousands_of_business_units_is_summed(
 
 
 def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.Random) -> None:
-    store = DynamoLimits(table.client, table.name)
+    store = LimitsStore(table.client, table.name)
     quotas = tuple(
         Quota(
             f"team-{numbers.getrandbits(60):015x}",
@@ -205,7 +205,7 @@ def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.R
 
 @pytest.mark.parametrize("name", ["memory", "waiting"])
 def test_days_of_ten_thousand_rows_are_kept(table: DynamoTable, numbers: random.Random, name: Any) -> None:
-    days = SeenDays(table.client, table.name, name)
+    days = DailyItems(table.client, table.name, name)
     rows = [[f"{numbers.getrandbits(200):050x}", str(amount(numbers))] for _ in range(10_000)]
     days.put("demo", DAY, rows, NOON + timedelta(days=3650))
     assert days.read("demo", DAY, DAY + timedelta(days=1)) == {DAY: rows}
@@ -213,4 +213,4 @@ def test_days_of_ten_thousand_rows_are_kept(table: DynamoTable, numbers: random.
 
 def test_notes_of_an_hour_are_bounded(numbers: random.Random) -> None:
     notes = [f"{numbers.getrandbits(4000):x}" for _ in range(10_000)]
-    assert len(_notes(notes)) <= blobs.PIECE
+    assert len(_notes(notes)) <= blobs.CHUNK_BYTES

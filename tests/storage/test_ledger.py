@@ -9,12 +9,12 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from gpucost.core.errors import ConflictError, DamagedError, SourceError
+from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.ledger import HourSummary, next_attempt, summarize
 from gpucost.core.model import HourRecord, Line, Totals
 from gpucost.storage import compressed_documents as blobs
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import ROUNDS, Table
 from tests.conftest import DynamoTable
 from tests.records import HOUR, line, record
@@ -24,18 +24,18 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 FIGURES = [line(pod="p1"), line(pod="p2", usd="0.000000000001"), line("idle", "notebooks", "n", "12")]
 
 
-def seen(ledger: DynamoLedgerTmp) -> tuple[list[HourSummary], list[Line]]:
+def seen(ledger: Ledger) -> tuple[list[HourSummary], list[Line]]:
     """What every reader sees of the day."""
     lines = ledger.lines("demo", HOUR)
     return ledger.summaries("demo", HOUR, HOUR + 5 * ONE_HOUR), sorted(lines, key=lambda one: one.pod)
 
 
-def publish(ledger: DynamoLedgerTmp, what: HourRecord) -> None:
+def publish(ledger: Ledger, what: HourRecord) -> None:
     ledger.publish(what, replacing=ledger.manifest(what.cluster, what.hour), settings_version=1, now=NOW)
 
 
 def test_what_is_published_is_what_is_read(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(Watched(table.client), table.name)
+    ledger = Ledger(Watched(table.client), table.name)
     published = record(FIGURES, notes=("a note",))
     manifest = ledger.publish(published, replacing=None, settings_version=3, now=NOW)
     assert (manifest.version, manifest.settings_version, manifest.attempts) == (1, 3, 0)
@@ -49,24 +49,24 @@ def test_what_is_published_is_what_is_read(table: DynamoTable) -> None:
 
 def test_an_hours_totals_are_read_without_its_groups(table: DynamoTable) -> None:
     """Even where these are damaged; a summary without its totals is damaged."""
-    ledger, own = DynamoLedgerTmp(table.client, table.name), record()
+    ledger, own = Ledger(table.client, table.name), record()
     ledger.publish(own, replacing=None, settings_version=1, now=NOW)
     (item,) = [one for one in table.client.scan(TableName=table.name)["Items"] if "#summaries" in one["pk"]["S"]]
     without = {name: value for name, value in item.items() if name != "t"}
     table.client.put_item(TableName=table.name, Item=without)
-    with pytest.raises(DamagedError):
+    with pytest.raises(IntegrityError):
         read_totals(ledger)
     table.client.put_item(TableName=table.name, Item={**item, "b": {"B": b"damaged"}})
     assert read_totals(ledger) == own.totals
 
 
-def read_totals(ledger: DynamoLedgerTmp) -> Totals | None:
+def read_totals(ledger: Ledger) -> Totals | None:
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
     return summary.totals
 
 
 def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     for hours in (0, 1, 2, 3):
         publish(ledger, record(FIGURES, hour=HOUR + hours * ONE_HOUR))
     publish(ledger, record(FIGURES, cluster="demo-2"))
@@ -76,7 +76,7 @@ def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "hash#hash", "ü" * 200, "<script>", "=1+1", "~", ""])
 def test_any_name_of_a_unit_is_safe(table: DynamoTable, name: str) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     publish(ledger, record([line(name, "n"), line("other", "n")]))
     assert [one.business_unit for one in ledger.lines("demo", HOUR, name)] == [name]
 
@@ -85,14 +85,14 @@ def test_killed_at_any_call_and_run_again_readers_see_the_same(dynamodb_url: str
     first, second = record([line(pod="old")]), record(FIGURES, notes=("new",))
 
     def run(client: Any) -> None:
-        publish(DynamoLedgerTmp(client, table.name), second)
+        publish(Ledger(client, table.name), second)
 
-    def start_over() -> DynamoLedgerTmp:
+    def start_over() -> Ledger:
         table.client.delete_table(TableName=table.name)
         from devstack.dynamodb_local import create_table
 
         create_table(table.client, table.name)
-        ledger = DynamoLedgerTmp(table.client, table.name)
+        ledger = Ledger(table.client, table.name)
         publish(ledger, first)
         return ledger
 
@@ -113,7 +113,7 @@ def test_killed_at_any_call_and_run_again_readers_see_the_same(dynamodb_url: str
 
 
 def test_of_two_writers_one_wins_and_nobody_sees_the_other(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     winner, loser = record([line(pod="winner")]), record([line(pod="loser")])
     ledger.publish(winner, replacing=None, settings_version=1, now=NOW)
     with pytest.raises(ConflictError):
@@ -126,7 +126,7 @@ def test_of_two_writers_one_wins_and_nobody_sees_the_other(table: DynamoTable) -
 
 
 def test_the_same_figures_by_two_writers_are_not_removed_with_the_loser(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
     with pytest.raises(ConflictError):
         ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
@@ -134,7 +134,7 @@ def test_the_same_figures_by_two_writers_are_not_removed_with_the_loser(table: D
 
 
 def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     publish(ledger, record([line(pod="old")]))
     publish(ledger, record([line(pod="new")]))
     assert [one.pod for one in ledger.lines("demo", HOUR)] == ["new"]
@@ -146,7 +146,7 @@ def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
 
 
 def test_expired_items_are_not_read_though_they_are_still_there(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     publish(ledger, record(FIGURES))
     for item in table.client.scan(TableName=table.name)["Items"]:
         table.client.put_item(TableName=table.name, Item={**item, "expires_at": {"N": "1"}})
@@ -155,7 +155,7 @@ def test_expired_items_are_not_read_though_they_are_still_there(table: DynamoTab
 
 
 def test_an_item_of_a_newer_format_is_refused_not_guessed_at(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     publish(ledger, record(FIGURES))
     for item in table.client.scan(TableName=table.name)["Items"]:
         table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
@@ -164,7 +164,7 @@ def test_an_item_of_a_newer_format_is_refused_not_guessed_at(table: DynamoTable)
 
 
 def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     waits = []
     for _ in range(4):
         publish(ledger, record(status="incomplete"))
@@ -180,7 +180,7 @@ def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: Dynamo
 
 def test_an_hour_may_be_tried_in_vain_any_number_of_times(table: DynamoTable) -> None:
     """A backfill is run again and again while a cluster's Prometheus is away."""
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     end = HOUR + timedelta(days=30)
     for at in range(70):
         what = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
@@ -203,7 +203,7 @@ def test_no_number_of_attempts_goes_beyond_the_calendar_or_ends_before_the_longe
 
 
 def test_an_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     publish(ledger, record(FIGURES))
     before = seen(ledger)
     with pytest.raises(ConflictError):
@@ -212,14 +212,14 @@ def test_an_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> Non
 
 
 def test_a_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     for hours in range(168):
         what = record(
             hour=HOUR + hours * ONE_HOUR, status="incomplete" if hours % 3 else "complete", notes=("x" * 300,)
         )
         publish(ledger, what)
     watched = Watched(table.client)
-    found = DynamoLedgerTmp(watched, table.name).manifests("demo", HOUR, HOUR + 168 * ONE_HOUR)
+    found = Ledger(watched, table.name).manifests("demo", HOUR, HOUR + 168 * ONE_HOUR)
     assert len(found) == 168
     assert watched.calls == ["query"]
     assert watched.units["query"] <= 10
@@ -228,11 +228,11 @@ def test_a_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
 def test_a_large_hour_costs_what_the_design_allows(table: DynamoTable) -> None:
     lines = [line(f"unit-{i % 200}", f"team-{i % 200}", f"workload-{i // 7}-{i:05d}") for i in range(10_000)]
     watched = Watched(table.client)
-    ledger = DynamoLedgerTmp(watched, table.name)
+    ledger = Ledger(watched, table.name)
     ledger.publish(record(lines), replacing=None, settings_version=1, now=NOW)
     assert sum(watched.units.values()) <= 2_000
     again = Watched(table.client)
-    assert len(DynamoLedgerTmp(again, table.name).lines("demo", HOUR, "unit-7")) == 50
+    assert len(Ledger(again, table.name).lines("demo", HOUR, "unit-7")) == 50
     assert again.units["query"] + again.units["get_item"] <= 4
     assert len(again.calls) <= 3
 
@@ -242,7 +242,7 @@ def test_thousands_of_pods_in_one_unit_do_not_burst_an_item(table: DynamoTable) 
 
     names = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(12_000)]
     lines = [line("one", "ns", name, f"1.{int(name[:8], 16):012d}"[:14]) for name in names]
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     publish(ledger, record(lines))
     assert len(ledger.lines("demo", HOUR, "one")) == 12_000
     sizes = [len(item["b"]["B"]) for item in table.client.scan(TableName=table.name)["Items"] if "b" in item]
@@ -254,7 +254,7 @@ def test_a_restatement_of_more_units_than_an_item_holds_is_told_whole(
 ) -> None:
     """Every namespace may be a business unit of its own; here items are small, so that few are enough."""
     monkeypatch.setattr(blobs, "PIECE", 300)
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     for usd in ("1", "2", "3"):
         lines = [line(f"unit-{number}", "n", "p", usd) for number in range(40)]
         manifest = ledger.manifest("demo", HOUR)
@@ -281,7 +281,7 @@ def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: Dynam
         )
         for i in range(5_000)
     ]
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     what = record(lines, notes=tuple(noise(999) for _ in range(1_000)))
     ledger.publish(what, replacing=None, settings_version=1, now=NOW)
     pages = table.client.get_paginator("scan").paginate(TableName=table.name)
@@ -333,7 +333,7 @@ def test_a_table_that_stays_throttled_is_an_error_not_a_loss() -> None:
 
 
 def test_every_digit_survives(table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     amount = "987654321098.123456789012"
     publish(ledger, record([line(usd=amount)]))
     (found,) = ledger.lines("demo", HOUR)

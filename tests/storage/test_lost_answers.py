@@ -12,12 +12,12 @@ import pytest
 from devstack.aws import local_client
 from gpucost.core.errors import ConflictError
 from gpucost.core.ledger import ClosedMonth
-from gpucost.features.alerting.model import Book
-from gpucost.features.alerting.storage.states import DynamoAlertMemory
-from gpucost.features.recommendations.model import About, Advice, Evidence, Recommendation, Saving
-from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+from gpucost.features.alerting.model import AlertGroup
+from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.recommendations.model import Evidence, Recommendation, RecommendationContent, Saving, Subject
+from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import Table, key
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -30,8 +30,8 @@ SETTINGS = json.dumps(
     }
 )
 SAVING = Saving(Decimal(2), Decimal(1), Decimal(3), None, None, Decimal(2))
-PROPOSED = Advice(
-    "idle", About("demo", "research", "ns", "Deployment", "a"), "scale it to nothing", SAVING,
+PROPOSED = RecommendationContent(
+    "idle", Subject("demo", "research", "ns", "Deployment", "a"), "scale it to nothing", SAVING,
     Evidence(NOW, NOW, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0), Decimal(1),
 )  # fmt: skip
 
@@ -61,7 +61,7 @@ def test_a_push_that_arrived_is_a_success(client: Any, table: DynamoTable) -> No
 
 
 def test_a_month_frozen_by_the_call_is_no_conflict_and_one_frozen_by_others_is(client: Any, table: DynamoTable) -> None:
-    versions = DynamoLedgerTmp(client, table.name).versions
+    versions = Ledger(client, table.name).versions
     versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
     with pytest.raises(ConflictError):
         versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
@@ -69,7 +69,7 @@ def test_a_month_frozen_by_the_call_is_no_conflict_and_one_frozen_by_others_is(c
 
 
 def test_a_recommendation_is_saved_once(client: Any, table: DynamoTable) -> None:
-    store = DynamoAdvice(client, table.name)
+    store = DynamoRecommendations(client, table.name)
     first = store.put(Recommendation(PROPOSED, "open", NOW, NOW, NOW))
     assert store.put(replace(first, state="applied")).version == 2
     with pytest.raises(ConflictError):
@@ -77,15 +77,15 @@ def test_a_recommendation_is_saved_once(client: Any, table: DynamoTable) -> None
 
 
 def test_a_claim_of_an_outbox_is_the_senders_own(client: Any, table: DynamoTable) -> None:
-    memory = DynamoAlertMemory(client, table.name)
-    book = Book("demo", "research")
-    assert memory.save_book(memory.save_book(book)).version == 2
+    memory = DynamoAlertStates(client, table.name)
+    book = AlertGroup("demo", "research")
+    assert memory.save_group(memory.save_group(book)).version == 2
     with pytest.raises(ConflictError):
-        memory.save_book(book)
+        memory.save_group(book)
 
 
 def test_an_hour_is_published_once(client: Any, table: DynamoTable) -> None:
-    ledger = DynamoLedgerTmp(client, table.name)
+    ledger = Ledger(client, table.name)
     published = ledger.publish(record([line()]), replacing=None, settings_version=1, now=NOW)
     assert published.version == 1
     assert ledger.versions.in_force(published.cluster, published.hour) == published

@@ -14,7 +14,7 @@ from gpucost.core.hours import floor_hour
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.watched import Watched
 
@@ -51,11 +51,11 @@ def history(moves: str = "0.30 0.35 0.40", start: datetime = NOON - 40 * HOUR, k
 
 
 @pytest.fixture
-def book(table: DynamoTable) -> DynamoPriceBook:
-    return DynamoPriceBook(table.client, table.name)
+def book(table: DynamoTable) -> PriceStore:
+    return PriceStore(table.client, table.name)
 
 
-def amounts(book: DynamoPriceBook, start: datetime, hours: int = 1) -> set[tuple[str, str]]:
+def amounts(book: PriceStore, start: datetime, hours: int = 1) -> set[tuple[str, str]]:
     return {(one.source, str(one.amount)) for one in book.in_force(start, start + hours * HOUR).prices}
 
 
@@ -69,7 +69,7 @@ def told(changes: tuple[PriceChange, ...] | list[PriceChange]) -> list[tuple[str
     return [(one.source, one.start, one.end) for one in changes]
 
 
-def test_what_was_fetched_is_in_force_when_it_says(book: DynamoPriceBook) -> None:
+def test_what_was_fetched_is_in_force_when_it_says(book: PriceStore) -> None:
     book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     begins = NOON - 40 * HOUR
     assert amounts(book, begins) == {("spot", "0.30")}
@@ -80,7 +80,7 @@ def test_what_was_fetched_is_in_force_when_it_says(book: DynamoPriceBook) -> Non
     assert price == history()[-1], "source, unit, currency, amount, validity and time of fetching"
 
 
-def test_a_day_that_nobody_fetched_goes_on_with_the_last_price_and_no_longer(book: DynamoPriceBook) -> None:
+def test_a_day_that_nobody_fetched_goes_on_with_the_last_price_and_no_longer(book: PriceStore) -> None:
     book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     tomorrow = NOON.replace(hour=0) + DAY
     assert amounts(book, tomorrow + 23 * HOUR) == {("spot", "0.40")}
@@ -90,7 +90,7 @@ def test_a_day_that_nobody_fetched_goes_on_with_the_last_price_and_no_longer(boo
 
 def test_the_same_answer_again_writes_nothing(table: DynamoTable) -> None:
     def refresh(client: Any, now: datetime) -> Any:
-        book = DynamoPriceBook(client, table.name)
+        book = PriceStore(client, table.name)
         shape = InstanceShape(G5, 1, 4, 16384)
         again = [replace(one, fetched_at=now) for one in history()]
         return [
@@ -100,7 +100,7 @@ def test_the_same_answer_again_writes_nothing(table: DynamoTable) -> None:
         ]
 
     assert [one.prices for one in refresh(table.client, NOW)] == [1, 1, 1]
-    before, changes = contents(table), DynamoPriceBook(table.client, table.name).pending_changes()
+    before, changes = contents(table), PriceStore(table.client, table.name).pending_changes()
     watched = Watched(table.client)
     second = refresh(watched, NOW + 5 * HOUR)
     assert [(one.prices, one.changes) for one in second] == [(0, ())] * 3
@@ -109,7 +109,7 @@ def test_the_same_answer_again_writes_nothing(table: DynamoTable) -> None:
     assert len(changes) == 3
 
 
-def test_a_first_price_is_a_change_and_going_on_with_it_is_none(book: DynamoPriceBook) -> None:
+def test_a_first_price_is_a_change_and_going_on_with_it_is_none(book: PriceStore) -> None:
     first = book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     assert told(first.changes) == [("spot", NOON - 40 * HOUR, RATED)]
     later = NOW + DAY
@@ -119,7 +119,7 @@ def test_a_first_price_is_a_change_and_going_on_with_it_is_none(book: DynamoPric
     assert amounts(book, NOON + 2 * DAY) == {("spot", "0.30")}
 
 
-def test_a_new_point_is_a_change_within_rated_hours_only(book: DynamoPriceBook) -> None:
+def test_a_new_point_is_a_change_within_rated_hours_only(book: PriceStore) -> None:
     book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     ends = NOON.replace(hour=0) + 2 * DAY
     fresh = [spot(G5, NOON - 40 * HOUR, RATED + 20 * timedelta(minutes=1), "0.30"),
@@ -130,13 +130,13 @@ def test_a_new_point_is_a_change_within_rated_hours_only(book: DynamoPriceBook) 
     made = book.replace("spot", late, since=RATED - 10 * HOUR, rated_until=RATED, now=NOW)
     assert told(made.changes) == [("spot", RATED - 4 * HOUR, RATED)]
     assert made.changes[0] in book.pending_changes()
-    assert made.changes[0].concerns({"instance_type": G5, "zone_id": "use1-az1", "capacity_type": "spot",
+    assert made.changes[0].affects({"instance_type": G5, "zone_id": "use1-az1", "capacity_type": "spot",
                                      "operating_system": "linux"})  # fmt: skip
-    assert not made.changes[0].concerns({"instance_type": P5, "zone_id": "use1-az1", "capacity_type": "spot",
+    assert not made.changes[0].affects({"instance_type": P5, "zone_id": "use1-az1", "capacity_type": "spot",
                                          "operating_system": "linux"})  # fmt: skip
 
 
-def test_prices_that_come_after_an_outage_change_the_hours_without(book: DynamoPriceBook) -> None:
+def test_prices_that_come_after_an_outage_change_the_hours_without(book: PriceStore) -> None:
     book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     ended, later = NOON.replace(hour=0) + 2 * DAY, NOW + 5 * DAY
     back = [spot(G5, NOON - 40 * HOUR, NOON.replace(hour=0) + 7 * DAY, "0.30", at=later)]
@@ -145,7 +145,7 @@ def test_prices_that_come_after_an_outage_change_the_hours_without(book: DynamoP
     assert amounts(book, NOON + 3 * DAY) == {("spot", "0.30")}
 
 
-def test_changes_far_apart_are_two(book: DynamoPriceBook) -> None:
+def test_changes_far_apart_are_two(book: PriceStore) -> None:
     flat = [spot(kind, NOON - 60 * DAY, NOON + DAY, "1") for kind in (G5, P5)]
     book.replace("spot", flat, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
     answer = [
@@ -158,7 +158,7 @@ def test_changes_far_apart_are_two(book: DynamoPriceBook) -> None:
     assert [one.applies_to["instance_type"] for one in made.changes] == [(P5,), (G5,)]
 
 
-def test_what_an_answer_does_not_name_keeps_its_price(book: DynamoPriceBook) -> None:
+def test_what_an_answer_does_not_name_keeps_its_price(book: PriceStore) -> None:
     book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     book.replace("spot", history("9", kind=P5), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     assert amounts(book, NOON) == {("spot", "0.30"), ("spot", "9")}
@@ -169,7 +169,7 @@ def test_what_an_answer_does_not_name_keeps_its_price(book: DynamoPriceBook) -> 
     assert {one.source for one in listed_only} == {"on-demand"}, "what nobody asks for is not read"
 
 
-def test_a_list_price_changes_with_effect_from_its_date(book: DynamoPriceBook) -> None:
+def test_a_list_price_changes_with_effect_from_its_date(book: PriceStore) -> None:
     june, july = NOON - 30 * DAY, NOON - 9 * DAY
     book.replace("on-demand", [listed(G5, june, "1.006")], rated_until=RATED, now=NOW)
     same = book.replace("on-demand", [listed(G5, july, "1.0060")], rated_until=RATED, now=NOW)
@@ -180,21 +180,21 @@ def test_a_list_price_changes_with_effect_from_its_date(book: DynamoPriceBook) -
     assert amounts(book, july) == {("on-demand", "0.9")}
 
 
-def test_a_shape_makes_hours_ratable(book: DynamoPriceBook) -> None:
+def test_a_shape_makes_hours_ratable(book: PriceStore) -> None:
     shape = InstanceShape(P5, 8, 192, 2 * 1024 * 1024)
     made = book.replace_shapes([shape], rated_until=RATED, now=NOW)
     assert told(made.changes) == [("shapes", None, RATED)]
     assert book.in_force(NOON, NOON + HOUR).shapes == {P5: shape}
 
 
-def test_an_override_is_set_dropped_and_kept(book: DynamoPriceBook) -> None:
+def test_an_override_is_set_dropped_and_kept(book: PriceStore) -> None:
     price = by_hand("2.5", NOON - 5 * HOUR, instance_type="p5.*")
     override = book.set_override(price, now=NOW)
     assert book.in_force(NOON - HOUR, NOON).prices == [price]
     assert amounts(book, NOON - 6 * HOUR) == set()
     (change,) = book.pending_changes()
     assert (change.start, change.end, change.author) == (NOON - 5 * HOUR, NOON, "ann")
-    assert "negotiated" in change.why
+    assert "negotiated" in change.reason
     ended = book.drop_override(override.id, at=NOON - 2 * HOUR, author="bob", reason="typo", now=NOW + HOUR)
     assert amounts(book, NOON - 3 * HOUR) == {("override", "2.5")}
     assert amounts(book, NOON - 2 * HOUR) == set()
@@ -204,7 +204,7 @@ def test_an_override_is_set_dropped_and_kept(book: DynamoPriceBook) -> None:
     assert book.drop_override(override.id, at=NOON, author="eve", reason="again", now=NOW + 2 * HOUR) == ended
 
 
-def test_an_override_that_was_wrong_from_the_start_was_never_in_force(book: DynamoPriceBook) -> None:
+def test_an_override_that_was_wrong_from_the_start_was_never_in_force(book: PriceStore) -> None:
     override = book.set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
     book.drop_override(override.id, at=NOON - 9 * DAY, author="bob", reason="typo", now=NOW)
     assert amounts(book, NOON - 9 * HOUR, 24) == set()
@@ -212,7 +212,7 @@ def test_an_override_that_was_wrong_from_the_start_was_never_in_force(book: Dyna
     assert len(book.overrides()) == 1
 
 
-def test_an_override_set_twice_is_one_and_set_after_a_drop_another(book: DynamoPriceBook) -> None:
+def test_an_override_set_twice_is_one_and_set_after_a_drop_another(book: PriceStore) -> None:
     price = by_hand("2.5", NOON)
     first = book.set_override(price, now=NOW)
     assert book.set_override(price, now=NOW) == first
@@ -222,7 +222,7 @@ def test_an_override_set_twice_is_one_and_set_after_a_drop_another(book: DynamoP
     assert first.id != second.id
 
 
-def test_an_override_of_the_future_changes_nothing_yet(book: DynamoPriceBook) -> None:
+def test_an_override_of_the_future_changes_nothing_yet(book: PriceStore) -> None:
     override = book.set_override(by_hand("2.5", NOON + DAY), now=NOW)
     book.drop_override(override.id, at=NOON + 2 * DAY, author="bob", reason="no", now=NOW)
     assert book.pending_changes() == []
@@ -230,7 +230,7 @@ def test_an_override_of_the_future_changes_nothing_yet(book: DynamoPriceBook) ->
         book.drop_override("x", at=NOON, author="bob", reason="no", now=NOW)
 
 
-def test_a_change_is_pending_until_it_is_settled(book: DynamoPriceBook) -> None:
+def test_a_change_is_pending_until_it_is_settled(book: PriceStore) -> None:
     for hours in (1, 2, 3):
         book.set_override(by_hand(str(hours), NOON - hours * HOUR), now=NOW + hours * HOUR)
     first, *others = book.pending_changes()
@@ -249,7 +249,7 @@ Steps = Callable[[Any, str], None]
 
 
 def _refresh(client: Any, name: str) -> None:
-    book = DynamoPriceBook(client, name)
+    book = PriceStore(client, name)
     month = history("0.30 0.35 0.40 0.45 0.50", start=NOON - 33 * DAY)
     month = [*month[:-1], *history("0.50 0.60", start=NOON - 20 * HOUR)]
     book.replace("spot", month, since=NOON - 33 * DAY, rated_until=RATED, now=NOW)
@@ -258,17 +258,17 @@ def _refresh(client: Any, name: str) -> None:
 
 
 def _set(client: Any, name: str) -> None:
-    DynamoPriceBook(client, name).set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
+    PriceStore(client, name).set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
 
 
 def _drop(client: Any, name: str) -> None:
-    book = DynamoPriceBook(client, name)
+    book = PriceStore(client, name)
     (known,) = book.overrides()
     book.drop_override(known.id, at=NOON - 3 * HOUR, author="bob", reason="no", now=NOW)
 
 
 def _settle(client: Any, name: str) -> None:
-    book = DynamoPriceBook(client, name)
+    book = PriceStore(client, name)
     for change in book.pending_changes():
         book.settle(change.id, now=NOW)
 
@@ -316,15 +316,15 @@ class Rival:
 
 @pytest.mark.parametrize("times", [1, 4])
 def test_of_two_writers_both_are_kept(table: DynamoTable, times: int) -> None:
-    direct = DynamoPriceBook(table.client, table.name)
+    direct = PriceStore(table.client, table.name)
 
     def interfere(left: int) -> None:
         direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)
         direct.replace("on-demand", [listed(f"g{left}", NOON, "1")], rated_until=RATED, now=NOW)
         direct.replace("spot", history("1", kind=f"g{left}"), since=NOON - DAY * 3, rated_until=RATED, now=NOW)
 
-    def other() -> DynamoPriceBook:
-        return DynamoPriceBook(Rival(table.client, interfere, times), table.name)
+    def other() -> PriceStore:
+        return PriceStore(Rival(table.client, interfere, times), table.name)
 
     other().set_override(by_hand("2.5", NOON), now=NOW)
     other().replace("on-demand", [listed(P5, NOON, "55")], rated_until=RATED, now=NOW)
@@ -338,7 +338,7 @@ PAST = NOON - DAY
 
 
 def test_what_was_set_last_wins_though_it_was_set_before(table: DynamoTable) -> None:
-    book = DynamoPriceBook(table.client, table.name)
+    book = PriceStore(table.client, table.name)
     for number, amount in enumerate(("40", "50", "40")):
         book.set_override(by_hand(amount, PAST), now=NOW + timedelta(minutes=number))
     assert [str(one.price.amount) for one in book.overrides()] == ["40", "50", "40"]
@@ -347,7 +347,7 @@ def test_what_was_set_last_wins_though_it_was_set_before(table: DynamoTable) -> 
 
 
 def test_a_price_that_ended_can_still_be_taken_back(table: DynamoTable) -> None:
-    book = DynamoPriceBook(table.client, table.name)
+    book = PriceStore(table.client, table.name)
     wrong = book.set_override(replace(by_hand("40", PAST), valid_to=PAST + HOUR), now=NOW)
     book.drop_override(wrong.id, at=NOW, author="me", reason="too late to matter", now=NOW)
     assert book.in_force(PAST, PAST + HOUR).prices
@@ -359,10 +359,10 @@ def test_a_price_that_ended_can_still_be_taken_back(table: DynamoTable) -> None:
 
 
 def test_a_writer_that_others_always_get_ahead_of_is_told(table: DynamoTable) -> None:
-    direct = DynamoPriceBook(table.client, table.name)
+    direct = PriceStore(table.client, table.name)
     rival = Rival(table.client, lambda left: void(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99)
     with pytest.raises(ConflictError):
-        DynamoPriceBook(rival, table.name).set_override(by_hand("2.5", NOON), now=NOW)
+        PriceStore(rival, table.name).set_override(by_hand("2.5", NOON), now=NOW)
     assert "2.5" not in {str(one.price.amount) for one in direct.overrides()}
 
 
@@ -374,7 +374,7 @@ def test_a_document_of_several_pieces_is_read_whole_or_again(
     table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpucost.storage.compressed_documents.PIECE", 100)
-    book = DynamoPriceBook(table.client, table.name)
+    book = PriceStore(table.client, table.name)
     many = [by_hand(f"{place}.5", NOON, why=f"{place}" * 9) for place in range(1, 30)]
     for price in many:
         book.set_override(price, now=NOW)
@@ -399,7 +399,7 @@ def test_a_document_of_several_pieces_is_read_whole_or_again(
 
 
 def test_what_a_newer_version_wrote_is_refused(table: DynamoTable) -> None:
-    book = DynamoPriceBook(table.client, table.name)
+    book = PriceStore(table.client, table.name)
     book.set_override(by_hand("1", NOON), now=NOW)
     (item,) = [one for one in table.client.scan(TableName=table.name)["Items"] if one["pk"]["S"] == "PRICES"]
     table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
@@ -407,6 +407,6 @@ def test_what_a_newer_version_wrote_is_refused(table: DynamoTable) -> None:
         book.in_force(NOON, NOON + HOUR)
 
 
-def test_a_reading_is_bounded(book: DynamoPriceBook) -> None:
+def test_a_reading_is_bounded(book: PriceStore) -> None:
     with pytest.raises(InvalidInputError, match="35 days"):
         book.in_force(NOON, NOON + 36 * DAY)

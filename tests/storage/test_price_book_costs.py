@@ -7,7 +7,7 @@ from gpucost.core.hours import floor_hour
 from gpucost.core.pricing.price_history import key_of
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.storage.test_price_book import DAY, HOUR, NOON, NOW, RATED, listed, spot
 from tests.watched import Watched
@@ -31,7 +31,7 @@ def fleet_history(days: int, now: datetime) -> list[Price]:
 
 def test_an_hour_needs_few_requests_and_few_units(table: DynamoTable) -> None:
     """What an hour reads does not depend on how many days are held."""
-    book = DynamoPriceBook(table.client, table.name)
+    book = PriceStore(table.client, table.name)
     year = fleet_history(60, NOW)
     book.replace("spot", year, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
     prices = [listed(f"g{kind}.xlarge", NOON - 9 * DAY, f"{kind + 1}.5") for kind in range(50)]
@@ -40,7 +40,7 @@ def test_an_hour_needs_few_requests_and_few_units(table: DynamoTable) -> None:
     for hours, units in ((1, 10), (24, 15)):
         watched = Watched(table.client)
         start = NOON - 30 * HOUR
-        found = DynamoPriceBook(watched, table.name).in_force(start, start + hours * HOUR).prices
+        found = PriceStore(watched, table.name).in_force(start, start + hours * HOUR).prices
         wanted = [one for one in year if one.valid_from and one.valid_from < start + hours * HOUR
                   and one.valid_to and one.valid_to > start]  # fmt: skip
         shown = {(key_of(one), one.amount, one.valid_from) for one in found if one.source == "spot"}
@@ -52,12 +52,12 @@ def test_an_hour_needs_few_requests_and_few_units(table: DynamoTable) -> None:
 
 
 def test_a_refresh_reads_and_writes_little(table: DynamoTable) -> None:
-    book = DynamoPriceBook(table.client, table.name)
+    book = PriceStore(table.client, table.name)
     book.replace("spot", fleet_history(5, NOW), since=NOON - 5 * DAY, rated_until=RATED, now=NOW)
     watched, later = Watched(table.client), NOW + HOUR
     since = NOON - 2 * HOUR
     fresh = [one for one in fleet_history(5, later) if one.valid_to and one.valid_to > since]
-    made = DynamoPriceBook(watched, table.name).replace(
+    made = PriceStore(watched, table.name).replace(
         "spot", fresh, since=since, rated_until=RATED + HOUR, now=later
     )  # fmt: skip
     assert 0 < made.prices < 150

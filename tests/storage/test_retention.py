@@ -14,8 +14,8 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Retention
 from gpucost.core.rollups import DAY
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import ROUNDS, Table
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -29,15 +29,15 @@ DOCUMENT = (
 )
 
 
-def fill(table: DynamoTable) -> DynamoLedgerTmp:
+def fill(table: DynamoTable) -> Ledger:
     """Two hours of a day, rolled up; one with a note, one restated."""
-    ledger = DynamoLedgerTmp(table.client, table.name)
+    ledger = Ledger(table.client, table.name)
     for hour in (LAST, LAST + HOUR):
         what = record([line(), line("other", "ns", "q")], hour=hour, notes=("note",))
         first = ledger.publish(what, replacing=None, settings_version=1, now=NOW, retention=LEVELS)
     again = record([line(usd="7")], hour=LAST + HOUR)
     ledger.publish(again, replacing=first, settings_version=1, now=NOW, reason="w", retention=LEVELS)
-    DynamoRollups(table.client, table.name).roll_up("demo", LAST, NOW, LEVELS)
+    RollupStore(table.client, table.name).roll_up("demo", LAST, NOW, LEVELS)
     return ledger
 
 
@@ -73,7 +73,7 @@ def test_each_level_ends_when_the_settings_say(table: DynamoTable) -> None:
 
 
 def test_what_is_gone_is_unknown_and_what_sums_it_stays(table: DynamoTable) -> None:
-    ledger, rollups = fill(table), DynamoRollups(table.client, table.name)
+    ledger, rollups = fill(table), RollupStore(table.client, table.name)
     day, facts = rollups.days("demo", LAST, LAST + DAY), rollups.facts("demo", LAST, LAST + DAY)
     assert [one.totals is not None for one in day] == [True]
     expire(table, "lines")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.errors import NotKeptError
+from gpucost.core.errors import ExpiredError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Costs, HourRecord, Line
 from gpucost.core.rollups import DAY
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.rollups import BUCKETS, DynamoRollups, _bucket
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.rollups import BUCKETS, RollupStore, _bucket
 from tests.conftest import DynamoTable
 from tests.records import line, record
 from tests.watched import Watched
@@ -28,8 +28,8 @@ class Day:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = DynamoLedgerTmp(table.client, table.name)
-        self.rollups = DynamoRollups(table.client, table.name)
+        self.ledger = Ledger(table.client, table.name)
+        self.rollups = RollupStore(table.client, table.name)
         self.told: dict[datetime, HourRecord] = {}
 
     def publish(self, number: int, *lines: Line, status: Any = "complete") -> None:
@@ -38,7 +38,7 @@ class Day:
         self.ledger.publish(what, replacing=old, settings_version=1, now=datetime.now(UTC))
         self.told[what.hour] = what
 
-    def check(self, rollups: DynamoRollups | None = None) -> None:
+    def check(self, rollups: RollupStore | None = None) -> None:
         """Everything read equals what adding up all lines by hand gives."""
         rollups = rollups or self.rollups
         days = rollups.days("demo", DAY_1, DAY_1 + 3 * DAY)
@@ -112,10 +112,10 @@ def test_what_is_rolled_up_is_read_instead_of_the_hours(day: Day) -> None:
     day.check()
     for read, most in ((day.rollups.days, 2), (day.rollups.facts, 2 + BUCKETS)):
         watched = Watched(day.table.client)
-        getattr(DynamoRollups(watched, day.table.name), read.__name__)("demo", DAY_1, DAY_1 + DAY)
+        getattr(RollupStore(watched, day.table.name), read.__name__)("demo", DAY_1, DAY_1 + DAY)
         assert len(watched.calls) <= most
     watched = Watched(day.table.client)
-    DynamoRollups(watched, day.table.name).unit_hours("demo", "research", DAY_1, DAY_1 + DAY)
+    RollupStore(watched, day.table.name).unit_hours("demo", "research", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 3
 
 
@@ -162,7 +162,7 @@ def test_a_unit_that_is_renamed_leaves_nothing_behind_that_spoils_its_day(day: D
     without_lines(day)
     day.check()
     watched = Watched(day.table.client)
-    DynamoRollups(watched, day.table.name).facts("demo", DAY_1, DAY_1 + DAY)
+    RollupStore(watched, day.table.name).facts("demo", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 2 + BUCKETS + 1, "and the day's sums once, to see that it is left over"
 
 
@@ -184,7 +184,7 @@ def test_a_slow_worker_writes_no_older_facts_over_newer_ones(day: Day) -> None:
     """Nothing would ever write them again: the day's head is current."""
     day.publish(0, line("research", "bu-a", "p"))
     slow = Watched(day.table.client)
-    DynamoRollups(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(slow, day.table.name).roll_up("demo", DAY_1, OVER)
     its_facts = len(slow.calls) - 1  # the head is last
     day.publish(0, line("research", "bu-a", "p", "5"))
 
@@ -192,7 +192,7 @@ def test_a_slow_worker_writes_no_older_facts_over_newer_ones(day: Day) -> None:
         day.publish(0, line("research", "bu-a", "p", "7"))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    DynamoRollups(Meddled(day.table.client, its_facts, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(Meddled(day.table.client, its_facts, another), day.table.name).roll_up("demo", DAY_1, OVER)
     without_lines(day)
     day.check()
 
@@ -204,13 +204,13 @@ def test_killed_at_any_call_of_the_roll_up_readers_see_the_hours(day: Day) -> No
     day.publish(1, *some(5))
     before = items(day)
     watched = Watched(day.table.client)
-    DynamoRollups(watched, day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(watched, day.table.name).roll_up("demo", DAY_1, OVER)
     assert len(watched.calls) >= 8
     for k in range(1, len(watched.calls) + 1):
         for item in before:
             day.table.client.put_item(TableName=day.table.name, Item=item)
         with pytest.raises(KeyboardInterrupt):
-            DynamoRollups(Watched(day.table.client, fail_at=k), day.table.name).roll_up("demo", DAY_1, OVER)
+            RollupStore(Watched(day.table.client, fail_at=k), day.table.name).roll_up("demo", DAY_1, OVER)
         day.check()
         day.rollups.roll_up("demo", DAY_1, OVER)
         day.check()
@@ -249,7 +249,7 @@ def test_an_hour_that_closes_while_its_day_is_summed_is_not_lost(day: Day, call:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
     slow = Meddled(day.table.client, call, another)
-    DynamoRollups(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(slow, day.table.name).roll_up("demo", DAY_1, OVER)
     assert meddled or call > len(slow.calls)
     day.check()
     day.rollups.roll_up("demo", DAY_1, OVER)
@@ -264,9 +264,9 @@ def test_a_slow_worker_does_not_undo_the_sum_of_one_who_saw_more(day: Day) -> No
         day.rollups.roll_up("demo", DAY_1, OVER)
 
     before_its_write = 4  # manifests, head, summaries
-    DynamoRollups(Meddled(day.table.client, before_its_write, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(Meddled(day.table.client, before_its_write, another), day.table.name).roll_up("demo", DAY_1, OVER)
     watched = Watched(day.table.client)
-    DynamoRollups(watched, day.table.name).days("demo", DAY_1, DAY_1 + DAY)
+    RollupStore(watched, day.table.name).days("demo", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 2, "the day itself, not its hours"
 
 
@@ -278,7 +278,7 @@ def test_a_reader_in_between_sees_the_day_before_or_after_never_both(day: Day, c
     if rolled_up:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    def seen(rollups: DynamoRollups) -> Any:
+    def seen(rollups: RollupStore) -> Any:
         (only,) = rollups.days("demo", DAY_1, DAY_1 + DAY)
         ((_, facts),) = rollups.facts("demo", DAY_1, DAY_1 + DAY)
         return (
@@ -294,7 +294,7 @@ def test_a_reader_in_between_sees_the_day_before_or_after_never_both(day: Day, c
         day.publish(1, line("idle", "notebooks", "n", "3"))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    found = seen(DynamoRollups(Meddled(day.table.client, call, another), day.table.name))
+    found = seen(RollupStore(Meddled(day.table.client, call, another), day.table.name))
     after = seen(day.rollups)
     assert all(one in pair for one, *pair in zip(found, before, after, strict=True))
     assert found[:2] in (before[:2], after[:2])
@@ -315,7 +315,7 @@ def test_a_day_whose_figures_are_gone_is_not_summed_to_less(day: Day) -> None:
     for item in items(day):
         if "#summaries" in item["pk"]["S"]:
             day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
-    with pytest.raises(NotKeptError, match=r"cannot be summed: the figures of demo .* are missing"):
+    with pytest.raises(ExpiredError, match=r"cannot be summed: the figures of demo .* are missing"):
         day.rollups.roll_up("demo", DAY_1, OVER)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from devstack.aws import STACK, Deployed, create_stack, local_client, running_aws
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.rollups import DAY
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.rollups import RollupStore
 from gpucost_cli.main import main
 from tests.chaos.script import document
 from tests.chaos.world import Endpoints, World
@@ -55,8 +55,8 @@ class Stack(World):
         self.sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn["QueueArn"])
         tables = {variables["GPUCOST_TABLE"] for variables in self.deployed.environments.values()}
         (self.table,) = tables | {outputs["TableName"]}  # all functions and the command line know the same one
-        self.ledger = DynamoLedgerTmp(self.dynamodb, self.table)
-        self.rollups = DynamoRollups(self.dynamodb, self.table)
+        self.ledger = Ledger(self.dynamodb, self.table)
+        self.rollups = RollupStore(self.dynamodb, self.table)
 
     def close(self) -> None:
         """Fail where a function was denied something."""

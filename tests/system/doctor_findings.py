@@ -37,4 +37,4 @@ def only(report: Report, name: str, *, says: str, change: str, status: str = "fa
 
 
 def rungs(report: Report) -> list[tuple[str | None, str, Decimal]]:
-    return [(one.signal, one.rung, one.gpus) for one in report.utilization]
+    return [(one.signal, one.source, one.gpus) for one in report.utilization]

@@ -76,7 +76,7 @@ def assert_lines(scenario: Scenario, number: int, hour: Any) -> None:
 def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
     pod = true.pod
     assert (line["namespace"], line["pod"], line["units"]) == (pod.namespace, pod.name, true.units)
-    assert line["business_unit"] == scenario.units.get(pod.name, pod.namespace)
+    assert line["business_unit"] == scenario.business_units.get(pod.name, pod.namespace)
     workload = pod.owners[-1] if pod.owners else ("Pod", pod.name)
     owner = (line["workload_kind"], line["workload"])
     assert owner == workload, f"{pod.name} is of {owner}, not of {workload}"

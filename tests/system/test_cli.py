@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from devstack.template import REPOSITORY
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 from gpucost_cli.main import main
 from tests.system.timeline import HOUR, Timeline
 
@@ -78,11 +78,11 @@ def cluster(prometheus: Callable[[str], str]) -> str:
 
 
 def test_json_is_the_documented_shape_and_exact(settings: Callable[..., str], cluster: str) -> None:
-    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_instant(HOUR), "--format", "json")
+    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), "--format", "json")
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout, parse_float=Decimal)
     (hour,) = document["hours"]
-    assert (hour["cluster"], hour["hour"], hour["status"]) == ("demo", format_instant(HOUR), "complete")
+    assert (hour["cluster"], hour["hour"], hour["status"]) == ("demo", format_timestamp(HOUR), "complete")
     assert hour["coverage"]["allocation"] == 1
     assert {"capacity_gpu_hours", "unallocated_usd", "residual_usd", "unmeasured_gpu_hours"} <= hour["totals"].keys()
     assert hour["totals"]["capacity_gpu_hours"] == 1
@@ -99,19 +99,19 @@ def test_json_is_the_documented_shape_and_exact(settings: Callable[..., str], cl
 
 
 def test_several_hours_and_csv(settings: Callable[..., str], cluster: str) -> None:
-    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_instant(HOUR), "--hours", "2",
+    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), "--hours", "2",
                    "--format", "csv")  # fmt: skip
     assert done.returncode == 0
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert len(rows) == 6
-    assert {row["hour"] for row in rows} == {format_instant(HOUR), format_instant(HOUR + timedelta(hours=1))}
+    assert {row["hour"] for row in rows} == {format_timestamp(HOUR), format_timestamp(HOUR + timedelta(hours=1))}
     assert {row["business_unit"] for row in rows} == {"'=cmd|calc"}
 
 
 def test_attribute_table_shows_business_units_and_where_node_cost_went(
     settings: Callable[..., str], cluster: str
 ) -> None:
-    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_instant(HOUR), COLUMNS="100")
+    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), COLUMNS="100")
     assert done.returncode == 0
     rows = {cells[0]: cells[1:] for line in done.stdout.splitlines() if (cells := line.split())}
     assert rows["=cmd|calc"][:2] == ["0.429", "$5.14"]
@@ -128,10 +128,10 @@ def test_attribute_table_shows_business_units_and_where_node_cost_went(
 def test_attribute_table_ends_with_the_sum_over_the_hours_with_figures(
     settings: Callable[..., str], cluster: str
 ) -> None:
-    first = format_instant(HOUR - timedelta(hours=3))  # two hours without samples, the rest with the same figures
+    first = format_timestamp(HOUR - timedelta(hours=3))  # two hours without samples, the rest with the same figures
     done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", first, "--hours", "5", COLUMNS="200")
     assert done.returncode == 0
-    end = format_instant(HOUR + timedelta(hours=2))
+    end = format_timestamp(HOUR + timedelta(hours=2))
     _, title, total = done.stdout.partition(f"demo  {first} to {end}  sum of 3 of 5 hours")
     assert title
     rows = {cells[0]: cells[1:] for line in total.splitlines() if (cells := line.split())}
@@ -147,7 +147,7 @@ def test_attribute_table_says_where_node_cost_is_unknown(
     timeline.up()
     timeline.pod("a-0", namespace="bu-a")
     url = prometheus(timeline.text())
-    done = gpucost("attribute", "--settings", settings(url=url), "--hour", format_instant(HOUR), COLUMNS="200")
+    done = gpucost("attribute", "--settings", settings(url=url), "--hour", format_timestamp(HOUR), COLUMNS="200")
     assert done.returncode == 0
     assert "the nodes' cost is unknown" in done.stdout
     assert "unallocated  " not in done.stdout
@@ -160,7 +160,7 @@ def test_attribute_without_any_figures_is_a_failure_that_names_doctor(
     path = settings(
         f'clusters: [{{name: demo, prometheus: {{url: "{cluster}"}}, selector: {{cluster: wrong}}}}]\n{PRICING}'
     )
-    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--hours", "2", "--format", form)
+    done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--hours", "2", "--format", form)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("gpucost: cluster demo has no figures: hour ")
@@ -180,7 +180,7 @@ def test_cluster_scaled_to_zero_costs_zero_and_is_no_failure(
     timeline.up()
     timeline.node(capacity={})
     path = settings(url=prometheus(timeline.text()))
-    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
+    done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--format", "json")
     assert (done.returncode, done.stderr) == (0, "")
     (hour,) = json.loads(done.stdout)["hours"]
     assert (hour["status"], hour["totals"]["node_cost_usd"]) == ("complete", 0)
@@ -194,7 +194,7 @@ def test_a_cluster_without_figures_takes_no_other_clusters_figures_away(
         f'clusters: [{{name: away, prometheus: {{url: "{away}", retention_days: 30}}}}, '
         f'{{name: demo, prometheus: {{url: "{cluster}"}}}}]\n{PRICING}'
     )
-    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
+    done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--format", "json")
     assert done.returncode == 1
     assert [hour["cluster"] for hour in json.loads(done.stdout)["hours"]] == ["demo"]
     assert "cluster away: Prometheus at" in done.stderr
@@ -206,7 +206,7 @@ def test_clusters_without_figures_beside_others_are_named_on_stderr(settings: Ca
         f'clusters: [{{name: misspelled, prometheus: {{url: "{cluster}"}}, selector: {{cluster: nothing}}}}, '
         f'{{name: demo, prometheus: {{url: "{cluster}"}}}}]\n{PRICING}'
     )
-    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
+    done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--format", "json")
     assert done.returncode == 0
     assert [hour["cluster"] for hour in json.loads(done.stdout)["hours"]] == ["demo", "misspelled"]
     assert done.stderr.startswith("gpucost: cluster misspelled has no figures: hour ")
@@ -224,7 +224,7 @@ OK = "2026-11-19T10:00:00Z"
         ([*ATTRIBUTE, "2026-11-19T10:15:00Z"], "not on the full hour"),
         ([*ATTRIBUTE, "yesterday"], "not a UTC time like 2026-11-19T10:00:00Z"),
         ([*ATTRIBUTE, "2026-11-19T10:00:00"], "not a UTC time"),
-        ([*ATTRIBUTE, format_instant(NOW + timedelta(hours=1))], "not over yet"),
+        ([*ATTRIBUTE, format_timestamp(NOW + timedelta(hours=1))], "not over yet"),
         ([*ATTRIBUTE, "2099-01-01T00:00:00Z"], "not over yet"),
         ([*ATTRIBUTE, "9999-12-31T23:00:00Z"], "of 1971 to 9998"),
         (["report", "--api", "foo"], "not an address"),
@@ -343,7 +343,7 @@ def assert_no_figures(done: subprocess.CompletedProcess[str], says: str) -> None
 
 def test_prometheus_away_is_a_failure_and_no_figure(settings: Callable[..., str], refused_url: str) -> None:
     path = settings(url=refused_url)
-    done = gpucost("attribute", "--settings", path, "--hour", format_instant(HOUR), "--format", "json")
+    done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--format", "json")
     assert_no_figures(done, "could not be reached")
 
 
@@ -359,12 +359,12 @@ def test_prometheus_that_refuses_or_answers_rubbish_is_a_failure(
     settings: Callable[..., str], status: int, body: bytes, says: str
 ) -> None:
     with answering(status, body) as url:
-        done = gpucost("attribute", "--settings", settings(url=url), "--hour", format_instant(HOUR))
+        done = gpucost("attribute", "--settings", settings(url=url), "--hour", format_timestamp(HOUR))
     assert_no_figures(done, says)
 
 
 def test_an_hour_past_the_retention_is_refused_with_the_reason(settings: Callable[..., str], cluster: str) -> None:
-    old = format_instant(NOW - timedelta(days=500))
+    old = format_timestamp(NOW - timedelta(days=500))
     done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", old)
     assert done.returncode == 2
     assert "past the retention" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.metering.kubernetes_labels import NODE_LABELS
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost_cli.doctor.labels import Needs, allow_list_flag
+from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
 from tests.system.doctor_cluster import KSM, Recent, bare, healthy, pod
 from tests.system.doctor_findings import GR, Examine, faults, named, only, rungs
 
@@ -46,7 +46,7 @@ def test_a_healthy_cluster_has_no_findings(examined: Examine) -> None:
 def test_nothing_at_all(examined: Examine) -> None:
     report = examined(Recent())
     assert not report.possible
-    assert report.obstacle.startswith("no series of kube-state-metrics are there")
+    assert report.first_problem.startswith("no series of kube-state-metrics are there")
     only(report, "kube-state-metrics", says="nothing tells which pods hold GPUs", change="regex: up|kube_pod_",
          status="missing")  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_labels_that_the_settings_need(examined: Examine) -> None:
 
 
 def test_allow_list_names_only_the_kinds_of_objects_that_are_needed() -> None:
-    flag = allow_list_flag(Needs((), ()), NODE_LABELS)
+    flag = allow_list_flag(RequiredLabels((), ()), NODE_LABELS)
     assert flag.startswith(NODES)
     assert "namespaces=" not in flag
     assert "pods=" not in flag
@@ -280,7 +280,7 @@ def test_several_clusters_in_one_workspace(examined: Examine) -> None:
     for metric, lines in healthy(cluster="west").families.items():
         both.families[metric] += lines
     report = examined(both)
-    assert report.verdict == "wrong"
+    assert report.attribution == "wrong"
     check = only(report, "one cluster", says='series of 2 clusters are taken for one: cluster is east, west',
                  change='settings, cluster demo: selector: {cluster: "east"}')  # fmt: skip
     assert check.severity == "required"
@@ -293,7 +293,7 @@ def test_several_clusters_in_one_workspace(examined: Examine) -> None:
 def test_a_selector_that_matches_nothing(examined: Examine) -> None:
     report = examined(healthy(cluster="east"), selector="cluster: est")
     assert not report.possible
-    assert 'the selector {cluster: "est"} matches no series of kube_pod_container_resource_requests' in report.obstacle
+    assert 'the selector {cluster: "est"} matches no series of kube_pod_container_resource_requests' in report.first_problem
     only(report, "selector", says="cluster is east", change='selector: {cluster: "east"}', status="missing")
 
 

@@ -28,7 +28,7 @@ BEYOND = {
 
 def _is_steady(scenario: Scenario) -> bool:
     """Whether every pod runs all hour: what is seen at one moment then holds for the hour."""
-    return bool(scenario.pods) and all(pod.runs[0] <= 0 and pod.runs[1] >= 60 for pod in scenario.pods)
+    return bool(scenario.pods) and all(pod.run_interval[0] <= 0 and pod.run_interval[1] >= 60 for pod in scenario.pods)
 
 
 STEADY = {one.name: one for one in all_scenarios() if _is_steady(one) and one.name not in BEYOND and 0 in one.hours}
@@ -58,8 +58,8 @@ def test_the_rungs_foretold_are_those_on_the_lines(told: Mapping[str, tuple[Repo
         lines[line["utilization_source"]] += line["gpu_share"] * line["units"]
     foretold: dict[str, Decimal] = defaultdict(Decimal)
     for one in report.utilization:
-        foretold[one.rung] += one.gpus
-    assert report.verdict != "impossible"
+        foretold[one.source] += one.gpus
+    assert report.attribution != "impossible"
     assert {rung: round(gpus, 3) for rung, gpus in foretold.items()} == {
         rung: round(gpus, 3) for rung, gpus in lines.items()
     }

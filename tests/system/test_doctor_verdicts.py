@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.errors import MetricsAnswerError
+from gpucost.core.errors import MetricsResponseError
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost_cli.doctor import Report, examine
@@ -112,7 +112,7 @@ def test_faulty_required_check_is_never_under_the_title_possible(
 def test_verdict_follows_from_required_checks(statuses: list[tuple[str, str]], verdict: str) -> None:
     checks = [Check(f"c{i}", "m", status, severity) for i, (status, severity) in enumerate(statuses)]
     report = Report("demo", checks, [])
-    assert (report.verdict, report.possible) == (verdict, verdict == "possible")
+    assert (report.attribution, report.possible) == (verdict, verdict == "possible")
 
 
 @pytest.mark.parametrize("refuses", [True, False])
@@ -126,7 +126,7 @@ def test_server_that_refuses_long_queries_is_named(
 
     def refuse(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
         if refuses and len(form["query"]) > limit:
-            raise MetricsAnswerError(f"too long query; mustn't exceed `-search.maxQueryLen={limit}` bytes")
+            raise MetricsResponseError(f"too long query; mustn't exceed `-search.maxQueryLen={limit}` bytes")
         return ask(self, path, form)
 
     monkeypatch.setattr(PrometheusClient, "_ask", refuse)
@@ -135,4 +135,4 @@ def test_server_that_refuses_long_queries_is_named(
         only(report, "length of queries", says="refuses long queries", change="-search.maxQueryLen=1MB")
     else:
         assert "length of queries" not in {check.name for check in report.checks}
-    assert report.verdict == "possible"
+    assert report.attribution == "possible"

@@ -9,7 +9,7 @@ import pytest
 
 from devstack.fleet import dcgm_exporter, openmetrics
 from devstack.fleet.scenarios import all_scenarios
-from devstack.fleet.scenarios.lives import some_lives
+from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from devstack.fleet.series import Series
 from devstack.prometheus import running_prometheus
 from tests.system import remote_write
@@ -87,10 +87,10 @@ def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
 
 def test_two_equal_prometheus_servers_double_nothing(tmp_path: Path) -> None:
     """Their samples differ by the replica label and by the moment of the scrape."""
-    one = some_lives("replicas", hours=(0,))
+    one = mixed_lifetimes("replicas", hours=(0,))
     sent: list[Series] = []
     for replica, phase in (("a", 0), ("b", 21)):
-        for series in openmetrics.series(one.with_scraping(phase=phase)):
+        for series in openmetrics.series(one.with_scraping(offset_seconds=phase)):
             sent.append(Series(series.metric, {**series.labels, "prometheus_replica": replica}, series.samples))
     metrics = tmp_path / "metrics.om"
     openmetrics.write_series([("replicas", series) for series in sent], BASE, metrics)
@@ -102,7 +102,7 @@ def test_two_equal_prometheus_servers_double_nothing(tmp_path: Path) -> None:
 
 def test_clusters_taken_for_one_are_named(attributed: Hours, tmp_path: Path) -> None:
     """Without a selector, two clusters of one workspace are one; the hour says so."""
-    both = [replace(some_lives(name, hours=(0,))) for name in ("first", "second")]
+    both = [replace(mixed_lifetimes(name, hours=(0,))) for name in ("first", "second")]
     metrics = tmp_path / "metrics.om"
     openmetrics.write(both, BASE, metrics)
     with running_prometheus(metrics) as url:

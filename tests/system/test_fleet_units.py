@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from devstack.fleet import openmetrics, truth
-from devstack.fleet.scenarios.lives import some_lives
+from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from devstack.fleet.scenarios.outages import silent
 from devstack.fleet.scenarios.units import shared_units
 from devstack.prometheus import running_prometheus
@@ -18,8 +18,8 @@ from tests.system.fleet_truth import PRICE, Hours, ask, assert_identity, near
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 SHARED = {one.scenario.name: one for one in shared_units()}
 UNSEEN = {
-    "nothing-seen": silent(some_lives("nothing-seen", hours=(0,)), "allocation", [(-10, 70)]),
-    "hardly-seen": silent(some_lives("hardly-seen", hours=(0,)), "allocation", [(3, 70)]),
+    "nothing-seen": silent(mixed_lifetimes("nothing-seen", hours=(0,)), "allocation", [(-10, 70)]),
+    "hardly-seen": silent(mixed_lifetimes("hardly-seen", hours=(0,)), "allocation", [(3, 70)]),
 }
 UNITS = {"gpu-operator": "platform", "monitoring": "platform", "research-nlp": "research"}
 AMOUNTS = ("allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours", "allocated_usd", "effective_usd",

@@ -13,12 +13,12 @@ import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from devstack.template import TEMPLATE
-from gpucost.core.hours import HOUR, floor_hour, format_instant
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.metering.observations import Observation
 from gpucost.core.rollups import DAY
 from gpucost.pipeline.backfill import Backfill, Progress
 from gpucost.runtime.messages import HoursDue, HoursToRestate
-from gpucost.runtime.messaging import AwsBus
+from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, Settings
 from gpucost_cli.backfill_command import SETTLING
 from tests.chaos.script import ScriptedReader, document
@@ -57,7 +57,7 @@ def readers(stack: Stack, **facts: Any) -> None:
 
 
 def period(start: datetime, hours: int) -> tuple[str, ...]:
-    return "--from", format_instant(start), "--to", format_instant(start + hours * HOUR)
+    return "--from", format_timestamp(start), "--to", format_timestamp(start + hours * HOUR)
 
 
 def states(stack: Stack) -> list[str]:
@@ -137,14 +137,14 @@ def test_a_backfill_says_that_it_waits_behind_another_one(stack: Stack, monkeypa
 def test_interrupted_while_it_sends_a_backfill_says_that_some_of_it_goes_on(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send_due = AwsBus.send_due
+    send_due = MessageBus.send_due
 
-    def some(self: AwsBus, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+    def some(self: MessageBus, messages: Sequence[HoursDue | HoursToRestate]) -> None:
         send_due(self, messages[:1])
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(AwsBus, "send_due", some)
+        patched.setattr(MessageBus, "send_due", some)
         ended = stack.gpucost("backfill", *period(FIRST, 4))
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
     assert "those that were go on, and running the same command again sends what is left" in ended.stderr
@@ -167,7 +167,7 @@ def test_an_hour_is_no_backfills_before_the_schedule_had_its_turn(
         monkeypatch.setattr("gpucost_cli.backfill_command.datetime", clock)
         done = stack.gpucost("backfill", *period(newest - HOUR, 2), "--no-wait")
         assert done.stdout.startswith(f"{sent} hours of 1 clusters"), done.stderr
-        assert (f"hour {format_instant(newest)} has only just ended" in done.stderr) == (sent == 1)
+        assert (f"hour {format_timestamp(newest)} has only just ended" in done.stderr) == (sent == 1)
     monkeypatch.setattr("gpucost_cli.backfill_command.datetime", SimpleNamespace(now=lambda _zone: newest + HOUR))
     alone = stack.gpucost("backfill", *period(newest, 1))
     assert (alone.returncode, alone.stdout) == (0, "")

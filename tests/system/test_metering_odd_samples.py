@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from devstack.prometheus import running_prometheus
-from gpucost.core.errors import MetricsAnswerError
+from gpucost.core.errors import MetricsResponseError
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
@@ -158,6 +158,6 @@ def test_whatever_statistic_is_no_number_the_hour_or_one_sentence_is_the_answer(
         spoil = query, stat, odd
         try:
             attributed(url, "sound")
-        except MetricsAnswerError as error:
+        except MetricsResponseError as error:
             assert "unusable" in str(error), (stat, odd)
             assert stat in {names.UNLABELED, "init-count", "info"} or stat.startswith("count"), (stat, odd)

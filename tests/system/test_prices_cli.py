@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from devstack.aws import create_stack, local_client, running_aws
-from gpucost.core.hours import floor_hour, format_instant
+from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.price_book import PriceStore
 from gpucost_cli.demo_command import settings_text
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import gpucost
@@ -32,7 +32,7 @@ class Stack:
     def __init__(self, endpoint: str, folder: Path, parameters: dict[str, str]) -> None:
         deployed = create_stack(endpoint, "http://127.0.0.1:1", parameters)
         client = local_client("dynamodb", endpoint)
-        self.book = DynamoPriceBook(client, deployed.outputs["TableName"])
+        self.book = PriceStore(client, deployed.outputs["TableName"])
         self.store = DocumentStore(client, deployed.outputs["TableName"], clock=lambda: NOW)
         self.store.push(settings_text("http://127.0.0.1:1"), author="me", now=NOW)
         self.folder = folder
@@ -60,7 +60,7 @@ def set_(stack: Stack, *more: str, amount: str = "98.32", unit: str = "node-hour
 
 
 def test_a_price_is_set_listed_dropped_and_kept(stack: Stack) -> None:
-    began = format_instant(THIS_HOUR - timedelta(hours=5))
+    began = format_timestamp(THIS_HOUR - timedelta(hours=5))
     done = set_(stack, "--match", "cluster=demo", "--from", began)
     assert done.returncode == 0, done.stderr
     (row,) = stack.rows("list")

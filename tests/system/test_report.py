@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from gpucost.core.model import Capacity, Costs
-from gpucost_cli.rendering import put
+from gpucost_cli.rendering import print_table
 from gpucost_cli.report import costs_tables, tables
 
 
@@ -96,7 +96,7 @@ def test_a_narrow_terminal_cuts_no_amounts_and_no_names() -> None:
     for width in (40, 80, 200):
         file = io.StringIO()
         for part in costs_tables(document):
-            put(part, Console(width=width, file=file))
+            print_table(part, Console(width=width, file=file))
         (row,) = [line for line in file.getvalue().splitlines() if "llm-finetune-7b" in line]
         assert "$1,131,234.56" in row
         assert "$1,506,774.81" in row

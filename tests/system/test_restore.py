@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from tests.chaos.script import document
 from tests.system.deployed import Stack, running
 
@@ -21,7 +21,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 def backfill(stack: Stack) -> str:
     """The runbook's command, and all that follows from it."""
     end = stack.first + HOURS * HOUR
-    said = stack.gpucost("backfill", "--from", format_instant(stack.first), "--to", format_instant(end), "--no-wait")
+    said = stack.gpucost("backfill", "--from", format_timestamp(stack.first), "--to", format_timestamp(end), "--no-wait")
     assert (said.returncode, said.stderr) == (0, "")
     with stack.active():
         stack.drain()

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from devstack.fleet.builders import node, whole
 from devstack.fleet.scenario import GPU, Exporter, Geometry, Pod, Scenario
-from devstack.fleet.scenarios.sharing import asks, flat
+from devstack.fleet.scenarios.sharing import flat, request
 from devstack.fleet.scraping import Scraping
 
 
@@ -21,7 +21,7 @@ def scenarios() -> Iterator[Scenario]:
     yield Scenario(
         "more-than-there-is",
         [n],
-        [Pod(f"p{i}", n, [0] if i == 0 else [], flat("0.5"), requests=asks(GPU)) for i in range(3)],
+        [Pod(f"p{i}", n, [0] if i == 0 else [], flat("0.5"), requests=request(GPU)) for i in range(3)],
         residual=True,
         sources={"p1": "none", "p2": "none"},
     )
@@ -30,7 +30,7 @@ def scenarios() -> Iterator[Scenario]:
 def worked_example() -> Scenario:
     """The cluster of `docs/cost-model.md`."""
     n = node("n1", "a10g", whole("a10g"))
-    train = Pod("train", n, [0, 1], uses=[flat("0.8"), flat("0.2")], requests=asks(GPU, 2))
+    train = Pod("train", n, [0, 1], uses=[flat("0.8"), flat("0.2")], requests=request(GPU, 2))
     chat = Pod("chat", n, [2], flat("0.5"), start=30, running=36)
     batch = Pod("batch", n, [3], flat("0.9"), start=-30, finished=20)
     silent = Exporter(Scraping("dcgm-exporter", "", gaps=[(10, 20)]))
@@ -57,7 +57,7 @@ def _units() -> Iterator[Scenario]:
             "  - {name: assistant, namespace_labels: {cost-center: cc-7}}\n"
             "  - {name: vision, pod_labels: {team: vision}}\n"
         ),
-        units={"by-name": "research", "by-namespace-label": "assistant", "by-pod-label": "vision",
+        business_units={"by-name": "research", "by-namespace-label": "assistant", "by-pod-label": "vision",
                "by-pod-label-gone": "vision", "nobodys": "alone"},
     )  # fmt: skip
 
@@ -73,9 +73,11 @@ def _moved() -> Iterator[Scenario]:
         moving,
         hours=(-1,),
         settings=_MOVED.format(at=at),
-        units={"p": "old", "q": "old"},
+        business_units={"p": "old", "q": "old"},
     )
-    yield Scenario("namespace-moved-after", [n], moving, settings=_MOVED.format(at=at), units={"p": "new", "q": "old"})
+    yield Scenario(
+        "namespace-moved-after", [n], moving, settings=_MOVED.format(at=at), business_units={"p": "new", "q": "old"}
+    )
 
 
 _MOVED = """business_units:
@@ -89,10 +91,10 @@ def _claims() -> Iterator[Scenario]:
     """GPUs held through DRA claims, which no node advertises and no request tells."""
     empty = Geometry({}, {"gpu_nvidia_com": Fraction(1)}, whole("h100").devices)
     n = node("n1", "h100", empty)
-    asked = {"main": {"gpu_nvidia_com": 2}}
+    requests = {"main": {"gpu_nvidia_com": 2}}
     pods = [
-        Pod("claims", n, [0, 1], flat("0.5"), requests=asked, claims=["c1"]),
-        Pod("comes", n, [2, 3], flat("0.7"), requests=asked, claims=["c2"], start=20, deleted=50),
+        Pod("claims", n, [0, 1], flat("0.5"), requests=requests, claims=["c1"]),
+        Pod("comes", n, [2, 3], flat("0.7"), requests=requests, claims=["c2"], start=20, deleted=50),
     ]
     yield Scenario("claims", [n], pods)
 

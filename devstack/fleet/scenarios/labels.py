@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from devstack.fleet.builders import mig_single, node, time_sliced, whole
 from devstack.fleet.scenario import Exporter, KubeStateMetrics, Pod, Scenario
-from devstack.fleet.scenarios.lives import some_lives
+from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from devstack.fleet.scenarios.sharing import flat
 
-OLD = {"dcgm_fi_prof_gr_engine_active": 1}
+OLD_SIGNALS = {"dcgm_fi_prof_gr_engine_active": 1}
 
 
 def scenarios() -> Iterator[Scenario]:
@@ -17,43 +17,43 @@ def scenarios() -> Iterator[Scenario]:
         for hostname in ("Hostname", "hostname"):
             for uid in (False, True):
                 name = f"labels-{dialect}-{hostname[0]}-{'uid' if uid else 'no-uid'}"
-                signals = OLD if dialect == "old" else {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1}
+                signals = OLD_SIGNALS if dialect == "old" else {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1}
                 exporter = Exporter(dialect=dialect, hostname=hostname, pod_uid=uid, signals=signals)
-                yield replace(some_lives(name, hours=(0,)), dcgm=exporter)
-    yield replace(some_lives("labels-linger", hours=(0,)), dcgm=Exporter(lingers=4, early=True))
+                yield replace(mixed_lifetimes(name, hours=(0,)), dcgm=exporter)
+    yield replace(mixed_lifetimes("labels-linger", hours=(0,)), dcgm=Exporter(lingers=4, labels_pending_pods=True))
     yield from _signals()
     yield from _oddities()
 
 
 def _signals() -> Iterator[Scenario]:
-    lives = some_lives("signal-4.9", hours=(0,))
-    yield replace(lives, dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}))
+    mixed = mixed_lifetimes("signal-4.9", hours=(0,))
+    yield replace(mixed, dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}))
     yield replace(
-        lives,
+        mixed,
         name="signal-device-only",
         dcgm=Exporter(signals={"DCGM_FI_DEV_GPU_UTIL": 100}),
         notes=["DCGM_FI_DEV_GPU_UTIL"],
     )
     yield replace(
-        lives,
+        mixed,
         name="signal-4.9-device-only",
         dcgm=Exporter(signals={"DCGM_FI_DEV_GPU_UTIL_RATIO": 1}),
         notes=["DCGM_FI_DEV_GPU_UTIL_RATIO"],
     )
     # The better signal counts; the other one shows another figure, as a mere "something ran" does.
     yield replace(
-        lives,
+        mixed,
         name="signal-both",
         dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 60}),
     )
     yield replace(
-        lives,
+        mixed,
         name="signal-none",
         dcgm=Exporter(signals={"DCGM_FI_DEV_FB_USED": 1}),
-        sources={pod.name: "none" for pod in lives.pods},
+        sources={pod.name: "none" for pod in mixed.pods},
     )
     yield replace(
-        lives,
+        mixed,
         name="signal-percent-by-setting",
         dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 100}),
         settings="utilization: {signal: DCGM_FI_PROF_GR_ENGINE_ACTIVE, scale: 100}",
@@ -71,7 +71,7 @@ def _oddities() -> Iterator[Scenario]:
         "ghost",
         [n],
         [Pod("p", n, [0], flat("0.5"))],
-        ghosts={("n1", 3): "0.8"},
+        unrequested_use={("n1", 3): "0.8"},
         notes=["that no pod had requested"],
     )
     yield Scenario(

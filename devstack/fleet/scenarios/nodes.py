@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from devstack.fleet.builders import mig_single, node, whole
-from devstack.fleet.scenario import FOREVER, GPU, Exporter, Geometry, KubeStateMetrics, Life, Node, Pod, Scenario
+from devstack.fleet.scenario import FOREVER, GPU, Exporter, Geometry, Interval, KubeStateMetrics, Node, Pod, Scenario
 from devstack.fleet.scenarios.outages import silent
-from devstack.fleet.scenarios.sharing import asks, flat
+from devstack.fleet.scenarios.sharing import flat, request
 
 
 def scenarios() -> Iterator[Scenario]:
@@ -18,48 +18,51 @@ def scenarios() -> Iterator[Scenario]:
     yield from _booting()
 
 
-def _one(name: str, life: Life = FOREVER, ready: float | None = None) -> Node:
-    begins = life[0] if ready is None else ready
-    return node(name, "a10g-one", whole("a10g-one", life=(begins, 1e6)), life=life)
+def _single_gpu_node(name: str, lifetime: Interval = FOREVER, ready: float | None = None) -> Node:
+    begins = lifetime[0] if ready is None else ready
+    return node(name, "a10g-one", whole("a10g-one", lifetime=(begins, 1e6)), lifetime=lifetime)
 
 
 def _left_behind() -> Iterator[Scenario]:
     """Spot nodes are taken back; their pods' objects stay until somebody deletes them, over the hour and longer."""
-    stays = _one("n0")
-    spot = _one("n1", (-1e6, 57))
+    stays = _single_gpu_node("n0")
+    spot = _single_gpu_node("n1", (-1e6, 57))
     left = Pod("left", spot, [0], flat("0.7"), deleted=64)
     yield Scenario("left-behind-over-the-hour", [stays, spot], [left], hours=(0, 1))
-    long_gone = _one("n1", (-1e6, -50))
+    long_gone = _single_gpu_node("n1", (-1e6, -50))
     forgotten = Pod("forgotten", long_gone, [0], flat("0.7"))
     yield Scenario("left-behind-for-hours", [stays, long_gone], [forgotten], hours=(0, 1))
-    slices = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7), life=(-1e6, 20))
+    slices = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7), lifetime=(-1e6, 20))
     small = Pod("small", slices, [0], flat("0.7"), deleted=40)
     yield Scenario("left-behind-slices", [stays, slices], [small])
 
 
 def _short() -> Iterator[Scenario]:
     """Nodes that live for minutes."""
-    stays, within = _one("n0"), _one("n1", (12, 41), ready=15)
+    stays, within = _single_gpu_node("n0"), _single_gpu_node("n1", (12, 41), ready=15)
     yield Scenario("node-within-the-hour", [stays, within], [Pod("p", within, [0], flat("0.5"), start=16, deleted=39)])
-    brief = _one("n1", (20.3, 22.8))
+    brief = _single_gpu_node("n1", (20.3, 22.8))
     yield Scenario("node-for-two-minutes", [stays, brief])
-    many = [_one(f"wave{i}", (5 * i, 5 * i + 30), ready=5 * i + 2) for i in range(6)]
-    pods = [Pod(f"p{i}", one, [0], flat("0.5"), start=5 * i + 3, deleted=5 * i + 35) for i, one in enumerate(many)]
+    many = [_single_gpu_node(f"wave{i}", (5 * i, 5 * i + 30), ready=5 * i + 2) for i in range(6)]
+    pods = [
+        Pod(f"p{i}", wave_node, [0], flat("0.5"), start=5 * i + 3, deleted=5 * i + 35)
+        for i, wave_node in enumerate(many)
+    ]
     yield Scenario("nodes-in-waves", [stays, *many], pods)
     thrice = [
-        replace(_one("n1", life), provider_id=f"aws:///eu-central-1a/i-{number}")
-        for number, life in enumerate([(-1e6, 20), (23, 40), (44, 1e6)])
+        replace(_single_gpu_node("n1", lifetime), provider_id=f"aws:///eu-central-1a/i-{number}")
+        for number, lifetime in enumerate([(-1e6, 20), (23, 40), (44, 1e6)])
     ]
     starts = (-70, 24, 46)  # nobody deletes the pods of the nodes that are gone
-    lives = [Pod(f"p{i}", one, [0], flat("0.5"), start=starts[i]) for i, one in enumerate(thrice)]
-    yield Scenario("node-replaced-twice", thrice, lives)
+    pods = [Pod(f"p{i}", version, [0], flat("0.5"), start=starts[i]) for i, version in enumerate(thrice)]
+    yield Scenario("node-replaced-twice", thrice, pods)
 
 
 def _health() -> Iterator[Scenario]:
     """What a node advertises goes down and up again."""
 
-    def offers(life: Life, healthy: int = 4) -> Geometry:
-        return whole("a10g", life=life, allocatable={GPU: healthy})
+    def offers(interval: Interval, healthy: int = 4) -> Geometry:
+        return whole("a10g", lifetime=interval, allocatable={GPU: healthy})
 
     sick = node("n1", "a10g", (offers((-1e6, 20)), offers((20, 45), 3), offers((45, 1e6))))
     pods = [Pod("p", sick, [0], flat("0.5")), Pod("q", sick, [1], flat("0.5"), start=25)]
@@ -67,41 +70,45 @@ def _health() -> Iterator[Scenario]:
     full = node("n1", "a10g", whole("a10g", allocatable={GPU: 3}))
     yield Scenario("unhealthy-and-held", [full], [Pod(f"p{i}", full, [i], flat("0.5")) for i in range(4)])
     # The device plugin crashes: nothing is advertised for a while, and those who hold go on.
-    crashed = node("n1", "a10g", (whole("a10g", life=(-1e6, 20)), whole("a10g", life=(28, 1e6))))
+    crashed = node("n1", "a10g", (whole("a10g", lifetime=(-1e6, 20)), whole("a10g", lifetime=(28, 1e6))))
     yield Scenario(
         "plugin-crashed",
         [crashed],
         [Pod("p", crashed, [0], flat("0.5"))],
         dcgm=Exporter(blank=[(20, 28)]),
     )
-    none = node("n1", "a10g", (whole("a10g", life=(-1e6, -1e5)),))
-    yield Scenario("never-advertised", [none, _one("n0")])
+    none = node("n1", "a10g", (whole("a10g", lifetime=(-1e6, -1e5)),))
+    yield Scenario("never-advertised", [none, _single_gpu_node("n0")])
 
 
 def _in_gaps() -> Iterator[Scenario]:
     """Nodes that change while nobody looks."""
     gap = [(20, 30)]
-    stays, leaves, joins = _one("n0"), _one("n1", (-1e6, 24)), _one("n2", (25, 1e6), ready=26)
+    stays, leaves, joins = (
+        _single_gpu_node("n0"),
+        _single_gpu_node("n1", (-1e6, 24)),
+        _single_gpu_node("n2", (25, 1e6), ready=26),
+    )
     pods = [Pod("p", leaves, [0], flat("0.5"), deleted=24), Pod("q", joins, [0], flat("0.5"), start=27)]
     moving = Scenario("nodes-change-in-a-gap", [stays, leaves, joins], pods)
     yield silent(moving, "allocation", gap)
-    told = silent(replace(moving, name="nodes-change-in-a-gap-with-times"), "allocation", gap)
-    yield replace(told, ksm=[replace(one, times=True) for one in told.ksm])
-    old = replace(_one("n1", (-1e6, 22)), provider_id="aws:///eu-central-1a/i-old")
-    new = replace(_one("n1", (27, 1e6)), provider_id="aws:///eu-central-1a/i-new")
-    lives = [Pod("p", old, [0], flat("0.5"), deleted=22), Pod("q", new, [0], flat("0.9"), start=28)]
-    yield silent(Scenario("node-replaced-in-a-gap", [old, new], lives), "both", gap)
+    with_times = silent(replace(moving, name="nodes-change-in-a-gap-with-times"), "allocation", gap)
+    yield replace(with_times, ksm=[replace(instance, pod_times=True) for instance in with_times.ksm])
+    old = replace(_single_gpu_node("n1", (-1e6, 22)), provider_id="aws:///eu-central-1a/i-old")
+    new = replace(_single_gpu_node("n1", (27, 1e6)), provider_id="aws:///eu-central-1a/i-new")
+    replaced = [Pod("p", old, [0], flat("0.5"), deleted=22), Pod("q", new, [0], flat("0.9"), start=28)]
+    yield silent(Scenario("node-replaced-in-a-gap", [old, new], replaced), "both", gap)
     # A GPU handed on in a gap: whoever is billed for how much of it, together it is not more than the GPU.
-    hands = [Pod("p", stays, [0], flat("0.5"), deleted=23), Pod("q", stays, [0], flat("0.5"), start=27)]
-    yield silent(Scenario("handed-on-in-a-gap", [stays], hands), "allocation", gap)
-    yield silent(Scenario("handed-on-in-a-short-gap", [stays], hands), "allocation", [(22, 26)])
+    successive = [Pod("p", stays, [0], flat("0.5"), deleted=23), Pod("q", stays, [0], flat("0.5"), start=27)]
+    yield silent(Scenario("handed-on-in-a-gap", [stays], successive), "allocation", gap)
+    yield silent(Scenario("handed-on-in-a-short-gap", [stays], successive), "allocation", [(22, 26)])
 
 
 def _booting() -> Iterator[Scenario]:
     """Labels of GPU Feature Discovery come late."""
-    sliced = mig_single("h100-one", "1g.10gb", 7, life=(14, 1e6))
-    late = node("n1", "h100-one", sliced, life=(8, 1e6), labels_from=25)
+    sliced = mig_single("h100-one", "1g.10gb", 7, lifetime=(14, 1e6))
+    late = node("n1", "h100-one", sliced, lifetime=(8, 1e6), labels_from=25)
     yield Scenario("slices-before-their-labels", [late], [Pod("p", late, [2], flat("0.5"), start=16)])
-    eight = node("n1", "h100", whole("h100", life=(20, 1e6)), life=(3, 1e6), labels_from=22)
-    pods = [Pod("p", eight, list(range(8)), flat("0.9"), requests=asks(GPU, 8), start=21, running=33)]
+    eight = node("n1", "h100", whole("h100", lifetime=(20, 1e6)), lifetime=(3, 1e6), labels_from=22)
+    pods = [Pod("p", eight, list(range(8)), flat("0.9"), requests=request(GPU, 8), start=21, running=33)]
     yield Scenario("booting-long", [eight], pods, ksm=[KubeStateMetrics(node_labels=True)])

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from devstack.fleet.builders import node, whole
-from devstack.fleet.scenario import Exporter, KubeStateMetrics, Life, Pod, Scenario
-from devstack.fleet.scenarios.lives import some_lives
+from devstack.fleet.scenario import Exporter, Interval, KubeStateMetrics, Pod, Scenario
+from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from devstack.fleet.scenarios.sharing import flat
 from devstack.fleet.scraping import Scraping
 
 ALWAYS = (-1e6, 1e6)
 
 
-def ksm(instance: str, **how: object) -> KubeStateMetrics:
+def ksm(instance: str, **overrides: object) -> KubeStateMetrics:
     """An instance of kube-state-metrics."""
-    return KubeStateMetrics(Scraping("kube-state-metrics", f"{instance}:8080", **how))  # type: ignore[arg-type]
+    return KubeStateMetrics(Scraping("kube-state-metrics", f"{instance}:8080", **overrides))  # type: ignore[arg-type]
 
 
 def scenarios() -> Iterator[Scenario]:
@@ -25,19 +25,23 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def _instances() -> Iterator[Scenario]:
-    lives = some_lives("ksm-restarted")
-    yield replace(lives, ksm=[ksm("a", life=(-1e6, 30)), ksm("b", life=(32, 1e6))])
-    pair = [ksm("a"), ksm("b", phase=17)]
-    yield replace(lives, name="ksm-pair", ksm=pair)
+    mixed = mixed_lifetimes("ksm-restarted")
+    yield replace(mixed, ksm=[ksm("a", lifetime=(-1e6, 30)), ksm("b", lifetime=(32, 1e6))])
+    pair = [ksm("a"), ksm("b", offset_seconds=17)]
+    yield replace(mixed, name="ksm-pair", ksm=pair)
     yield replace(
-        lives,
+        mixed,
         name="ksm-pair-one-restarts",
-        ksm=[pair[0], ksm("b", phase=17, life=(-1e6, 20)), ksm("c", phase=41, life=(23, 1e6))],
+        ksm=[
+            pair[0],
+            ksm("b", offset_seconds=17, lifetime=(-1e6, 20)),
+            ksm("c", offset_seconds=41, lifetime=(23, 1e6)),
+        ],
     )
-    shards = [replace(ksm(f"s{i}", phase=9 * i), shard=(i, 3)) for i in range(3)]
-    yield replace(lives, name="ksm-sharded", ksm=shards)
+    shards = [replace(ksm(f"s{i}", offset_seconds=9 * i), shard=(i, 3)) for i in range(3)]
+    yield replace(mixed, name="ksm-sharded", ksm=shards)
     yield replace(
-        lives,
+        mixed,
         name="dcgm-restarted",
         dcgm=Exporter(Scraping("dcgm-exporter", "", gaps=[(30, 33)])),
     )
@@ -48,42 +52,46 @@ def _instances() -> Iterator[Scenario]:
         "handed-on-beside-a-restart",
         [n],
         [Pod("first", n, [0], flat("0.5"), deleted=29.05), Pod("second", n, [0], flat("0.7"), start=29.1)],
-        ksm=[ksm("a", life=(-1e6, 29.1)), ksm("b", phase=12, life=(29.15, 1e6))],
+        ksm=[ksm("a", lifetime=(-1e6, 29.1)), ksm("b", offset_seconds=12, lifetime=(29.15, 1e6))],
     )
 
 
 def _gaps() -> Iterator[Scenario]:
     for minutes in (2, 10, 40):
-        for place, start in (("inside", 15), ("first-edge", -minutes / 2), ("last-edge", 60 - minutes / 2)):
+        for position, start in (("inside", 15), ("first-edge", -minutes / 2), ("last-edge", 60 - minutes / 2)):
             for source in ("both", "allocation", "utilization"):
                 gap = [(start, start + minutes)]
-                lives = some_lives(f"gap-{minutes}-{place}-{source}", hours=(0,))
-                yield silent(lives, source, gap)
+                mixed = mixed_lifetimes(f"gap-{minutes}-{position}-{source}", hours=(0,))
+                yield silent(mixed, source, gap)
     for up in ("absent in gaps", "dropped"):
-        lives = some_lives(f"gap-up-{up.replace(' ', '-')}", hours=(0,))
-        yield silent(lives, "both", [(18, 28)], up=up)
-    told = some_lives("gap-with-times", hours=(0,))
-    told = silent(told, "allocation", [(10, 45)])
-    yield replace(told, name="gap-with-times", ksm=[replace(told.ksm[0], times=True)])
+        mixed = mixed_lifetimes(f"gap-up-{up.replace(' ', '-')}", hours=(0,))
+        yield silent(mixed, "both", [(18, 28)], up=up)
+    with_times = mixed_lifetimes("gap-with-times", hours=(0,))
+    with_times = silent(with_times, "allocation", [(10, 45)])
+    yield replace(with_times, name="gap-with-times", ksm=[replace(with_times.ksm[0], pod_times=True)])
     n = node("n1", "a10g", whole("a10g"))
     inside = [
         Pod("always", n, [0], flat("0.5")),
         Pod("invisible", n, [1], flat("0.5"), start=22, deleted=30),
         Pod("found-finished", n, [2], flat("0.5"), start=21, finished=33),
     ]
-    life = Scenario("life-in-a-gap", [n], inside)
-    yield silent(life, "allocation", [(20, 40)])
-    told = silent(replace(life, name="life-in-a-gap-with-times"), "allocation", [(20, 40)])
-    yield replace(told, ksm=[replace(told.ksm[0], times=True)])
-    yield Scenario("dcgm-gone-half-way", [n], inside[:1], dcgm=Exporter(Scraping("dcgm-exporter", "", life=(-1e6, 31))))
+    within_gap = Scenario("life-in-a-gap", [n], inside)
+    yield silent(within_gap, "allocation", [(20, 40)])
+    with_times = silent(replace(within_gap, name="life-in-a-gap-with-times"), "allocation", [(20, 40)])
+    yield replace(with_times, ksm=[replace(with_times.ksm[0], pod_times=True)])
+    yield Scenario(
+        "dcgm-gone-half-way", [n], inside[:1], dcgm=Exporter(Scraping("dcgm-exporter", "", lifetime=(-1e6, 31)))
+    )
     yield Scenario("signal-blank", [n], inside[:1], dcgm=Exporter(blank=[(10, 30)]))
     yield Scenario("no-dcgm", [n], inside[:1], dcgm=None, sources={"always": "none"})
 
 
-def silent(scenario: Scenario, source: str, gap: Sequence[Life], up: str = "kept") -> Scenario:
+def silent(scenario: Scenario, source: str, gap: Sequence[Interval], up: str = "kept") -> Scenario:
     """The same cluster, of which one source (`allocation`, `utilization`) or `both` tell nothing for a time."""
     if source in {"both", "allocation"}:
-        instances = [replace(one, scraping=replace(one.scraping, gaps=gap, up=up)) for one in scenario.ksm]
+        instances = [
+            replace(instance, scraping=replace(instance.scraping, gaps=gap, up=up)) for instance in scenario.ksm
+        ]
         scenario = replace(scenario, ksm=instances)
     if source in {"both", "utilization"} and scenario.dcgm is not None:
         scraping = replace(scenario.dcgm.scraping, gaps=gap, up=up)
@@ -93,19 +101,26 @@ def silent(scenario: Scenario, source: str, gap: Sequence[Life], up: str = "kept
 
 def _intervals() -> Iterator[Scenario]:
     for seconds in (15, 30, 70):
-        yield replace(some_lives(f"every-{seconds}-seconds")).with_scraping(seconds=seconds, phase=7)
-    yield some_lives("jitter").with_scraping(seconds=30, jitter=1900)
-    yield some_lives("changed-to-slower").with_scraping(seconds=15, then=(25, 60))
-    yield some_lives("changed-to-faster").with_scraping(seconds=60, then=(25, 15))
-    yield some_lives("on-the-edge").with_scraping(seconds=60, phase=0)
-    yield some_lives("a-millisecond-before").with_scraping(seconds=60, phase=59.999)
+        yield replace(mixed_lifetimes(f"every-{seconds}-seconds")).with_scraping(
+            interval_seconds=seconds, offset_seconds=7
+        )
+    yield mixed_lifetimes("jitter").with_scraping(interval_seconds=30, jitter_ms=1900)
+    yield mixed_lifetimes("changed-to-slower").with_scraping(interval_seconds=15, changed_interval=(25, 60))
+    yield mixed_lifetimes("changed-to-faster").with_scraping(interval_seconds=60, changed_interval=(25, 15))
+    yield mixed_lifetimes("on-the-edge").with_scraping(interval_seconds=60, offset_seconds=0)
+    yield mixed_lifetimes("a-millisecond-before").with_scraping(interval_seconds=60, offset_seconds=59.999)
     n1, n2 = node("n1", "a10g", whole("a10g")), node("n2", "a10g", whole("a10g"))
     pods = [Pod(f"p{i}", n, [0], flat("0.5"), start=start) for i, (n, start) in enumerate(((n1, -1e6), (n2, -1e6)))]
     pods += [Pod("late", n2, [1], flat("0.9"), start=30)]
-    slow = Scraping("dcgm-exporter", "", seconds=60)
-    differing = Exporter(replace(slow, seconds=15), by_node={"n2": slow})
+    slow = Scraping("dcgm-exporter", "", interval_seconds=60)
+    differing = Exporter(replace(slow, interval_seconds=15), by_node={"n2": slow})
     yield Scenario("exporters-differ", [n1, n2], pods, dcgm=differing)
-    yield replace(some_lives("skewed"), dcgm=Exporter(Scraping("dcgm-exporter", "", seconds=30, phase=23.456)))
     yield replace(
-        some_lives("no-up"), ksm=[ksm("a", up="dropped")], dcgm=Exporter(Scraping("dcgm-exporter", "", up="dropped"))
+        mixed_lifetimes("skewed"),
+        dcgm=Exporter(Scraping("dcgm-exporter", "", interval_seconds=30, offset_seconds=23.456)),
+    )
+    yield replace(
+        mixed_lifetimes("no-up"),
+        ksm=[ksm("a", up="dropped")],
+        dcgm=Exporter(Scraping("dcgm-exporter", "", up="dropped")),
     )

@@ -16,7 +16,7 @@ def flat(use: str) -> Use:
     return ((START, use),)
 
 
-def asks(resource: str, units: int = 1) -> dict[str, dict[str, int]]:
+def request(resource: str, units: int = 1) -> dict[str, dict[str, int]]:
     """One container that requests some units."""
     return {"main": {resource: units}}
 
@@ -37,7 +37,7 @@ def _plain() -> Iterator[Scenario]:
         [n],
         [
             Pod("one", n, [0], flat("0.75")),
-            Pod("two", n, [1, 2], uses=[flat("0.9"), flat("0.1")], requests=asks(GPU, 2)),
+            Pod("two", n, [1, 2], uses=[flat("0.9"), flat("0.1")], requests=request(GPU, 2)),
         ],
     )
     idle = node("n1", "a10g", whole("a10g"))
@@ -73,42 +73,42 @@ def _mig() -> Iterator[Scenario]:
 def _mixed(name: str, model: str, layouts: list[list[str]]) -> Scenario:
     n = node("n1", model, mig_mixed(model, layouts))
     pods = []
-    for place, device in enumerate(n.geometries[0].devices):
-        if place % 3 < 2:
+    for index, device in enumerate(n.geometries[0].devices):
+        if index % 3 < 2:
             resource = resource_of(device.profile) if device.profile else GPU
-            pods.append(Pod(f"p{place}", n, [place], flat(f"0.{place + 1:02d}"), requests=asks(resource)))
+            pods.append(Pod(f"p{index}", n, [index], flat(f"0.{index + 1:02d}"), requests=request(resource)))
     return Scenario(name, [n], pods)
 
 
 def _shared() -> Iterator[Scenario]:
     n = node("n1", "a10g", time_sliced("a10g", 4))
-    several = [
+    pods = [
         Pod("a", n, [0], flat("0.2")),
         Pod("b", n, [0], flat("0.1")),
-        Pod("twice", n, [1, 1], flat("0.3"), requests=asks(GPU, 2)),
+        Pod("twice", n, [1, 1], flat("0.3"), requests=request(GPU, 2)),
         Pod("beside", n, [1], flat("0.6")),
         Pod("alone", n, [2], flat("0.9")),  # of one replica of four: credited a quarter at most
-        Pod("apart", n, [0, 3], flat("0.1"), requests=asks(GPU, 2)),
+        Pod("apart", n, [0, 3], flat("0.1"), requests=request(GPU, 2)),
     ]
-    yield Scenario("time-sliced", [n], several)
-    yield Scenario("time-sliced-device-too", [n], several, dcgm=Exporter(sharers="copies+device"))
+    yield Scenario("time-sliced", [n], pods)
+    yield Scenario("time-sliced-device-too", [n], pods, dcgm=Exporter(sharers="copies+device"))
     renamed = node("n1", "a10g", time_sliced("a10g", 4, renamed=True))
     yield Scenario(
         "time-sliced-renamed",
         [renamed],
-        [Pod(f"p{i}", renamed, [i], flat("0.2"), requests=asks("nvidia_com_gpu_shared")) for i in range(3)],
+        [Pod(f"p{i}", renamed, [i], flat("0.2"), requests=request("nvidia_com_gpu_shared")) for i in range(3)],
     )
     mps = node("n1", "t4", time_sliced("t4", 3, strategy="mps"))
     yield Scenario("mps", [mps], [Pod("a", mps, [0], flat("0.4")), Pod("b", mps, [0], flat("0.2"))])
-    one = node("n1", "t4", time_sliced("t4", 4))
-    sharers = [Pod(name, one, [0], flat(use)) for name, use in (("a", "0.2"), ("b", "0.15"), ("c", "0.1"))]
-    yield Scenario("first-sharer-labelled", [one], sharers, dcgm=Exporter(sharers="first"))
-    yield Scenario("sharer-labels-flip", [one], sharers, dcgm=Exporter(sharers="flip"))
+    t4 = node("n1", "t4", time_sliced("t4", 4))
+    sharers = [Pod(name, t4, [0], flat(use)) for name, use in (("a", "0.2"), ("b", "0.15"), ("c", "0.1"))]
+    yield Scenario("first-sharer-labelled", [t4], sharers, dcgm=Exporter(sharers="first"))
+    yield Scenario("sharer-labels-flip", [t4], sharers, dcgm=Exporter(sharers="flip"))
     coming = [
-        Pod("a", one, [0], flat("0.4")),
-        Pod("b", one, [0], flat("0.3"), start=20, deleted=45),
+        Pod("a", t4, [0], flat("0.4")),
+        Pod("b", t4, [0], flat("0.3"), start=20, deleted=45),
     ]
-    yield Scenario("sharer-comes-and-goes", [one], coming)
+    yield Scenario("sharer-comes-and-goes", [t4], coming)
 
 
 def _neuron() -> Iterator[Scenario]:
@@ -119,9 +119,9 @@ def _neuron() -> Iterator[Scenario]:
         ("inf1", "inf1.xlarge", 1, 4),
     ):
         n = neuron("n1", kind, devices, cores)
-        pods = [Pod("core", n, [cores * devices - 1], flat("0.5"), requests=asks("aws_amazon_com_neuroncore"))]
+        pods = [Pod("core", n, [cores * devices - 1], flat("0.5"), requests=request("aws_amazon_com_neuroncore"))]
         if devices > 1:
-            whole_device = asks("aws_amazon_com_neuron")
+            whole_device = request("aws_amazon_com_neuron")
             pods.append(Pod("device", n, list(range(cores)), flat("0.25"), requests=whole_device))
         yield Scenario(f"neuron-{name}", [n], pods)
 
@@ -133,8 +133,8 @@ def _containers() -> Iterator[Scenario]:
         [n],
         [
             Pod("several", n, [0, 1], flat("0.5"), requests={"a": {GPU: 1}, "b": {GPU: 1}, "c": {}}),
-            Pod("init", n, [2, 3], flat("0.5"), requests=asks(GPU, 2), init={"prepare": {GPU: 1}}),
-            Pod("sidecar", n, [4, 5], flat("0.5"), requests=asks(GPU), sidecars={"cache": {GPU: 1}}),
+            Pod("init", n, [2, 3], flat("0.5"), requests=request(GPU, 2), init={"prepare": {GPU: 1}}),
+            Pod("sidecar", n, [4, 5], flat("0.5"), requests=request(GPU), sidecars={"cache": {GPU: 1}}),
         ],
     )
     sliced = replace(

@@ -6,10 +6,10 @@ from dataclasses import replace
 from devstack.fleet.builders import mig_mixed, mig_single, neuron, node, time_sliced, whole
 from devstack.fleet.hardware import resource_of
 from devstack.fleet.scenario import GPU, Exporter, Node, Pod, Scenario
-from devstack.fleet.scenarios.sharing import asks, flat
+from devstack.fleet.scenarios.sharing import flat, request
 
 CORE, DEVICE = "aws_amazon_com_neuroncore", "aws_amazon_com_neuron"
-ABOVE = ["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"]
+OVERSIZED = ["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"]
 """Dominant shares of 15/14."""
 
 
@@ -25,21 +25,21 @@ def scenarios() -> Iterator[Scenario]:
 
 def _above_a_gpu() -> Iterator[Scenario]:
     """Where the slices of one GPU add up to more than it, they shrink, and nobody else does."""
-    beside_whole = node("n1", "a100-40", mig_mixed("a100-40", [ABOVE, *[[]] * 7]))
-    yield _filled("one-gpu-above-beside-whole", beside_whole)
-    beside_others = node("n1", "a100-40", mig_mixed("a100-40", [ABOVE, *[["2g.10gb"] * 3] * 7]))
-    yield _filled("one-gpu-above-beside-others", beside_others)
+    among_whole_gpus = node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED, *[[]] * 7]))
+    yield _filled("one-gpu-above-beside-whole", among_whole_gpus)
+    among_slices = node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED, *[["2g.10gb"] * 3] * 7]))
+    yield _filled("one-gpu-above-beside-others", among_slices)
     # Without an exporter nothing shows which GPU is cut how; here all are cut alike, so that the node tells.
-    untold = _filled("above-a-gpu-without-dcgm", node("n1", "a100-40", mig_mixed("a100-40", [ABOVE] * 8)))
-    yield replace(untold, dcgm=None, sources={pod.name: "none" for pod in untold.pods})
+    without_exporter = _filled("above-a-gpu-without-dcgm", node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED] * 8)))
+    yield replace(without_exporter, dcgm=None, sources={pod.name: "none" for pod in without_exporter.pods})
 
 
 def _filled(name: str, on: Node) -> Scenario:
     """A pod on every device of a node."""
     pods = []
-    for place, device in enumerate(on.geometries[0].devices):
-        requests = asks(resource_of(device.profile) if device.profile else GPU)
-        pods.append(Pod(f"p{place}", on, [place], flat("0.25"), requests=requests))
+    for index, device in enumerate(on.geometries[0].devices):
+        requests = request(resource_of(device.profile) if device.profile else GPU)
+        pods.append(Pod(f"p{index}", on, [index], flat("0.25"), requests=requests))
     return Scenario(name, [on], pods)
 
 
@@ -58,43 +58,43 @@ def _mig() -> Iterator[Scenario]:
     yield _filled_single("mig-single-whole", sevens)
     for dialect in ("plain", "honor", "old"):
         n = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
-        pods = [Pod("p", n, [0], flat("0.5"), start=10), Pod("q", n, [3, 4], flat("0.25"), requests=asks(GPU, 2))]
+        pods = [Pod("p", n, [0], flat("0.5"), start=10), Pod("q", n, [3, 4], flat("0.25"), requests=request(GPU, 2))]
         signal = "dcgm_fi_prof_gr_engine_active" if dialect == "old" else "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
         yield Scenario(f"mig-labels-{dialect}", [n], pods, dcgm=Exporter(dialect=dialect, signals={signal: 1}))
 
 
 def _filled_single(name: str, on: Node) -> Scenario:
-    places = range(0, len(on.geometries[0].devices), 3)
-    return Scenario(name, [on], [Pod(f"p{place}", on, [place], flat("0.25")) for place in places])
+    indices = range(0, len(on.geometries[0].devices), 3)
+    return Scenario(name, [on], [Pod(f"p{index}", on, [index], flat("0.25")) for index in indices])
 
 
 def _shared() -> Iterator[Scenario]:
     n = node("n1", "a10g", time_sliced("a10g", 4))
     # On the first GPU half a GPU's worth is asked for, on the second nearly all: only what it holds of each counts.
     uneven = [
-        Pod("both", n, [0, 1], uses=[flat("0.1"), flat("0.9")], requests=asks(GPU, 2)),
+        Pod("both", n, [0, 1], uses=[flat("0.1"), flat("0.9")], requests=request(GPU, 2)),
         Pod("first", n, [0], flat("0.1")),
     ]
     yield Scenario("sharer-of-two-devices", [n], uneven)
-    half = Pod("half", n, [2, 2], ((-1e6, "0.2"), (30, "0.4")), requests=asks(GPU, 2))
-    yield Scenario("replicas-of-one-device", [n], [half, Pod("one", n, [2], flat("0.1"), start=15, deleted=45)])
+    two_replicas = Pod("half", n, [2, 2], ((-1e6, "0.2"), (30, "0.4")), requests=request(GPU, 2))
+    yield Scenario("replicas-of-one-device", [n], [two_replicas, Pod("one", n, [2], flat("0.1"), start=15, deleted=45)])
     for dialect in ("plain", "honor", "old"):
         signal = "dcgm_fi_prof_gr_engine_active" if dialect == "old" else "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
         exporter = Exporter(dialect=dialect, signals={signal: 1}, sharers="copies+device")
         sharers = [Pod("a", n, [0], flat("0.2")), Pod("b", n, [0], flat("0.1"), start=20)]
         yield Scenario(f"shared-labels-{dialect}", [n], sharers, dcgm=exporter)
-    one = node("n1", "t4", time_sliced("t4", 10))
-    crowd = [Pod(f"p{i}", one, [0], flat("0.09"), start=-60 + 7 * i) for i in range(10)]
-    yield Scenario("a-crowd-on-one-gpu", [one], crowd)
+    t4 = node("n1", "t4", time_sliced("t4", 10))
+    crowd = [Pod(f"p{i}", t4, [0], flat("0.09"), start=-60 + 7 * i) for i in range(10)]
+    yield Scenario("a-crowd-on-one-gpu", [t4], crowd)
     for labelled in ("first", "flip"):
-        coming = [Pod("a", one, [0], flat("0.2")), Pod("b", one, [0], flat("0.1"), start=20, deleted=45)]
-        yield Scenario(f"label-of-one-{labelled}", [one], coming, dcgm=Exporter(sharers=labelled))
+        coming = [Pod("a", t4, [0], flat("0.2")), Pod("b", t4, [0], flat("0.1"), start=20, deleted=45)]
+        yield Scenario(f"label-of-one-{labelled}", [t4], coming, dcgm=Exporter(sharers=labelled))
     renamed = node("n1", "t4", time_sliced("t4", 2, renamed=True))
     # dcgm-exporter does not map nvidia.com/gpu.shared unless it is told to: then only the device is seen.
     yield Scenario(
         "renamed-not-mapped",
         [renamed],
-        [Pod("p", renamed, [0], flat("0.2"), requests=asks("nvidia_com_gpu_shared"))],
+        [Pod("p", renamed, [0], flat("0.2"), requests=request("nvidia_com_gpu_shared"))],
         dcgm=Exporter(mapping=False),
     )
 
@@ -107,21 +107,21 @@ def _neuron() -> Iterator[Scenario]:
     ):
         n = neuron("n1", kind, devices, cores)
         pods = [
-            Pod("always", n, [0], flat("0.5"), requests=asks(CORE)),
-            Pod("comes", n, [1], flat("0.25"), requests=asks(CORE), start=20, running=24, deleted=50),
+            Pod("always", n, [0], flat("0.5"), requests=request(CORE)),
+            Pod("comes", n, [1], flat("0.25"), requests=request(CORE), start=20, running=24, deleted=50),
         ]
         yield Scenario(f"neuron-{name}", [n], pods)
     big = neuron("n1", "trn1.32xlarge", 16, 2)
     several = [
-        Pod("four-devices", big, range(8), flat("0.8"), requests=asks(DEVICE, 4)),
-        Pod("three-cores", big, [8, 9, 10], uses=[flat("0.9"), flat("0.3"), flat("0")], requests=asks(CORE, 3)),
+        Pod("four-devices", big, range(8), flat("0.8"), requests=request(DEVICE, 4)),
+        Pod("three-cores", big, [8, 9, 10], uses=[flat("0.9"), flat("0.3"), flat("0")], requests=request(CORE, 3)),
     ]
     yield Scenario("neuron-several", [big], several)
     gpus = node("n2", "a10g", whole("a10g"))
-    beside = [*several, Pod("gpu", gpus, [0], flat("0.5"))]
-    yield Scenario("neuron-beside-gpus", [big, gpus], beside)
-    untold = {pod.name: "none" for pod in several}
-    yield Scenario("neuron-not-mapped", [big], several, neuron_labels=False, sources=untold)
+    with_gpu_pod = [*several, Pod("gpu", gpus, [0], flat("0.5"))]
+    yield Scenario("neuron-beside-gpus", [big, gpus], with_gpu_pod)
+    unmapped = {pod.name: "none" for pod in several}
+    yield Scenario("neuron-not-mapped", [big], several, neuron_labels=False, sources=unmapped)
     yield Scenario("neuron-idle", [big])
 
 
@@ -129,7 +129,7 @@ def _requests() -> Iterator[Scenario]:
     n = node("n1", "h100", whole("h100"))
     pods = [
         Pod("init-only", n, [0], flat("0.5"), requests={"main": {}}, init={"prepare": {GPU: 1}}),
-        Pod("init-larger", n, [1, 2], flat("0.5"), requests=asks(GPU), init={"a": {GPU: 2}, "b": {GPU: 1}}),
+        Pod("init-larger", n, [1, 2], flat("0.5"), requests=request(GPU), init={"a": {GPU: 2}, "b": {GPU: 1}}),
         Pod("none", n, [], requests={"main": {}}),
         Pod("same", n, [3], flat("0.2"), namespace="red"),
         Pod("same", n, [4], flat("0.8"), namespace="blue"),
@@ -137,7 +137,7 @@ def _requests() -> Iterator[Scenario]:
     yield Scenario("requests", [n], pods)
     brief = [Pod(f"p{i}", n, [i], flat("0.5"), start=10 + i / 5, deleted=10.5 + i / 5) for i in range(8)]
     yield Scenario("shorter-than-a-scrape", [n], brief)
-    yield replace(Scenario("shorter-than-a-scrape-15", [n], brief).with_scraping(seconds=15), hours=(0,))
+    yield replace(Scenario("shorter-than-a-scrape-15", [n], brief).with_scraping(interval_seconds=15), hours=(0,))
 
 
 def _estimated() -> Iterator[Scenario]:

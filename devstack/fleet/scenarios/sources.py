@@ -5,33 +5,33 @@ from dataclasses import replace
 
 from devstack.fleet.builders import mig_single, node, time_sliced, whole
 from devstack.fleet.scenario import Exporter, Pod, Scenario
-from devstack.fleet.scenarios.lives import some_lives
+from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from devstack.fleet.scenarios.outages import ksm, silent
 from devstack.fleet.scenarios.sharing import flat
 from devstack.fleet.scraping import Scraping
 
-OLD = {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1}
-NEW = {"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}
+OLD_SIGNALS = {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1}
+NEW_SIGNALS = {"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}
 
 
 def scenarios() -> Iterator[Scenario]:
     """All of this room."""
     yield from _several_gaps()
-    yield from _times_told()
+    yield from _exact_pod_times()
     yield from _instances()
-    yield from _who_is_told_at_the_end()
+    yield from _silent_at_the_hours_end()
     yield from _exporters()
-    yield from _shared_and_dark()
+    yield from _shared_and_unobserved()
 
 
 def _several_gaps() -> Iterator[Scenario]:
     three = [(8, 12), (25, 29), (47, 51)]
-    yield silent(some_lives("gaps-three-short"), "both", three)
-    yield silent(some_lives("gap-of-one-scrape", hours=(0,)), "both", [(29.5, 30.5)])
-    yield silent(some_lives("gaps-at-both-edges", hours=(0,)), "both", [(-20, 11), (49, 80)])
-    yield silent(some_lives("gap-just-short", hours=(0,)), "allocation", [(30.2, 34.7)])
-    yield silent(some_lives("gaps-apart", hours=(0,)), "utilization", three[:1])
-    apart = silent(some_lives("gaps-overlap", hours=(0,)), "allocation", [(15, 27)])
+    yield silent(mixed_lifetimes("gaps-three-short"), "both", three)
+    yield silent(mixed_lifetimes("gap-of-one-scrape", hours=(0,)), "both", [(29.5, 30.5)])
+    yield silent(mixed_lifetimes("gaps-at-both-edges", hours=(0,)), "both", [(-20, 11), (49, 80)])
+    yield silent(mixed_lifetimes("gap-just-short", hours=(0,)), "allocation", [(30.2, 34.7)])
+    yield silent(mixed_lifetimes("gaps-apart", hours=(0,)), "utilization", three[:1])
+    apart = silent(mixed_lifetimes("gaps-overlap", hours=(0,)), "allocation", [(15, 27)])
     yield silent(apart, "utilization", [(22, 35)])
     n = node("n1", "a10g", whole("a10g"))
     on_the_hour = [
@@ -40,10 +40,10 @@ def _several_gaps() -> Iterator[Scenario]:
         Pod("the-hour", n, [2], flat("0.5"), start=0, deleted=60),
     ]
     yield Scenario("on-the-hour", [n], on_the_hour, hours=(-1, 0, 1))
-    yield Scenario("on-the-hour-15", [n], on_the_hour, hours=(-1, 0, 1)).with_scraping(seconds=15)
+    yield Scenario("on-the-hour-15", [n], on_the_hour, hours=(-1, 0, 1)).with_scraping(interval_seconds=15)
 
 
-def _times_told() -> Iterator[Scenario]:
+def _exact_pod_times() -> Iterator[Scenario]:
     """Starts and ends in gaps that kube_pod_status_scheduled_time and kube_pod_completion_time tell exactly."""
     n = node("n1", "a10g", whole("a10g"))
     pods = [
@@ -53,39 +53,48 @@ def _times_told() -> Iterator[Scenario]:
         Pod("ends-at-once", n, [2], flat("0.5"), finished=20.4),
         Pod("ends-late", n, [3], flat("0.5"), finished=33.8),
     ]
-    told = silent(Scenario("times-told-in-a-gap", [n], pods), "allocation", [(20.2, 34)])
-    yield replace(told, ksm=[replace(one, times=True) for one in told.ksm])
+    with_times = silent(Scenario("times-told-in-a-gap", [n], pods), "allocation", [(20.2, 34)])
+    yield replace(with_times, ksm=[replace(instance, pod_times=True) for instance in with_times.ksm])
     # Each shard was scraped at another time before the gap, and looks at its own pods only.
-    shards = [replace(ksm(f"s{i}", phase=30 * i), shard=(i, 2)) for i in range(2)]
+    shards = [replace(ksm(f"s{i}", offset_seconds=30 * i), shard=(i, 2)) for i in range(2)]
     several = [Pod(f"p{i}", n, [i], flat("0.5"), start=20.1) for i in range(4)]
-    sharded = silent(replace(told, name="times-told-to-shards", pods=several, ksm=shards), "allocation", [(20.6, 34)])
-    yield replace(sharded, ksm=[replace(one, times=True) for one in sharded.ksm])
-    across = silent(replace(told, name="times-told-in-a-gap-over-the-hour", hours=(0, 1)), "allocation", [(20.2, 66)])
-    late = [replace(one, start=one.start + 34) if one.start > 0 else replace(one, finished=62) for one in pods]
-    yield replace(across, pods=late, ksm=[replace(one, times=True) for one in across.ksm])
+    sharded = silent(
+        replace(with_times, name="times-told-to-shards", pods=several, ksm=shards), "allocation", [(20.6, 34)]
+    )
+    yield replace(sharded, ksm=[replace(instance, pod_times=True) for instance in sharded.ksm])
+    across = silent(
+        replace(with_times, name="times-told-in-a-gap-over-the-hour", hours=(0, 1)), "allocation", [(20.2, 66)]
+    )
+    late = [replace(pod, start=pod.start + 34) if pod.start > 0 else replace(pod, finished=62) for pod in pods]
+    yield replace(across, pods=late, ksm=[replace(instance, pod_times=True) for instance in across.ksm])
 
 
 def _instances() -> Iterator[Scenario]:
-    pair = [ksm("a", gaps=[(10, 20)]), ksm("b", phase=17, gaps=[(30, 40)])]
-    yield replace(some_lives("pair-silent-in-turn"), ksm=pair)
-    both = [ksm("a", gaps=[(12, 24)]), ksm("b", phase=17, gaps=[(18, 30)])]
-    yield replace(some_lives("pair-silent-at-once"), ksm=both)
-    yield replace(some_lives("pair-at-differing-intervals"), ksm=[ksm("a", seconds=15), ksm("b", seconds=60, phase=17)])
-    one_silent = [replace(ksm(f"s{i}", gaps=[(20, 32)] if i == 1 else []), shard=(i, 3)) for i in range(3)]
-    yield replace(some_lives("one-shard-silent", hours=(0,)), ksm=one_silent)
-    untold = [replace(ksm(f"s{i}", seconds=15, phase=7 * i, up="dropped"), shard=(i, 2)) for i in range(2)]
-    yield replace(some_lives("no-up-sharded"), ksm=untold)
-    # Rolled out anew as another number of shards, with a minute in which nothing answers.
-    before = [replace(ksm(f"s{i}", life=(-1e6, 30)), shard=(i, 2)) for i in range(2)]
-    after = [replace(ksm(f"t{i}", life=(31, 1e6)), shard=(i, 3)) for i in range(3)]
-    yield replace(some_lives("resharded"), ksm=[*before, *after])
+    pair = [ksm("a", gaps=[(10, 20)]), ksm("b", offset_seconds=17, gaps=[(30, 40)])]
+    yield replace(mixed_lifetimes("pair-silent-in-turn"), ksm=pair)
+    both = [ksm("a", gaps=[(12, 24)]), ksm("b", offset_seconds=17, gaps=[(18, 30)])]
+    yield replace(mixed_lifetimes("pair-silent-at-once"), ksm=both)
     yield replace(
-        some_lives("ksm-three-times"),
-        ksm=[ksm("a", life=(-1e6, 10)), ksm("b", life=(11, 25)), ksm("c", life=(26, 1e6))],
+        mixed_lifetimes("pair-at-differing-intervals"),
+        ksm=[ksm("a", interval_seconds=15), ksm("b", interval_seconds=60, offset_seconds=17)],
+    )
+    with_silent_shard = [replace(ksm(f"s{i}", gaps=[(20, 32)] if i == 1 else []), shard=(i, 3)) for i in range(3)]
+    yield replace(mixed_lifetimes("one-shard-silent", hours=(0,)), ksm=with_silent_shard)
+    without_up = [
+        replace(ksm(f"s{i}", interval_seconds=15, offset_seconds=7 * i, up="dropped"), shard=(i, 2)) for i in range(2)
+    ]
+    yield replace(mixed_lifetimes("no-up-sharded"), ksm=without_up)
+    # Rolled out anew as another number of shards, with a minute in which nothing answers.
+    before = [replace(ksm(f"s{i}", lifetime=(-1e6, 30)), shard=(i, 2)) for i in range(2)]
+    after = [replace(ksm(f"t{i}", lifetime=(31, 1e6)), shard=(i, 3)) for i in range(3)]
+    yield replace(mixed_lifetimes("resharded"), ksm=[*before, *after])
+    yield replace(
+        mixed_lifetimes("ksm-three-times"),
+        ksm=[ksm("a", lifetime=(-1e6, 10)), ksm("b", lifetime=(11, 25)), ksm("c", lifetime=(26, 1e6))],
     )
 
 
-def _who_is_told_at_the_end() -> Iterator[Scenario]:
+def _silent_at_the_hours_end() -> Iterator[Scenario]:
     """Owners, labels and business units are known although nobody looked when the hour ended."""
     n = node("n1", "a10g", whole("a10g"))
     pods = [
@@ -95,27 +104,31 @@ def _who_is_told_at_the_end() -> Iterator[Scenario]:
     ]
     settings = "business_units: [{name: vision, pod_labels: {team: vision}}]\n"
     units = {"seen": "vision", "gone": "vision"}
-    told = Scenario("told-at-the-end", [n], pods, settings=settings, units=units)
-    yield silent(told, "allocation", [(50, 62)])
-    yield silent(replace(told, name="told-at-the-end-for-long"), "allocation", [(35, 75)])
+    scenario = Scenario("told-at-the-end", [n], pods, settings=settings, business_units=units)
+    yield silent(scenario, "allocation", [(50, 62)])
+    yield silent(replace(scenario, name="told-at-the-end-for-long"), "allocation", [(35, 75)])
 
 
 def _exporters() -> Iterator[Scenario]:
-    lives = some_lives("exporter-replaced")
-    yield replace(lives, dcgm=Exporter(restarts=[(30, 32)]))
-    yield replace(lives, name="exporter-replaced-twice", dcgm=Exporter(restarts=[(10, 11), (40, 41)], pod_uid=True))
-    bent = ((-1e6, "0.9"), (15, "0.1"), (50, "0.5"))
-    one, shared = node("n1", "a10g", whole("a10g")), node("n2", "a10g", time_sliced("a10g", 4))
+    mixed = mixed_lifetimes("exporter-replaced")
+    yield replace(mixed, dcgm=Exporter(restarts=[(30, 32)]))
+    yield replace(mixed, name="exporter-replaced-twice", dcgm=Exporter(restarts=[(10, 11), (40, 41)], pod_uid=True))
+    changing_use = ((-1e6, "0.9"), (15, "0.1"), (50, "0.5"))
+    whole_node, shared = node("n1", "a10g", whole("a10g")), node("n2", "a10g", time_sliced("a10g", 4))
     changing = [
-        Pod("whole", one, [0], bent),
-        Pod("shared", shared, [0], bent),
+        Pod("whole", whole_node, [0], changing_use),
+        Pod("shared", shared, [0], changing_use),
         Pod("beside", shared, [0], flat("0.05")),
     ]
     for pause in (0.4, 1, 4):
         name = f"exporter-replaced-under-changing-use-{pause}"
-        yield Scenario(name, [one, shared], changing, dcgm=Exporter(restarts=[(30, 30 + pause)]))
-    yield replace(lives, name="exporter-upgraded", dcgm=Exporter(signals=OLD, upgraded=(33, NEW), restarts=[(32, 33)]))
-    yield replace(lives, name="exporter-names-itself", dcgm=Exporter(hostname_is_pod=True))
+        yield Scenario(name, [whole_node, shared], changing, dcgm=Exporter(restarts=[(30, 30 + pause)]))
+    yield replace(
+        mixed,
+        name="exporter-upgraded",
+        dcgm=Exporter(signals=OLD_SIGNALS, upgraded=(33, NEW_SIGNALS), restarts=[(32, 33)]),
+    )
+    yield replace(mixed, name="exporter-names-itself", dcgm=Exporter(hostname_is_pod=True))
     n1, n2 = node("n1", "a10g", whole("a10g")), node("n2", "a10g", whole("a10g"))
     pods = [
         Pod("old", n1, [0], flat("0.25")),
@@ -123,40 +136,42 @@ def _exporters() -> Iterator[Scenario]:
         Pod("late", n2, [1], flat("0.5"), start=20),
     ]
     fleet = Scenario("exporters-of-two-versions", [n1, n2], pods)
-    yield replace(fleet, dcgm=Exporter(signals=OLD, signals_by_node={"n2": NEW}))
+    yield replace(fleet, dcgm=Exporter(signals=OLD_SIGNALS, signals_by_node={"n2": NEW_SIGNALS}))
     percent = {"DCGM_FI_DEV_GPU_UTIL": 100}
-    yield replace(fleet, name="exporters-of-two-scales", dcgm=Exporter(signals=OLD, signals_by_node={"n2": percent}))
+    yield replace(
+        fleet, name="exporters-of-two-scales", dcgm=Exporter(signals=OLD_SIGNALS, signals_by_node={"n2": percent})
+    )
     # GPU_UTIL says that any kernel ran: where the engine's own signal is there too, it is what counts.
-    both = Exporter(signals=OLD | {"DCGM_FI_DEV_GPU_UTIL": 300})
+    both = Exporter(signals=OLD_SIGNALS | {"DCGM_FI_DEV_GPU_UTIL": 300})
     yield Scenario("engine-before-gpu-util", [n1], [Pod("p", n1, [0], flat("0.25"))], dcgm=both)
     # Seen for a while, and unseen until they end: minutes that nobody saw are not minutes like those before.
-    silenced = Exporter(Scraping("dcgm-exporter", "", gaps=[(20.6, 45.6)], phase=22))
+    silenced = Exporter(Scraping("dcgm-exporter", "", gaps=[(20.6, 45.6)], offset_seconds=22))
     ending = [Pod(f"ends-{end}", n1, [i], flat("0.5"), start=19.1, deleted=end) for i, end in enumerate((21, 23.8, 28))]
     yield Scenario("ends-in-an-outage", [n1], [*ending, Pod("long", n1, [3], flat("0.5"), deleted=23.8)], dcgm=silenced)
-    dark = Scraping("dcgm-exporter", "")
-    one_dark = Exporter(dark, by_node={"n2": replace(dark, gaps=[(20, 40)])})
-    yield replace(fleet, name="one-exporter-silent", dcgm=one_dark)
+    unlabelled = Scraping("dcgm-exporter", "")
+    with_gap = Exporter(unlabelled, by_node={"n2": replace(unlabelled, gaps=[(20, 40)])})
+    yield replace(fleet, name="one-exporter-silent", dcgm=with_gap)
     yield replace(
         fleet,
         name="one-exporter-missing",
-        dcgm=Exporter(dark, by_node={"n2": replace(dark, life=(-1e6, -1e5))}),
+        dcgm=Exporter(unlabelled, by_node={"n2": replace(unlabelled, lifetime=(-1e6, -1e5))}),
         sources={"new": "none", "late": "none"},
     )
     yield replace(
         fleet,
         name="all-exporters-silent",
-        dcgm=Exporter(replace(dark, gaps=[(-5, 65)])),
+        dcgm=Exporter(replace(unlabelled, gaps=[(-5, 65)])),
         sources={p.name: "none" for p in pods},
     )
     sliced = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
     slices = [Pod("p", sliced, [0], flat("0.5")), Pod("q", sliced, [3], flat("0.25"), start=20)]
-    for said in ("absent", "zero"):
-        exporter = Exporter(signals=percent, mig_gpu_util=said)
+    for reading in ("absent", "zero"):
+        exporter = Exporter(signals=percent, mig_gpu_util=reading)
         sources = {"p": "none", "q": "none"}
-        yield Scenario(f"gpu-util-on-mig-{said}", [sliced], slices, dcgm=exporter, sources=sources)
+        yield Scenario(f"gpu-util-on-mig-{reading}", [sliced], slices, dcgm=exporter, sources=sources)
 
 
-def _shared_and_dark() -> Iterator[Scenario]:
+def _shared_and_unobserved() -> Iterator[Scenario]:
     """A sharer that comes and goes while devices are not seen leaves what was seen of the others as it is."""
     n = node("n1", "a10g", time_sliced("a10g", 4))
     pods = [
@@ -166,10 +181,10 @@ def _shared_and_dark() -> Iterator[Scenario]:
     ]
     scraping = Scraping("dcgm-exporter", "", gaps=[(25, 40)])
     yield Scenario("sharer-unseen", [n], pods, dcgm=Exporter(scraping), sources={"unseen": "none"})
-    beside = [*pods[:2], Pod("brief", n, [2], flat("0.1"), start=20.2, deleted=20.9)]
-    yield Scenario("sharer-for-a-moment", [n], beside)
+    with_brief = [*pods[:2], Pod("brief", n, [2], flat("0.1"), start=20.2, deleted=20.9)]
+    yield Scenario("sharer-for-a-moment", [n], with_brief)
     # Bound just before kube-state-metrics falls silent, labelled just after: it is known where it is all the same.
     late = [*pods[:2], Pod("late", n, [0], flat("0.1"), start=20.7, deleted=30)]
-    slow = Exporter(Scraping("dcgm-exporter", "", phase=36))
-    before = [ksm("a", seconds=15, gaps=[(21.2, 35)])]
+    slow = Exporter(Scraping("dcgm-exporter", "", offset_seconds=36))
+    before = [ksm("a", interval_seconds=15, gaps=[(21.2, 35)])]
     yield Scenario("sharer-placed-by-a-later-label", [n], late, ksm=before, dcgm=slow)

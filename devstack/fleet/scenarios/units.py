@@ -6,14 +6,14 @@ from fractions import Fraction
 
 from devstack.fleet.builders import node, time_sliced, whole
 from devstack.fleet.scenario import GPU, Node, Pod, Scenario
-from devstack.fleet.scenarios.sharing import asks, flat
+from devstack.fleet.scenarios.sharing import flat, request
 
 _SYSTEM = "{{name: platform, namespaces: [gpu-operator, monitoring]{policy}}}"
 _RESEARCH = "{name: research, namespaces: ['research-*']}"
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedUnit:
     """A cluster with a shared unit, and the truth about who pays which part of it."""
 
     scenario: Scenario
@@ -21,7 +21,7 @@ class Shared:
     """Of what `platform` costs, by the unit that pays; empty where nobody does."""
 
 
-def shared_units() -> list[Shared]:
+def shared_units() -> list[SharedUnit]:
     """Every policy, and what there is to it at its edges."""
     n = node("n1", "h100", whole("h100"))
     t4 = node("n2", "t4", time_sliced("t4", 3))
@@ -30,7 +30,7 @@ def shared_units() -> list[Shared]:
         Pod("dcgm-probe", t4, [0], flat("0.3"), namespace="monitoring"),
     ]
     tenants = [
-        Pod("train", n, [1, 2, 3], flat("0.7"), namespace="research-nlp", requests=asks(GPU, 3)),
+        Pod("train", n, [1, 2, 3], flat("0.7"), namespace="research-nlp", requests=request(GPU, 3)),
         Pod("chat", n, [4], flat("0.5"), namespace="chat"),
         Pod("share", t4, [0], flat("0.2"), namespace="chat"),
     ]
@@ -45,6 +45,6 @@ def shared_units() -> list[Shared]:
     ]
 
 
-def _shared(name: str, nodes: list[Node], pods: list[Pod], policy: str, parts: Mapping[str, Fraction]) -> Shared:
+def _shared(name: str, nodes: list[Node], pods: list[Pod], policy: str, parts: Mapping[str, Fraction]) -> SharedUnit:
     settings = f"business_units: [{_SYSTEM.format(policy=policy)}, {_RESEARCH}]\n"
-    return Shared(Scenario(name, nodes, pods, settings=settings), parts)
+    return SharedUnit(Scenario(name, nodes, pods, settings=settings), parts)

@@ -1,26 +1,26 @@
 """The catalogue of checks: pure functions from facts to findings, in the order in which they are shown."""
 
 from gpucost_cli.doctor.checks import devices, jobs, metrics, nodes, signals, sources
-from gpucost_cli.doctor.checks.model import Case, Check, Concludes
+from gpucost_cli.doctor.checks.model import CheckContext, Check, CheckFunction
 
-__all__ = ["CATALOGUE", "Case", "Check", "conclude"]
+__all__ = ["CHECKS", "CheckContext", "Check", "run_checks"]
 
-CATALOGUE: tuple[Concludes, ...] = (
+CHECKS: tuple[CheckFunction, ...] = (
     sources.query_length,
     sources.selector,
     sources.clusters,
     jobs.jobs,
     sources.kube_state_metrics,
-    sources.silent,
+    sources.stale_exporters,
     sources.up,
     sources.intervals,
     sources.requests,
     metrics.families,
     metrics.needed_labels,
     nodes.labels,
-    nodes.known,
+    nodes.nodes_of_pods,
     nodes.profiles,
-    signals.there,
+    signals.available,
     signals.scales,
     signals.under_mig,
     devices.mapping,
@@ -36,6 +36,6 @@ CATALOGUE: tuple[Concludes, ...] = (
 )
 
 
-def conclude(case: Case) -> list[Check]:
+def run_checks(case: CheckContext) -> list[Check]:
     """Everything that is found, missing or faulty in a cluster."""
-    return [check for concludes in CATALOGUE for check in concludes(case)]
+    return [check for concludes in CHECKS for check in concludes(case)]

@@ -5,50 +5,50 @@ from collections.abc import Iterable, Sequence
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import Case, Check, Fault, Status, some
+from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Status, first_few
 from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Device, Facts, Holder
 from gpucost_cli.doctor.signals import NEURON
 
-_ON = "DCGM_EXPORTER_KUBERNETES=true"
+_KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 
 
-def mapping(case: Case) -> Iterable[Check]:
+def mapping(case: CheckContext) -> Iterable[Check]:
     """Whether the exporter labels devices with the pods that hold them."""
     facts = case.facts
     holders = [one for one in facts.gpu_holders if one.resource == GPU and not _is_sliced(facts, one)]
     devices = _devices_of(facts, holders) or [one for one in facts.gpu_devices if not facts.node_of(one)]
     if not holders or not devices:
         return
-    claimed = [device for device in facts.gpu_devices if facts.is_claimed(device)]
+    claimed = [device for device in facts.gpu_devices if facts.is_labeled_with_holder(device)]
     fault = None
     if not claimed:
         finding = f"{len(holders)} pods hold GPUs, and no device series is labelled with any of them"
-        change = f"dcgm-exporter: env {_ON}, with the host's /var/lib/kubelet/pod-resources mounted"
-        if all(facts.is_own(device) for device in devices):
+        change = f"dcgm-exporter: env {_KUBERNETES_MAPPING}, with the host's /var/lib/kubelet/pod-resources mounted"
+        if all(facts.is_exporter_pod(device) for device in devices):
             finding += "; the pod on every series is the exporter's own"
             change += "; where it is set, no labeldrop of exported_.* in metricRelabelings"
         fault = Fault(finding, change)
     yield case.check("pods of devices", devices[0].signal, "recommended", fault, series=len(_keys(claimed)))
 
 
-def honor_labels(case: Case) -> Iterable[Check]:
+def honor_labels(case: CheckContext) -> Iterable[Check]:
     """Idle devices that carry the exporter's own pod, as if it held them."""
     facts = case.facts
-    claimed = [device for device in facts.gpu_devices if facts.is_claimed(device)]
+    claimed = [device for device in facts.gpu_devices if facts.is_labeled_with_holder(device)]
     if not claimed:
         return
-    idle = [device for device in facts.gpu_devices if not device.is_renamed and facts.is_own(device)]
+    idle = [device for device in facts.gpu_devices if not device.has_exported_labels and facts.is_exporter_pod(device)]
     fault = None
-    if idle and any(not device.is_renamed for device in claimed):
+    if idle and any(not device.has_exported_labels for device in claimed):
         fault = Fault(
-            f"{len(_keys(idle))} idle devices carry the exporter's own pod ({some(one.target_pod for one in idle)}): "
+            f"{len(_keys(idle))} idle devices carry the exporter's own pod ({first_few(one.target_pod for one in idle)}): "
             "attribution leaves it out, other queries take it for their holder",
             "ServiceMonitor of dcgm-exporter: honorLabels: false",
         )
     yield case.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_keys(claimed)))
 
 
-def host_names(case: Case) -> Iterable[Check]:
+def host_names(case: CheckContext) -> Iterable[Check]:
     """Devices that no label ties to a node."""
     facts = case.facts
     if not facts.nodes or not facts.gpu_devices:
@@ -56,7 +56,7 @@ def host_names(case: Case) -> Iterable[Check]:
     lost = [device for device in facts.gpu_devices if not facts.node_of(device)]
     fault = None
     if lost:
-        names = some(name for device in lost for name in device.named[:1]) or "is missing"
+        names = first_few(name for device in lost for name in device.node_names[:1]) or "is missing"
         fault = Fault(
             f"{len(_keys(lost))} devices are on no node that kube-state-metrics knows (Hostname {names})",
             "dcgm-exporter: env NODE_NAME: {valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}",
@@ -64,7 +64,7 @@ def host_names(case: Case) -> Iterable[Check]:
     yield case.check("Hostname", _signal(facts), "recommended", fault, series=len(_keys(facts.gpu_devices)))
 
 
-def exporters(case: Case) -> Iterable[Check]:
+def exporters(case: CheckContext) -> Iterable[Check]:
     """GPU nodes from which no device series comes."""
     facts = case.facts
     if not facts.gpu_devices or not all(facts.node_of(device) for device in facts.gpu_devices):
@@ -74,14 +74,14 @@ def exporters(case: Case) -> Iterable[Check]:
     fault = None
     if without:
         fault = Fault(
-            f"no device series come from {len(without)} of {len(nodes)} GPU nodes ({some(without)})",
+            f"no device series come from {len(without)} of {len(nodes)} GPU nodes ({first_few(without)})",
             "dcgm-exporter DaemonSet: tolerations: [{operator: Exists}], and a node selector that fits these nodes",
         )
     series = len(nodes) - len(without)
     yield case.check("exporter on every node", _signal(facts), "recommended", fault, series=series)
 
 
-def idle_devices(case: Case) -> Iterable[Check]:
+def idle_devices(case: CheckContext) -> Iterable[Check]:
     """GPUs that a node has by its instance type, and that its exporter does not tell of."""
     facts = case.facts
     fewer: dict[str, str] = {}
@@ -97,7 +97,7 @@ def idle_devices(case: Case) -> Iterable[Check]:
     fault = None
     if fewer:
         fault = Fault(
-            f"exporters tell of fewer GPUs than their nodes have ({some(fewer.values())})",
+            f"exporters tell of fewer GPUs than their nodes have ({first_few(fewer.values())})",
             "dcgm-exporter: version 4.5.3 or later (before, with KUBERNETES_VIRTUAL_GPUS, idle GPUs disappear)"
             if slots
             else "dcgm-exporter: -d f, for all devices; a GPU that nvidia-smi does not list either has failed",
@@ -105,28 +105,28 @@ def idle_devices(case: Case) -> Iterable[Check]:
     yield case.check("all GPUs of a node", _signal(facts), "optional", fault, series=len(facts.gpu_nodes) - len(fewer))
 
 
-def virtual_gpus(case: Case) -> Iterable[Check]:
+def virtual_gpus(case: CheckContext) -> Iterable[Check]:
     """Shared GPUs of which only one sharer is labelled."""
     facts = case.facts
     shared = [node.name for node in facts.gpu_nodes.values() if sharing.is_shared(facts, node)]
     if not shared:
         return
     hidden = {name: count for name in shared if (count := _unlabelled_sharers(facts, name))}
-    flipping = [name for name in shared if _flips(facts, name)]
+    flipping = [name for name in shared if _changes_labels(facts, name)]
     change = "dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true"
     fault = None
     if flipping:
-        fault = Fault(f"labels of shared GPUs of {some(flipping)} go from one of their pods to another", change)
+        fault = Fault(f"labels of shared GPUs of {first_few(flipping)} go from one of their pods to another", change)
     if hidden:
         fault = Fault(
-            f"GPUs of {some(hidden)} are shared, and {sum(hidden.values())} of their pods are on no device series: "
+            f"GPUs of {first_few(hidden)} are shared, and {sum(hidden.values())} of their pods are on no device series: "
             "of several on a GPU, the last one wins",
             change,
         )
     yield case.check("virtual GPUs", _signal(facts), "recommended", fault, series=len(shared))
 
 
-def resource_names(case: Case) -> Iterable[Check]:
+def resource_names(case: CheckContext) -> Iterable[Check]:
     """Renamed resources whose pods the exporter does not look for."""
     facts = case.facts
     renamed: dict[str, list[Holder]] = {}
@@ -141,32 +141,32 @@ def resource_names(case: Case) -> Iterable[Check]:
             fault = Fault(
                 f"{len(holders)} pods hold {name}, and none is labelled on a device: the exporter looks for "
                 "nvidia.com/gpu and nvidia.com/mig-* unless it is told otherwise",
-                f"dcgm-exporter: env NVIDIA_RESOURCE_NAMES={name}, KUBERNETES_VIRTUAL_GPUS=true and {_ON}",
+                f"dcgm-exporter: env NVIDIA_RESOURCE_NAMES={name}, KUBERNETES_VIRTUAL_GPUS=true and {_KUBERNETES_MAPPING}",
             )
         yield case.check(f"pods of {name}", _signal(facts), "recommended", fault, series=len(holders))
 
 
-def mig_ids(case: Case) -> Iterable[Check]:
+def mig_ids(case: CheckContext) -> Iterable[Check]:
     """MIG devices that lost their pods' labels, though other devices have theirs or there are no others."""
     facts = case.facts
     holders = [one for one in facts.gpu_holders if one.resource.startswith(MIG) or _is_sliced(facts, one)]
     devices = [device for device in _devices_of(facts, holders) if device.mig_id]
     if not devices:
         return
-    claimed = [device for device in devices if facts.is_claimed(device)]
-    others = any(facts.is_claimed(device) for device in facts.gpu_devices if not device.mig_id)
+    claimed = [device for device in devices if facts.is_labeled_with_holder(device)]
+    others = any(facts.is_labeled_with_holder(device) for device in facts.gpu_devices if not device.mig_id)
     plain = any(one.resource == GPU and not _is_sliced(facts, one) for one in facts.gpu_holders)
     fault = None
     if not claimed and (others or not plain):
         change = "dcgm-exporter: version 4.5.3 or later (before, it loses MIG device ids that end in ::N)"
         fault = Fault(
             f"{len(holders)} pods hold MIG slices, and no MIG device is labelled with any of them",
-            change if others else f"{change}, and env {_ON}",
+            change if others else f"{change}, and env {_KUBERNETES_MAPPING}",
         )
     yield case.check("pods of MIG devices", devices[0].signal, "recommended", fault, series=len(_keys(claimed)))
 
 
-def claims(case: Case) -> Iterable[Check]:
+def claims(case: CheckContext) -> Iterable[Check]:
     """DRA claims, of which the exporter tells only where it is asked to."""
     facts = case.facts
     if not facts.has(CLAIM_INFO) or not facts.gpu_nodes or not facts.has("kube_node_status_capacity"):
@@ -175,14 +175,14 @@ def claims(case: Case) -> Iterable[Check]:
     fault = None
     if silent and not any(device.claim for device in facts.gpu_devices):
         fault = Fault(
-            f"pods have resource claims, GPU nodes advertise no GPUs ({some(silent)}), and no device series carries "
+            f"pods have resource claims, GPU nodes advertise no GPUs ({first_few(silent)}), and no device series carries "
             "dra_claim_name",
             "dcgm-exporter, version 4.3.1 or later: env KUBERNETES_ENABLE_DRA=true",
         )
     yield case.check("DRA claims", CLAIM_INFO, "recommended", fault)
 
 
-def neuron(case: Case) -> Iterable[Check]:
+def neuron(case: CheckContext) -> Iterable[Check]:
     """AWS's own accelerators: whether their use is measured."""
     facts = case.facts
     held = [name for name in facts.resources if name.startswith(NEURON_RESOURCE)]
@@ -194,7 +194,7 @@ def neuron(case: Case) -> Iterable[Check]:
     fault = None
     if held:
         fault = Fault(
-            f"pods hold {some(held)}, and {NEURON.name} has no series: their use is unmeasured",
+            f"pods hold {first_few(held)}, and {NEURON.name} has no series: their use is unmeasured",
             "install neuron-monitor with its Prometheus exporter: helm install neuron-helm-chart "
             "oci://public.ecr.aws/neuron/neuron-helm-chart --set neuronMonitor.enabled=true",
         )
@@ -224,11 +224,11 @@ def _unlabelled_sharers(facts: Facts, node: str) -> int:
     return len(holders - labelled) if labelled and one_each else 0
 
 
-def _flips(facts: Facts, node: str) -> bool:
+def _changes_labels(facts: Facts, node: str) -> bool:
     """Whether devices were labelled with several pods in turn: those of virtual GPUs carry each its slot (`vgpu`)."""
     named: dict[object, set[tuple[str, str]]] = {}
     for device in facts.devices_on.get(node, ()):
-        if facts.is_claimed(device) and not device.slot:
+        if facts.is_labeled_with_holder(device) and not device.slot:
             named.setdefault(device.key, set()).add(device.workload)
     return any(len(pods) > 1 for pods in named.values())
 

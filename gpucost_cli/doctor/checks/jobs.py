@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpucost.core.metering.signals import NEURON, SIGNALS
 from gpucost.features.recommendations.sources.gpu_memory import MEMORY
 from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, quote
-from gpucost_cli.doctor.checks.model import Case, Check, Fault
+from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault
 from gpucost_cli.doctor.facts import REQUESTS
 
 JOB_METRICS: Sequence[str] = (
@@ -15,7 +15,7 @@ JOB_METRICS: Sequence[str] = (
 """Metrics by which sources and their jobs are known."""
 
 
-def jobs(case: Case) -> Iterable[Check]:
+def jobs(case: CheckContext) -> Iterable[Check]:
     """One check for each source that has series; it lists the jobs."""
     for source, by_job in sorted(case.facts.jobs.items()):
         trusted: Mapping[str, Sequence[str]] | None = getattr(case.cluster.sources, source)
@@ -41,5 +41,5 @@ def jobs(case: Case) -> Iterable[Check]:
         yield case.check(name, metric, "recommended", fault, note=note, series=count)
 
 
-def _line(case: Case, source: str, job: str) -> str:
+def _line(case: CheckContext, source: str, job: str) -> str:
     return f"settings, cluster {case.cluster.name}: sources: {{{source}: {{job: {quote(job)}}}}}, or a list of jobs"

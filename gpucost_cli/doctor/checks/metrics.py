@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost_cli.doctor.checks.model import Case, Check, Fault, Severity
+from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Severity
 from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS
 
 _ALLOW_LIST = NODE_LABELS_METRIC, NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
@@ -12,92 +12,92 @@ _ALLOW_LIST = NODE_LABELS_METRIC, NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class MetricFamily:
     """One family."""
 
     metric: str
     severity: Severity
-    lost: str
+    consequence: str
     """What attribution cannot do without it."""
     resource: str
     """The kind of object that kube-state-metrics must be allowed to collect."""
-    when: Callable[[Case], bool] = lambda _: True
+    is_needed: Callable[[CheckContext], bool] = lambda _: True
 
 
-def _owned_by(kind: str) -> Callable[[Case], bool]:
+def _owned_by(kind: str) -> Callable[[CheckContext], bool]:
     return lambda case: kind in case.facts.owner_kinds or not case.facts.has("kube_pod_owner")
 
 
-def _with_init_requests(case: Case) -> bool:
+def _with_init_requests(case: CheckContext) -> bool:
     return case.facts.has("kube_pod_init_container_resource_requests")
 
 
-METRICS = (
-    Needed(
+METRIC_FAMILIES = (
+    MetricFamily(
         REQUESTS, "required", "nothing tells which pods hold GPUs", "pods",
         lambda case: not case.facts.has(CLAIM_INFO),
     ),
-    Needed(
+    MetricFamily(
         "kube_pod_init_container_resource_requests", "optional", "GPUs of init containers are not seen", "pods",
         _with_init_requests,
     ),
-    Needed(
+    MetricFamily(
         "kube_pod_init_container_status_running", "optional",
         "GPUs that only an init container holds count for the pod's whole time", "pods", _with_init_requests,
     ),
-    Needed(
+    MetricFamily(
         "kube_pod_status_phase", "recommended",
         "pods that finished or pull their image cannot be told from running ones, and go on costing", "pods",
     ),
-    Needed("kube_pod_owner", "recommended", "lines name pods, not the workloads that own them", "pods"),
-    Needed(
+    MetricFamily("kube_pod_owner", "recommended", "lines name pods, not the workloads that own them", "pods"),
+    MetricFamily(
         "kube_replicaset_owner", "recommended", "Deployments show as their ReplicaSets", "replicasets",
         _owned_by("ReplicaSet"),
     ),
-    Needed("kube_job_owner", "recommended", "CronJobs show as their Jobs", "jobs", _owned_by("Job")),
-    Needed(
+    MetricFamily("kube_job_owner", "recommended", "CronJobs show as their Jobs", "jobs", _owned_by("Job")),
+    MetricFamily(
         "kube_pod_completion_time", "optional", "a finish within a gap of the scrapes is known to the gap only", "pods",
         lambda case: case.facts.finished_pods > 0,
     ),
-    Needed(
+    MetricFamily(
         "kube_pod_status_scheduled_time", "optional", "a start within a gap of the scrapes is known to the gap only",
         "pods",
     ),
-    Needed("kube_node_info", "recommended", "a node that is replaced under its name is not noticed", "nodes"),
-    Needed(
+    MetricFamily("kube_node_info", "recommended", "a node that is replaced under its name is not noticed", "nodes"),
+    MetricFamily(
         "kube_node_status_capacity", "recommended",
         "what nobody held is unknown, and so are shares of sliced and shared GPUs", "nodes",
     ),
-    Needed(
+    MetricFamily(
         "kube_node_status_allocatable", "recommended", "unhealthy GPUs cannot be told from free ones", "nodes",
     ),
-    Needed(NODE_LABELS_METRIC, "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
-    Needed(
+    MetricFamily(NODE_LABELS_METRIC, "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
+    MetricFamily(
         NAMESPACE_LABELS_METRIC, "recommended", "business units that are told by namespace labels own nothing",
-        "namespaces",        lambda case: bool(case.need.of_namespaces),
+        "namespaces",        lambda case: bool(case.required_labels.of_namespaces),
     ),
-    Needed(
+    MetricFamily(
         POD_LABELS_METRIC, "recommended", "business units and cost_labels that are told by pod labels stay blank",
-        "pods",        lambda case: bool(case.need.of_pods),
+        "pods",        lambda case: bool(case.required_labels.of_pods),
     ),
-    Needed(
+    MetricFamily(
         CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims are not seen",
         "pods", lambda case: any(device.claim for device in case.facts.devices),
     ),
 )  # fmt: skip
-KUBE_METRICS = tuple(needed.metric for needed in METRICS)
+KUBE_METRICS = tuple(needed.metric for needed in METRIC_FAMILIES)
 
 
-def families(case: Case) -> Iterable[Check]:
+def families(case: CheckContext) -> Iterable[Check]:
     """One check per family."""
-    return [_family(case, needed) for needed in METRICS]
+    return [_family(case, needed) for needed in METRIC_FAMILIES]
 
 
-def _family(case: Case, needed: Needed) -> Check:
+def _family(case: CheckContext, needed: MetricFamily) -> Check:
     metric = needed.metric
     if case.facts.has(metric):
         return case.check(metric, metric, needed.severity)
-    if not needed.when(case):
+    if not needed.is_needed(case):
         return case.check(metric, metric, needed.severity, status="not needed", series=0)
     if not case.facts.has_kube_state_metrics:  # said once, of kube-state-metrics itself
         return case.check(metric, metric, needed.severity, status="missing", series=0)
@@ -106,22 +106,22 @@ def _family(case: Case, needed: Needed) -> Check:
         change = case.allow_list
     elif metric == CLAIM_INFO:
         change = f"version 2.20 or later, {change}"
-    fault = Fault(f"{metric} has no series: {needed.lost}", f"kube-state-metrics: {change}")
+    fault = Fault(f"{metric} has no series: {needed.consequence}", f"kube-state-metrics: {change}")
     return case.check(metric, metric, needed.severity, fault, status="missing", series=0)
 
 
-def _let_through(needed: Needed) -> str:
+def _let_through(needed: MetricFamily) -> str:
     return (
         f"--resources=…,{needed.resource} and --metric-allowlist=…,{needed.metric} where these flags are set; "
         f"and metric_relabel_configs and write_relabel_configs: regex: …|{needed.metric} where they keep by name"
     )
 
 
-def needed_labels(case: Case) -> Iterable[Check]:
+def needed_labels(case: CheckContext) -> Iterable[Check]:
     """Labels of namespaces and pods that the settings ask for: whether any series carries them."""
-    for metric, keys in case.need.by_metric().items():
+    for metric, keys in case.required_labels.by_metric().items():
         for key in keys:
-            count = case.facts.labelled.get((metric, key), 0)
+            count = case.facts.label_counts.get((metric, key), 0)
             name = f"{metric.split('_')[1]} label {key}"
             if count:
                 yield case.check(name, metric, "recommended", series=count)

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from gpucost.core.metering.kubernetes_labels import NODE_LABELS, mig_replicas
 from gpucost.settings import ClusterSettings, Settings
 from gpucost_cli.doctor.facts import Facts, shared_mig_profiles
-from gpucost_cli.doctor.labels import Needs, allow_list_flag
+from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
 from gpucost_cli.doctor.signals import Signal
 
 Status = Literal["found", "missing", "faulty", "not needed"]
@@ -44,13 +44,13 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CheckContext:
     """One cluster's facts, and what its settings ask for."""
 
     facts: Facts
     cluster: ClusterSettings
     settings: Settings
-    need: Needs
+    required_labels: RequiredLabels
     ranks: Sequence[Sequence[Signal]]
     """Signals that attribution would read, best first."""
 
@@ -58,7 +58,7 @@ class Case:
     def allow_list(self) -> str:
         """kube-state-metrics' flag that exports every label that is read in this cluster."""
         profiles = sorted({one for node in self.facts.nodes.values() for one in shared_mig_profiles(node)})
-        return allow_list_flag(self.need, [*NODE_LABELS, *(mig_replicas(profile) for profile in profiles)])
+        return allow_list_flag(self.required_labels, [*NODE_LABELS, *(mig_replicas(profile) for profile in profiles)])
 
     def check(
         self,
@@ -95,10 +95,10 @@ class Case:
         )
 
 
-Concludes = Callable[[Case], Iterable[Check]]
+CheckFunction = Callable[[CheckContext], Iterable[Check]]
 
 
-def some(names: Iterable[str]) -> str:
+def first_few(names: Iterable[str]) -> str:
     """The first few of some names, for a sentence."""
     distinct = sorted(set(names))
     more = len(distinct) - _SHOWN

@@ -23,32 +23,32 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.core.metering.nodes import capacity_type
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import Case, Check, Fault, Severity, Status, some
+from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Severity, Status, first_few
 from gpucost_cli.doctor.facts import MIG, REQUESTS, Node, shared_mig_profiles
 
 
-def _always(_: Case, __: Node) -> bool:
+def _always(_: CheckContext, __: Node) -> bool:
     return True
 
 
-def _needs_zone_id(case: Case, node: Node) -> bool:
+def _needs_zone_id(case: CheckContext, node: Node) -> bool:
     return "spot" in case.settings.pricing.ordered_sources and capacity_type(node.labels) == "spot"
 
 
-def _needs_region(case: Case, node: Node) -> bool:
+def _needs_region(case: CheckContext, node: Node) -> bool:
     return not node.label(ZONE) and {"spot", "on-demand"} & {*case.settings.pricing.ordered_sources} != set()
 
 
-def _needs_operating_system(case: Case, _: Node) -> bool:
+def _needs_operating_system(case: CheckContext, _: Node) -> bool:
     return "windows" in case.settings.pricing.operating_systems
 
 
-def _needs_reservation_id(case: Case, node: Node) -> bool:
+def _needs_reservation_id(case: CheckContext, node: Node) -> bool:
     """Return whether a node may belong to one of the cluster's Capacity Blocks that are running now."""
     types = {
         block.instance_type
         for block in case.settings.pricing.capacity_blocks
-        if block.cluster in {None, case.cluster.name} and block.since <= case.facts.moment < block.until
+        if block.cluster in {None, case.cluster.name} and block.since <= case.facts.evaluated_at < block.until
     }
     return node.label(INSTANCE_TYPE) in types and capacity_type(node.labels) not in {"spot", "on-demand"}
 
@@ -59,7 +59,7 @@ class _WantedLabel:
 
     label: NodeLabel
     severity: Severity
-    is_needed: Callable[[Case, Node], bool] = _always
+    is_needed: Callable[[CheckContext, Node], bool] = _always
     is_from_discovery: bool = False
     """Whether NVIDIA's GPU feature discovery writes it."""
 
@@ -87,7 +87,7 @@ _WANTED_LABELS = (
 )  # fmt: skip
 
 
-def labels(case: Case) -> Iterable[Check]:
+def labels(case: CheckContext) -> Iterable[Check]:
     """Labels of the GPU nodes, each with the nodes that have it."""
     yield from (_label(case, wanted) for wanted in _WANTED_LABELS)
     profiles = {one for node in case.facts.gpu_nodes.values() for one in shared_mig_profiles(node)}
@@ -102,7 +102,7 @@ def _shared_slices(profile: str) -> _WantedLabel:
     )  # fmt: skip
 
 
-def _label(case: Case, wanted: _WantedLabel) -> Check:
+def _label(case: CheckContext, wanted: _WantedLabel) -> Check:
     gpu_nodes = case.facts.gpu_nodes.values()
     nodes = [node for node in gpu_nodes if wanted.is_needed(case, node)]
     without = [node.name for node in nodes if not node.label(wanted.label)]
@@ -117,15 +117,15 @@ def _label(case: Case, wanted: _WantedLabel) -> Check:
     if wanted.is_from_discovery:
         change += "; the label itself is written by NVIDIA's device plugin: gfd.enabled=true"
     fault = Fault(
-        f"{len(without)} of {len(nodes)} GPU nodes tell no {wanted.label.fact} ({some(without)}): "
-        f"{wanted.label.missing}",
+        f"{len(without)} of {len(nodes)} GPU nodes tell no {wanted.label.fact} ({first_few(without)}): "
+        f"{wanted.label.effect_if_missing}",
         change,
     )
     series = len(nodes) - len(without)
     return case.check(name, NODE_LABELS_METRIC, wanted.severity, fault, status="missing", series=series)
 
 
-def known(case: Case) -> Iterable[Check]:
+def nodes_of_pods(case: CheckContext) -> Iterable[Check]:
     """Pods that hold GPUs of nodes of which no metric tells."""
     facts = case.facts
     if not facts.holders:
@@ -138,14 +138,14 @@ def known(case: Case) -> Iterable[Check]:
         if not facts.has(metric) or not without:
             continue
         fault = Fault(
-            f"pods hold GPUs on nodes of which {metric} tells nothing ({some(without)}): their capacity is unknown",
+            f"pods hold GPUs on nodes of which {metric} tells nothing ({first_few(without)}): their capacity is unknown",
             "kube-state-metrics: --resources=…,nodes in every shard, all of --total-shards=N scraped, and no "
             "relabelling that drops nodes",
         )
         yield case.check("nodes of pods", metric, "recommended", fault)
 
 
-def profiles(case: Case) -> Iterable[Check]:
+def profiles(case: CheckContext) -> Iterable[Check]:
     """MIG profiles whose share of a GPU no table knows."""
     facts = case.facts
     seen: set[tuple[str, str]] = set()
@@ -164,7 +164,7 @@ def profiles(case: Case) -> Iterable[Check]:
     fault = None
     if unknown:
         fault = Fault(
-            f"no table knows the share of {some(unknown)}: it is taken from the profile's compute slices, if any",
+            f"no table knows the share of {first_few(unknown)}: it is taken from the profile's compute slices, if any",
             "gpucost, core/metering/gpu_models.py: MIG_GPUS, a line for the profile; where the GPU is unknown, "
             "kube-state-metrics: --metric-labels-allowlist=nodes=[nvidia.com/gpu.product]; where it reads INVALID, "
             "the same MIG geometry on all GPUs of the node",

@@ -4,17 +4,17 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import Case, Check, Fault, Status, some
+from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Status, first_few
 from gpucost_cli.doctor.signals import Signal, families, usual_scale
 
-_SLIGHTLY = Decimal(2)
+_TOLERANCE_UNDER_MIG = Decimal(2)
 """Under MIG, profiling ratios were seen somewhat above 1 (NVIDIA/DCGM#152); percentages of a busy GPU are not."""
-_BARELY = Decimal("1.01")
+_TOLERANCE = Decimal("1.01")
 _PERCENT = 100
-_BEST = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+_BEST_SIGNAL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
-def there(case: Case) -> Iterable[Check]:
+def available(case: CheckContext) -> Iterable[Check]:
     """The signal that settings name, under any of its names; what stands in for it; other families."""
     facts = case.facts
     best = case.ranks[0]
@@ -24,9 +24,9 @@ def there(case: Case) -> Iterable[Check]:
     for signal in names:
         alias = f"read as {wanted.name}: the name that exporters {signal.exporter} give it"
         yield case.check("utilization signal", signal.name, "recommended", note=alias if signal != wanted else None)
-    yield from _poorer(case, wanted, {signal.name for signal in names})
+    yield from _fallback_devices(case, wanted, {signal.name for signal in names})
     if not names:
-        fault = _absent(wanted, others) if facts.uses_gpus else None
+        fault = _missing_signal(wanted, others) if facts.uses_gpus else None
         status: Status = "missing" if fault else "not needed"
         yield case.check("utilization signal", wanted.name, "recommended", fault, status=status, series=0)
     for family, signals in families().items():
@@ -39,12 +39,12 @@ def there(case: Case) -> Iterable[Check]:
             yield case.check(f"signal of the {family}", signals[0].name, "optional", status="not needed", series=0)
 
 
-def _poorer(case: Case, wanted: Signal, preferred: set[str]) -> Iterable[Check]:
+def _fallback_devices(case: CheckContext, wanted: Signal, preferred: set[str]) -> Iterable[Check]:
     """Devices that tell a signal other than the preferred one, though some tell that."""
     facts = case.facts
     devices = [device for device in facts.gpu_devices if device.signal not in preferred]
     if preferred and devices:
-        count, where = len({device.key for device in devices}), some(facts.node_of(device) for device in devices)
+        count, where = len({device.key for device in devices}), first_few(facts.node_of(device) for device in devices)
         fault = Fault(
             f"{count} devices of {where} have no {wanted.name}: {devices[0].signal} stands in for it",
             f"dcgm-exporter: {_counter(wanted.name, wanted.family)}, on every node",
@@ -52,17 +52,17 @@ def _poorer(case: Case, wanted: Signal, preferred: set[str]) -> Iterable[Check]:
         yield case.check("signal of every device", devices[0].signal, "recommended", fault)
 
 
-def scales(case: Case) -> Iterable[Check]:
+def scales(case: CheckContext) -> Iterable[Check]:
     """Values that do not fit the scale that settings or the catalogue give them."""
     facts = case.facts
     sliced = any(sharing.is_sliced(facts, node) for node in facts.gpu_nodes.values())
     used = {device.signal for device in facts.devices}
     for rank in case.ranks:
         for signal in rank:
-            highest = facts.highest.get(signal.name)
+            highest = facts.max_values.get(signal.name)
             if highest is None or signal.name not in used:
                 continue
-            above = signal.scale * (_SLIGHTLY if sliced and signal.works_under_mig else _BARELY)
+            above = signal.scale * (_TOLERANCE_UNDER_MIG if sliced and signal.works_under_mig else _TOLERANCE)
             told = f"values of {signal.name} reach {highest:f} at a scale of {signal.scale:f}"
             fault = None
             if highest > above:
@@ -74,7 +74,7 @@ def scales(case: Case) -> Iterable[Check]:
             yield case.check(f"scale of {signal.name}", signal.name, "required", fault, note=unsure)
 
 
-def under_mig(case: Case) -> Iterable[Check]:
+def under_mig(case: CheckContext) -> Iterable[Check]:
     """A signal that says nothing of MIG slices, where there are some."""
     facts = case.facts
     sliced = [node.name for node in facts.gpu_nodes.values() if sharing.is_sliced(facts, node)]
@@ -85,12 +85,12 @@ def under_mig(case: Case) -> Iterable[Check]:
     if not any(signal.works_under_mig for signal in usable):
         fault = Fault(
             f"{usable[0].name} is not measured of MIG slices, and {len(sliced)} nodes have some",
-            f"settings: utilization: {{signal: {_BEST}}}; dcgm-exporter: {_counter(_BEST, 'graphics engine')}",
+            f"settings: utilization: {{signal: {_BEST_SIGNAL}}}; dcgm-exporter: {_counter(_BEST_SIGNAL, 'graphics engine')}",
         )
     yield case.check("signal under MIG", usable[0].name, "recommended", fault)
 
 
-def _absent(wanted: Signal, others: list[Signal]) -> Fault:
+def _missing_signal(wanted: Signal, others: list[Signal]) -> Fault:
     """The signal that settings name has no series."""
     change = f"dcgm-exporter: {_counter(wanted.name, wanted.family)}"
     if not others:

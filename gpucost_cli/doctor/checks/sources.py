@@ -5,25 +5,25 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import combinations
 
-from gpucost.core.hours import format_instant, to_ms
+from gpucost.core.hours import format_timestamp, to_epoch_ms
 from gpucost.sources.prometheus.client import QUERY_LENGTH_LIMIT
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
-from gpucost_cli.doctor.checks.model import Case, Check, Fault, Severity, some
-from gpucost_cli.doctor.facts import REQUESTS, Facts, Source
+from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Severity, first_few
+from gpucost_cli.doctor.facts import REQUESTS, Facts, Target
 from gpucost_cli.doctor.queries import GPU_RESOURCES
 
 _KSM = "kube-state-metrics"
 _SEVERAL = 2
-_ALIKE = Decimal("1.5")
+_SIMILAR_INTERVALS = Decimal("1.5")
 """Jitter and a missed scrape or two do not make a median differ by this much."""
-_COARSE = Decimal(120)
+_LONG_INTERVAL = Decimal(120)
 """Seconds; scrapes further apart than this, or more than Prometheus' look-back of five minutes, lose short lives."""
 
 
-def query_length(case: Case) -> Iterable[Check]:
+def query_length(case: CheckContext) -> Iterable[Check]:
     """A server that refuses long queries, which is VictoriaMetrics as it is installed."""
-    if not case.facts.takes_long_queries:
+    if not case.facts.accepts_long_queries:
         fault = Fault(
             "the server refuses long queries: hours in which some hundred pods come and go cannot be read",
             f"VictoriaMetrics: {QUERY_LENGTH_LIMIT}=1MB; a proxy before it: its limit on the size of requests",
@@ -31,13 +31,13 @@ def query_length(case: Case) -> Iterable[Check]:
         yield case.check("length of queries", "", "recommended", fault)
 
 
-def selector(case: Case) -> Iterable[Check]:
+def selector(case: CheckContext) -> Iterable[Check]:
     """A selector that matches nothing, or only one of the sources."""
     own = case.cluster.selector
     if not own:
         return
     written = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(own.items()))
-    for metric, rows in case.facts.elsewhere.items():
+    for metric, rows in case.facts.labels_outside_selector.items():
         is_requests = metric == REQUESTS
         bare = any(not own.keys() <= row.keys() for row in rows)
         if is_requests and case.facts.has_kube_state_metrics:
@@ -45,7 +45,7 @@ def selector(case: Case) -> Iterable[Check]:
         if not is_requests and not (bare and case.facts.gpu_nodes):
             continue  # others' GPUs are no sign that this cluster should have some
         fault = Fault(
-            f"the selector {{{written}}} matches no series of {metric}, which are there: {_told(rows)}",
+            f"the selector {{{written}}} matches no series of {metric}, which are there: {_label_values(rows)}",
             _selector_line(case, rows),
         )
         severity: Severity = "required" if is_requests else "recommended"
@@ -54,7 +54,7 @@ def selector(case: Case) -> Iterable[Check]:
         yield case.check("selector", "kube_*", "required", series=sum(case.facts.series.values()))
 
 
-def clusters(case: Case) -> Iterable[Check]:
+def clusters(case: CheckContext) -> Iterable[Check]:
     """Several clusters whose metrics would be taken for one."""
     mixed = {name: values for name, values in case.facts.cluster_labels.items() if name and len(values) > 1}
     if not mixed:
@@ -62,13 +62,13 @@ def clusters(case: Case) -> Iterable[Check]:
     name, values = next(iter(mixed.items()))
     own = case.cluster.name if case.cluster.name in values else values[0]
     fault = Fault(
-        f"series of {len(values)} clusters are taken for one: {name} is {some(values)}",
+        f"series of {len(values)} clusters are taken for one: {name} is {first_few(values)}",
         f"settings, cluster {case.cluster.name}: selector: {{{name}: {quote(own)}}}",
     )
     yield case.check("one cluster", name, "required", fault, series=len(values))
 
 
-def kube_state_metrics(case: Case) -> Iterable[Check]:
+def kube_state_metrics(case: CheckContext) -> Iterable[Check]:
     """Whether it is there, and how many instances of it."""
     facts = case.facts
     if facts.has_kube_state_metrics:
@@ -81,16 +81,16 @@ def kube_state_metrics(case: Case) -> Iterable[Check]:
         f"{install} --set prometheus.monitor.enabled=true; where it runs, let its series through: "
         f"write_relabel_configs: regex: up|{KUBE_METRICS[0]}|…",
     )
-    told = facts.elsewhere.get(REQUESTS)  # by the selector
+    told = facts.labels_outside_selector.get(REQUESTS)  # by the selector
     yield case.check(_KSM, "kube_*", "required", None if told else fault, status="missing", series=0)
 
 
-def silent(case: Case) -> Iterable[Check]:
+def stale_exporters(case: CheckContext) -> Iterable[Check]:
     """Exporters that were there within the hour and are not now."""
     facts = case.facts
     last = max((max(times) for times in facts.exporters.values() if times), default=None)
-    if last is not None and last < to_ms(facts.now):
-        since = format_instant(datetime.fromtimestamp(last / 1000, UTC))
+    if last is not None and last < to_epoch_ms(facts.now):
+        since = format_timestamp(datetime.fromtimestamp(last / 1000, UTC))
         fault = Fault(
             f"the last series of kube-state-metrics are of {since}: hours from then on are incomplete",
             "kube-state-metrics: kubectl rollout status; Prometheus: its target, and what remote_write says",
@@ -99,13 +99,13 @@ def silent(case: Case) -> Iterable[Check]:
     signals = [signal.name for rank in case.ranks for signal in rank if facts.has(signal.name)]
     if signals and facts.gpu_nodes and not facts.gpu_devices:
         fault = Fault(
-            f"{signals[0]} had series, and none at {format_instant(facts.moment)} while GPU nodes were there",
+            f"{signals[0]} had series, and none at {format_timestamp(facts.evaluated_at)} while GPU nodes were there",
             "dcgm-exporter: kubectl rollout status; Prometheus: its targets",
         )
         yield case.check("GPU exporter now", signals[0], "recommended", fault, series=0)
 
 
-def _process(source: Source) -> tuple[str, str]:
+def _process(source: Target) -> tuple[str, str]:
     """Who was scraped, whichever server did it."""
     return source.job, source.instance
 
@@ -117,7 +117,7 @@ def _instances(facts: Facts) -> str | None:
         times.setdefault(_process(source), set()).update(run)
     if len(times) < _SEVERAL:
         return _servers(facts.exporters)
-    seen = [*(one.seen_by for one in facts.nodes.values()), *(one.seen_by for one in facts.holders)]
+    seen = [*(one.targets for one in facts.nodes.values()), *(one.targets for one in facts.holders)]
     # A vanished series may be answered for some minutes more, so that one time together says nothing.
     if not any(len(one & other) >= _SEVERAL for one, other in combinations(times.values(), 2)):
         kind = "one after the other, as after a restart: counted once"
@@ -128,45 +128,45 @@ def _instances(facts: Facts) -> str | None:
     return f"{len(times)} instances are scraped, {kind}"
 
 
-def _servers(sources: Iterable[Source]) -> str | None:
+def _servers(sources: Iterable[Target]) -> str | None:
     replicas = {one.replica for one in sources} - {""}
     return f"{len(replicas)} equal Prometheus servers write its series: counted once" if len(replicas) > 1 else None
 
 
-def _scraped(facts: Facts) -> Iterable[tuple[str, str, set[Source]]]:
+def _scraped_exporters(facts: Facts) -> Iterable[tuple[str, str, set[Target]]]:
     """Kinds of exporters that are there: name, a metric of theirs, and their processes."""
     if facts.exporters:
         yield _KSM, "kube_*", set(facts.exporters)
     if facts.gpu_devices:
-        yield "GPU exporter", facts.gpu_devices[0].signal, {device.source for device in facts.gpu_devices}
+        yield "GPU exporter", facts.gpu_devices[0].signal, {device.target for device in facts.gpu_devices}
 
 
-def up(case: Case) -> Iterable[Check]:
+def up(case: CheckContext) -> Iterable[Check]:
     """Whether it is kept when a target was scraped."""
-    for name, _, sources in _scraped(case.facts):
+    for name, _, sources in _scraped_exporters(case.facts):
         jobs = {source.job for source in sources}
         fault = None
-        if not jobs & case.facts.with_up:
+        if not jobs & case.facts.jobs_with_up:
             fault = Fault(
-                f"up of job {some(jobs)} is not kept: how much of an hour was seen is read off the densest series",
+                f"up of job {first_few(jobs)} is not kept: how much of an hour was seen is read off the densest series",
                 "write_relabel_configs (and those of agents): regex: up|… where they keep by name",
             )
         yield case.check(f"up of {name}", "up", "recommended", fault, status="missing" if fault else "found")
 
 
-def intervals(case: Case) -> Iterable[Check]:
+def intervals(case: CheckContext) -> Iterable[Check]:
     """Scrape intervals that differ between instances of an exporter, or are too long."""
-    for name, metric, sources in _scraped(case.facts):
+    for name, metric, sources in _scraped_exporters(case.facts):
         known = {source: case.facts.intervals[source] for source in sources if source in case.facts.intervals}
         if not known:
             continue
         shortest, longest = min(known.values()), max(known.values())
         fault, note = None, None
-        if longest > _COARSE:
+        if longest > _LONG_INTERVAL:
             lost = f"{name} is scraped every {longest:f} s: pods that live shorter are not seen"
             fault = Fault(lost, f"scrape configuration of {name}: interval: 60s")
-        elif longest > shortest * _ALIKE:
-            slow = some(source.instance for source, interval in known.items() if interval == longest)
+        elif longest > shortest * _SIMILAR_INTERVALS:
+            slow = first_few(source.instance for source, interval in known.items() if interval == longest)
             note = (
                 f"instances are scraped every {shortest:f} to {longest:f} s ({slow}): each is read by its own interval"
             )
@@ -174,7 +174,7 @@ def intervals(case: Case) -> Iterable[Check]:
         yield case.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(known))
 
 
-def requests(case: Case) -> Iterable[Check]:
+def requests(case: CheckContext) -> Iterable[Check]:
     """What GPUs were asked for, and whether pods can be told apart."""
     facts = case.facts
     if not facts.has(REQUESTS):
@@ -191,7 +191,7 @@ def requests(case: Case) -> Iterable[Check]:
     unread = [name for name in facts.resources if not _is_read(name)]
     if unread:
         fault = Fault(
-            f"requests of {some(unread)} are not read: their pods cost nothing",
+            f"requests of {first_few(unread)} are not read: their pods cost nothing",
             "NVIDIA device plugin, resources: nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-*",
         )
         series = sum(facts.resources[name] for name in unread)
@@ -203,16 +203,16 @@ def _is_read(resource: str) -> bool:
     return resource in whole or resource.startswith(("nvidia_com_mig_", "aws_amazon_com_neuron"))
 
 
-def _told(rows: Sequence[Mapping[str, str]]) -> str:
+def _label_values(rows: Sequence[Mapping[str, str]]) -> str:
     values: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.items():
             values.setdefault(name, set()).add(value)
-    told = [f"{name} is {some(found)}" for name, found in sorted(values.items())]
+    told = [f"{name} is {first_few(found)}" for name, found in sorted(values.items())]
     return "; ".join(told) or "they carry no such label"
 
 
-def _selector_line(case: Case, rows: Sequence[Mapping[str, str]]) -> str:
+def _selector_line(case: CheckContext, rows: Sequence[Mapping[str, str]]) -> str:
     """The settings' line, or the exporter's where its series carry no such label."""
     own = case.cluster.selector
     for row in rows:

@@ -1,32 +1,32 @@
-"""The one composition root: joins services and adapters from the function's environment; clients are made lazily."""
+"""The composition root: one object that joins services with sources and storage, each made when it is first used."""
 
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
-from gpucost.runtime.environment import environment
+from gpucost.runtime.environment import Environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from decimal import Decimal
 
     from gpucost.api.app import Services
-    from gpucost.api.page import SignIn
+    from gpucost.api.dashboard_page import SignIn
     from gpucost.features.alerting.ports import Notifier, WorkloadSavings
-    from gpucost.features.alerting.queries import AlertDesk
+    from gpucost.features.alerting.queries import AlertQueries
     from gpucost.features.alerting.service import AlertService
     from gpucost.features.alerting.settings import AlertingSettings
     from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
-    from gpucost.features.alerting.storage.states import DynamoAlertMemory
+    from gpucost.features.alerting.storage.states import DynamoAlertStates
     from gpucost.features.exports.bucket import S3Bucket
     from gpucost.features.exports.listing import ExportListing
     from gpucost.features.exports.service import ExportService
     from gpucost.features.exports.storage import DynamoExports
     from gpucost.features.opencost.service import AllocationService
     from gpucost.features.recommendations.forecasts import Forecasts
-    from gpucost.features.recommendations.queries import AdviceDesk
-    from gpucost.features.recommendations.service import AdviceService
-    from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+    from gpucost.features.recommendations.queries import RecommendationQueries
+    from gpucost.features.recommendations.service import RecommendationService
+    from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
     from gpucost.pipeline.attribute import AttributeService
     from gpucost.pipeline.dispatch import DispatchService
     from gpucost.pipeline.pricing import Pricer
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
     from gpucost.reports.access import AccessPolicy
     from gpucost.reports.limits import LimitReports
     from gpucost.reports.prices import PriceListing
-    from gpucost.runtime.messaging import AwsBus
+    from gpucost.runtime.messaging import MessageBus
     from gpucost.settings_document import DocumentStore
-    from gpucost.storage.bill_store import DynamoBillStore
-    from gpucost.storage.ledger import DynamoLedgerTmp
-    from gpucost.storage.limits import DynamoLimits
-    from gpucost.storage.price_book import DynamoPriceBook
-    from gpucost.storage.rollups import DynamoRollups
+    from gpucost.storage.bill_store import BillStore
+    from gpucost.storage.ledger import Ledger
+    from gpucost.storage.limits import LimitsStore
+    from gpucost.storage.ports import LimitsReaders, MetricsReaders
+    from gpucost.storage.price_book import PriceStore
+    from gpucost.storage.rollups import RollupStore
 
 
 def utc_now() -> datetime:
@@ -52,410 +53,438 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@cache
-def ledger() -> "DynamoLedgerTmp":
-    """The cost records."""
-    from gpucost.runtime import aws
-    from gpucost.storage.ledger import DynamoLedgerTmp
-
-    return DynamoLedgerTmp(aws.client("dynamodb"), environment().table)
-
-
-@cache
-def rollups() -> "DynamoRollups":
-    """Days, rolled up from the cost records."""
-    from gpucost.runtime import aws
-    from gpucost.storage.rollups import DynamoRollups
-
-    return DynamoRollups(aws.client("dynamodb"), environment().table)
-
-
-@cache
-def settings_store() -> "DocumentStore":
-    """The settings document, cached for a minute."""
-    from gpucost.runtime import aws
-    from gpucost.settings_document import DocumentStore
-
-    return DocumentStore(aws.client("dynamodb"), environment().table, clock=utc_now)
-
-
-@cache
-def price_book() -> "DynamoPriceBook":
-    """Fetched prices and those set by hand."""
-    from gpucost.runtime import aws
-    from gpucost.storage.price_book import DynamoPriceBook
-
-    return DynamoPriceBook(aws.client("dynamodb"), environment().table)
-
-
-@cache
-def pricer() -> "Pricer":
-    """What is known about prices."""
-    from gpucost.pipeline.pricing import Pricer
-
-    return Pricer(price_book(), bill_store())
-
-
-@cache
-def bill_store() -> "DynamoBillStore":
-    """What the bill says of each hour."""
-    from gpucost.runtime import aws
-    from gpucost.storage.bill_store import DynamoBillStore
-
-    return DynamoBillStore(aws.client("dynamodb"), environment().table, clock=utc_now)
-
-
-@cache
-def alert_memory() -> "DynamoAlertMemory":
-    """What alerting remembers."""
-    from gpucost.features.alerting.storage.states import DynamoAlertMemory
-    from gpucost.runtime import aws
-
-    return DynamoAlertMemory(aws.client("dynamodb"), environment().table)
-
-
-@cache
-def alert_history() -> "DynamoAlertHistory":
-    """What people were told."""
-    from gpucost.features.alerting.storage.history import DynamoAlertHistory
-    from gpucost.runtime import aws
-
-    return DynamoAlertHistory(aws.client("dynamodb"), environment().table)
-
-
-@cache
-def silences() -> "DynamoSilences":
-    """Who wants to hear nothing of what."""
-    from gpucost.features.alerting.storage.history import DynamoSilences
-    from gpucost.runtime import aws
-
-    return DynamoSilences(aws.client("dynamodb"), environment().table)
-
-
-@cache
-def bus() -> "AwsBus":
-    """Queues and topic."""
-    from gpucost.runtime.messaging import AwsBus
-
-    env = environment()
-    return AwsBus(
-        hours_queue_url=env.hours_queue_url,
-        backfill_queue_url=env.backfill_queue_url,
-        dead_letter_queue_url=env.dead_letter_queue_url,
-        events_topic_arn=env.events_topic_arn,
-    )
-
-
-@cache
-def dispatch_service() -> "DispatchService":
-    """For `functions/dispatch`."""
-    from gpucost.pipeline.dispatch import DispatchService
-
-    return DispatchService(settings_store(), ledger(), ledger().versions, bus())
-
-
-@cache
-def attribute_service() -> "AttributeService":
-    """For `functions/attribute`."""
-    from gpucost.pipeline.attribute import AttributeService
-    from gpucost.pipeline.limits import LimitsKeeper
-    from gpucost.sources.prometheus import limits, metrics_reader
-
-    return AttributeService(
-        settings_store(),
-        ledger(),
-        rollups(),
-        metrics_reader,
-        bus(),
-        pricer=pricer(),
-        clock=utc_now,
-        limits=LimitsKeeper(limits.PrometheusLimits, limits_store()),
-    )
-
-
-@cache
-def restate_service() -> "RestateService":
-    """For `functions/attribute`."""
-    from gpucost.pipeline.restate import RestateService
-
-    return RestateService(settings_store(), ledger(), rollups(), bus(), pricer=pricer(), clock=utc_now)
-
-
-@cache
-def repricing_service() -> "RepricingService":
-    """For `functions/dispatch`."""
-    from gpucost.pipeline.reprice import RepricingService
-
-    return RepricingService(settings_store(), ledger(), price_book(), bill_store(), bus())
-
-
-@cache
-def prices_service() -> "PricesService":
-    """For `functions/prices`."""
-    from gpucost.pipeline.refresh_prices import PricesService
-    from gpucost.runtime import aws
-    from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
-    from gpucost.sources.aws_prices.on_demand import AwsPriceList
-    from gpucost.sources.aws_prices.spot import Ec2SpotHistory
-
-    return PricesService(
-        settings_store(),
-        ledger(),
-        price_book(),
-        spot=Ec2SpotHistory(aws.client),
-        price_list=AwsPriceList(aws.client),
-        catalogue=Ec2InstanceTypes(aws.client),
-        bill=bill_service(),
-        fetched=frozenset(environment().price_sources.split(",")) - {""},
-        clock=utc_now,
-    )
-
-
-@cache
-def bill_service() -> "BillService":
-    """For `functions/prices`, source `cur`."""
-    from gpucost.pipeline.node_pools import LedgerNodePools
-    from gpucost.pipeline.refresh_bill import BillService
-    from gpucost.sources.bill.athena import bill_reader
-
-    return BillService(bill_reader, bill_store(), clock=utc_now, node_pools=LedgerNodePools(settings_store(), ledger()))
-
-
-def workload_savings(recommendations: "DynamoAdvice") -> "WorkloadSavings":
+def workload_savings(recommendations: "DynamoRecommendations") -> "WorkloadSavings":
     """What open recommendations on workloads would save, as alerting's digests read it."""
     from gpucost.features.alerting.ports import WorkloadSaving
 
     def savings(cluster: str) -> "list[WorkloadSaving]":
-        recommended = [one.advice for one in recommendations.recommendations(cluster) if one.state == "open"]
+        recommended = [one.content for one in recommendations.recommendations(cluster) if one.state == "open"]
         return [
             WorkloadSaving(
                 advice.id,
-                advice.about.business_unit,
+                advice.subject.business_unit,
                 advice.summary,
                 advice.saving.usd,
                 advice.currency,
                 advice.confidence,
             )
             for advice in recommended
-            if advice.about.is_workload and advice.saving.usd > 0
+            if advice.subject.is_workload and advice.saving.usd > 0
         ]
 
     return savings
 
 
-@cache
-def alert_service() -> "AlertService":
-    """For `functions/alert`."""
-    from gpucost.features.alerting.notifiers import notifiers
-    from gpucost.features.alerting.ports import AlertSources
-    from gpucost.features.alerting.service import AlertService
-    from gpucost.features.alerting.storage.spend import DynamoSpendMemory
-    from gpucost.pipeline.price_age import newest_price
-    from gpucost.runtime import aws
-    from gpucost.runtime.messaging import waiting_messages
+class Container:
+    """The parts of one process, each made when it is first used and then kept.
 
-    env = environment()
+    A function makes one while it is initialized, so that a warm function and a snapshot keep it. A command makes one
+    for its deployment, and a test makes one with parts of its own.
 
-    def receivers(settings: "AlertingSettings") -> "Mapping[str, Notifier]":
-        return notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
+    Args:
+        environment: what the template tells the function; read from the process's environment when it is first needed.
+        clock: the time now.
+        client: makes a boto3 client of a service (and region).
+        parts: parts by name that take the place of those that would be made.
+    """
 
-    sources = AlertSources(
-        ledger(),
-        rollups(),
-        DynamoSpendMemory(aws.client("dynamodb"), env.table),
-        newest_price=lambda: newest_price(price_book()),
-        dead_letters=lambda: waiting_messages(env.dead_letter_queue_url),
-        savings=workload_savings(advice_store()),
-    )
-    return AlertService(
-        settings_store(), sources, alert_memory(), alert_history(), silences(), receivers, clock=utc_now
-    )
+    def __init__(
+        self,
+        environment: Environment | None = None,
+        *,
+        clock: "Callable[[], datetime]" = utc_now,
+        client: "Callable[..., Any] | None" = None,
+        **parts: Any,
+    ) -> None:
+        self.clock = clock
+        if environment is not None:
+            self.environment = environment
+        if client is not None:
+            self.client = client
+        for name, part in parts.items():
+            setattr(self, name, part)
 
+    @cached_property
+    def environment(self) -> Environment:
+        """What the template tells this function."""
+        return Environment.read()
 
-@cache
-def alert_desk() -> "AlertDesk":
-    """For `functions/api`, which only lists."""
-    from gpucost.features.alerting.queries import AlertDesk
+    @cached_property
+    def client(self) -> "Callable[..., Any]":
+        """Makes the boto3 client of a service (and region) once."""
+        from gpucost.runtime import aws
 
-    return AlertDesk(settings_store(), alert_memory(), alert_history(), silences(), clock=utc_now)
+        return cache(aws.new_client)
 
+    @cached_property
+    def s3_client(self) -> Any:
+        """The boto3 client of S3."""
+        from gpucost.runtime import aws
 
-@cache
-def access_policy() -> "AccessPolicy":
-    """For `functions/api`."""
-    from gpucost.reports.access import AccessPolicy
+        return aws.s3_client()
 
-    return AccessPolicy(settings_store())
+    @cached_property
+    def metrics_reader(self) -> "MetricsReaders":
+        """Reads a cluster's metrics."""
+        from gpucost.sources.prometheus import metrics_reader
 
+        return metrics_reader
 
-@cache
-def limits_store() -> "DynamoLimits":
-    """Limits of node pools and quotas of namespaces."""
-    from gpucost.runtime import aws
-    from gpucost.storage.limits import DynamoLimits
+    @cached_property
+    def limits_reader(self) -> "LimitsReaders":
+        """Reads a cluster's limits and quotas."""
+        from gpucost.sources.prometheus.limits import PrometheusLimits
 
-    return DynamoLimits(aws.client("dynamodb"), environment().table)
+        return PrometheusLimits
 
+    @cached_property
+    def ledger(self) -> "Ledger":
+        """The cost records."""
+        from gpucost.storage.ledger import Ledger
 
-@cache
-def limit_reports() -> "LimitReports":
-    """For `functions/api`."""
-    from gpucost.reports.limits import LimitReports
+        return Ledger(self.client("dynamodb"), self.environment.table)
 
-    return LimitReports(settings_store(), ledger(), limits_store(), clock=utc_now)
+    @cached_property
+    def rollups(self) -> "RollupStore":
+        """Days, rolled up from the cost records."""
+        from gpucost.storage.rollups import RollupStore
 
+        return RollupStore(self.client("dynamodb"), self.environment.table)
 
-@cache
-def report_service() -> "ReportService":
-    """For `functions/api`."""
-    from gpucost.reports import ReportService
+    @cached_property
+    def settings_store(self) -> "DocumentStore":
+        """The settings document, cached for a minute."""
+        from gpucost.settings_document import DocumentStore
 
-    return ReportService(settings_store(), ledger(), rollups(), clock=utc_now)
+        return DocumentStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
 
+    @cached_property
+    def price_book(self) -> "PriceStore":
+        """Fetched prices and those set by hand."""
+        from gpucost.storage.price_book import PriceStore
 
-@cache
-def price_listing() -> "PriceListing":
-    """For `functions/api`."""
-    from gpucost.reports.prices import PriceListing
+        return PriceStore(self.client("dynamodb"), self.environment.table)
 
-    return PriceListing(price_book())
+    @cached_property
+    def pricer(self) -> "Pricer":
+        """What is known about prices."""
+        from gpucost.pipeline.pricing import Pricer
 
+        return Pricer(self.price_book, self.bill_store)
 
-@cache
-def allocation_service() -> "AllocationService":
-    """For `functions/api`."""
-    from gpucost.features.opencost.service import AllocationService
+    @cached_property
+    def bill_store(self) -> "BillStore":
+        """What the bill says of each hour."""
+        from gpucost.storage.bill_store import BillStore
 
-    return AllocationService(settings_store(), ledger(), rollups(), clock=utc_now)
+        return BillStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
 
+    @cached_property
+    def alert_states(self) -> "DynamoAlertStates":
+        """What alerting remembers."""
+        from gpucost.features.alerting.storage.states import DynamoAlertStates
 
-@cache
-def exports() -> "DynamoExports":
-    """Which days are exported."""
-    from gpucost.features.exports.storage import DynamoExports
-    from gpucost.runtime import aws
+        return DynamoAlertStates(self.client("dynamodb"), self.environment.table)
 
-    env = environment()
-    return DynamoExports(aws.client("dynamodb"), env.table, timedelta(days=env.export_days))
+    @cached_property
+    def alert_history(self) -> "DynamoAlertHistory":
+        """What people were told."""
+        from gpucost.features.alerting.storage.history import DynamoAlertHistory
 
+        return DynamoAlertHistory(self.client("dynamodb"), self.environment.table)
 
-@cache
-def export_bucket() -> "S3Bucket":
-    """Where exports lie."""
-    from gpucost.features.exports.bucket import S3Bucket
-    from gpucost.runtime import aws
+    @cached_property
+    def silences(self) -> "DynamoSilences":
+        """Who wants to hear nothing of what."""
+        from gpucost.features.alerting.storage.history import DynamoSilences
 
-    return S3Bucket(aws.s3_client(), environment().export_bucket)
+        return DynamoSilences(self.client("dynamodb"), self.environment.table)
 
+    @cached_property
+    def bus(self) -> "MessageBus":
+        """Queues and topic."""
+        from gpucost.runtime.messaging import MessageBus
 
-@cache
-def export_service() -> "ExportService":
-    """For `functions/export`."""
-    from gpucost.features.exports.files import DuckDbFiles
-    from gpucost.features.exports.service import ExportService
+        env = self.environment
+        return MessageBus(
+            hours_queue_url=env.hours_queue_url,
+            backfill_queue_url=env.backfill_queue_url,
+            dead_letter_queue_url=env.dead_letter_queue_url,
+            events_topic_arn=env.events_topic_arn,
+            client=self.client,
+        )
 
-    env = environment()
-    return ExportService(
-        settings_store(),
-        ledger(),
-        exports(),
-        export_bucket(),
-        DuckDbFiles(),
-        account=env.billing_account,
-        kept=timedelta(days=env.export_days),
-        clock=utc_now,
-    )
+    @cached_property
+    def dispatch_service(self) -> "DispatchService":
+        """For `functions/dispatch`."""
+        from gpucost.pipeline.dispatch import DispatchService
 
+        return DispatchService(self.settings_store, self.ledger, self.ledger.versions, self.bus)
 
-@cache
-def export_listing() -> "ExportListing":
-    """For `functions/api`."""
-    from gpucost.features.exports.listing import ExportListing
+    @cached_property
+    def attribute_service(self) -> "AttributeService":
+        """For `functions/attribute`."""
+        from gpucost.pipeline.attribute import AttributeService
+        from gpucost.pipeline.limits import LimitsRecorder
 
-    return ExportListing(settings_store(), ledger(), exports(), export_bucket(), clock=utc_now)
+        return AttributeService(
+            self.settings_store,
+            self.ledger,
+            self.rollups,
+            self.metrics_reader,
+            self.bus,
+            pricer=self.pricer,
+            clock=self.clock,
+            limits=LimitsRecorder(self.limits_reader, self.limits_store),
+        )
 
+    @cached_property
+    def restate_service(self) -> "RestateService":
+        """For `functions/attribute`."""
+        from gpucost.pipeline.restate import RestateService
 
-@cache
-def advice_store() -> "DynamoAdvice":
-    """Recommendations."""
-    from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
-    from gpucost.runtime import aws
+        return RestateService(
+            self.settings_store, self.ledger, self.rollups, self.bus, pricer=self.pricer, clock=self.clock
+        )
 
-    return DynamoAdvice(aws.client("dynamodb"), environment().table)
+    @cached_property
+    def repricing_service(self) -> "RepricingService":
+        """For `functions/dispatch`."""
+        from gpucost.pipeline.reprice import RepricingService
 
+        return RepricingService(self.settings_store, self.ledger, self.price_book, self.bill_store, self.bus)
 
-@cache
-def advice_service() -> "AdviceService":
-    """For `functions/advise`."""
-    from gpucost.features.recommendations.daily_cache import memory_keeper, waiting_keeper
-    from gpucost.features.recommendations.service import AdviceService
-    from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
-    from gpucost.features.recommendations.sources.gpu_memory import PrometheusMemory
-    from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
-    from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
-    from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
-    from gpucost.runtime import aws
+    @cached_property
+    def prices_service(self) -> "PricesService":
+        """For `functions/prices`."""
+        from gpucost.pipeline.refresh_prices import PricesService
+        from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
+        from gpucost.sources.aws_prices.on_demand import AwsPriceList
+        from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 
-    dynamodb, table = aws.client("dynamodb"), environment().table
+        return PricesService(
+            self.settings_store,
+            self.ledger,
+            self.price_book,
+            spot=Ec2SpotHistory(self.client),
+            price_list=AwsPriceList(self.client),
+            catalogue=Ec2InstanceTypes(self.client),
+            bill=self.bill_service,
+            fetched=frozenset(self.environment.price_sources.split(",")) - {""},
+            clock=self.clock,
+        )
 
-    return AdviceService(
-        settings_store(),
-        ledger(),
-        advice_store(),
-        price_book(),
-        memory_keeper(PrometheusMemory, DynamoGpuMemory(dynamodb, table), clock=utc_now),
-        waiting_keeper(PrometheusWaiting, DynamoWaitingPods(dynamodb, table), clock=utc_now),
-        PrometheusDisruption,
-        clock=utc_now,
-        time_zone=lambda: settings_store().current().settings.alerts.time_zone,
-    )
+    @cached_property
+    def bill_service(self) -> "BillService":
+        """For `functions/prices`, source `cur`."""
+        from gpucost.pipeline.node_pools import LedgerNodePools
+        from gpucost.pipeline.refresh_bill import BillService
+        from gpucost.sources.bill.athena import bill_reader
 
+        return BillService(
+            bill_reader, self.bill_store, clock=self.clock, node_pools=LedgerNodePools(self.settings_store, self.ledger)
+        )
 
-@cache
-def advice_desk() -> "AdviceDesk":
-    """For `functions/api`, which only lists."""
-    from gpucost.features.recommendations.queries import AdviceDesk
+    @cached_property
+    def notifiers(self) -> "Callable[[AlertingSettings], Mapping[str, Notifier]]":
+        """The notifiers of the settings' receivers, by the receivers' keys."""
+        from gpucost.features.alerting.notifiers import notifiers
 
-    return AdviceDesk(settings_store(), advice_store(), clock=utc_now)
+        env = self.environment
+        return lambda settings, /: notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
 
+    @cached_property
+    def alert_service(self) -> "AlertService":
+        """For `functions/alert`."""
+        from gpucost.features.alerting.ports import AlertSources
+        from gpucost.features.alerting.service import AlertService
+        from gpucost.features.alerting.storage.spend import DynamoSpendStore
+        from gpucost.pipeline.price_age import newest_price
+        from gpucost.runtime.messaging import waiting_messages
 
-@cache
-def forecasts() -> "Forecasts":
-    """For `functions/api`."""
-    from gpucost.features.alerting.budgets import tightest_budget
-    from gpucost.features.recommendations.forecasts import Forecasts
+        env = self.environment
 
-    def budget_of(business_unit: str, months: int) -> "Decimal | None":
-        return tightest_budget(settings_store().current().settings, business_unit, months)
+        sources = AlertSources(
+            self.ledger,
+            self.rollups,
+            DynamoSpendStore(self.client("dynamodb"), env.table),
+            newest_price=lambda: newest_price(self.price_book),
+            dead_letters=lambda: waiting_messages(env.dead_letter_queue_url, client=self.client),
+            savings=workload_savings(self.recommendation_store),
+        )
+        return AlertService(
+            self.settings_store,
+            sources,
+            self.alert_states,
+            self.alert_history,
+            self.silences,
+            self.notifiers,
+            clock=self.clock,
+        )
 
-    return Forecasts(settings_store(), rollups(), budget_of, clock=utc_now)
+    @cached_property
+    def alert_queries(self) -> "AlertQueries":
+        """For `functions/api`, which only lists."""
+        from gpucost.features.alerting.queries import AlertQueries
 
+        return AlertQueries(self.settings_store, self.alert_states, self.alert_history, self.silences, clock=self.clock)
 
-@cache
-def sign_in() -> "SignIn | None":
-    """For `functions/api`: how people sign in to the page; None where they do not."""
-    from gpucost.api.page import SignIn
+    @cached_property
+    def access_policy(self) -> "AccessPolicy":
+        """For `functions/api`."""
+        from gpucost.reports.access import AccessPolicy
 
-    env = environment()
-    if not (env.sign_in_issuer and env.sign_in_client):
-        return None
-    return SignIn(env.sign_in_issuer, env.sign_in_client, env.sign_in_scopes, tuple(env.sign_in_hosts.split()))
+        return AccessPolicy(self.settings_store)
 
+    @cached_property
+    def limits_store(self) -> "LimitsStore":
+        """Limits of node pools and quotas of namespaces."""
+        from gpucost.storage.limits import LimitsStore
 
-@cache
-def api_services() -> "Services":
-    """What the routes of `functions/api` ask, each made when it is first asked."""
-    from gpucost.api.app import Services
+        return LimitsStore(self.client("dynamodb"), self.environment.table)
 
-    return Services(
-        reports=report_service,
-        prices=price_listing,
-        allocations=allocation_service,
-        exports=export_listing,
-        limits=limit_reports,
-        alerts=alert_desk,
-        recommendations=advice_desk,
-        forecasts=forecasts,
-        access=access_policy,
-        sign_in=sign_in,
-    )
+    @cached_property
+    def limit_reports(self) -> "LimitReports":
+        """For `functions/api`."""
+        from gpucost.reports.limits import LimitReports
+
+        return LimitReports(self.settings_store, self.ledger, self.limits_store, clock=self.clock)
+
+    @cached_property
+    def report_service(self) -> "ReportService":
+        """For `functions/api`."""
+        from gpucost.reports import ReportService
+
+        return ReportService(self.settings_store, self.ledger, self.rollups, clock=self.clock)
+
+    @cached_property
+    def price_listing(self) -> "PriceListing":
+        """For `functions/api`."""
+        from gpucost.reports.prices import PriceListing
+
+        return PriceListing(self.price_book)
+
+    @cached_property
+    def allocation_service(self) -> "AllocationService":
+        """For `functions/api`."""
+        from gpucost.features.opencost.service import AllocationService
+
+        return AllocationService(self.settings_store, self.ledger, self.rollups, clock=self.clock)
+
+    @cached_property
+    def exports(self) -> "DynamoExports":
+        """Which days are exported."""
+        from gpucost.features.exports.storage import DynamoExports
+
+        env = self.environment
+        return DynamoExports(self.client("dynamodb"), env.table, timedelta(days=env.export_days))
+
+    @cached_property
+    def export_bucket(self) -> "S3Bucket":
+        """Where exports lie."""
+        from gpucost.features.exports.bucket import S3Bucket
+
+        return S3Bucket(self.s3_client, self.environment.export_bucket)
+
+    @cached_property
+    def export_service(self) -> "ExportService":
+        """For `functions/export`."""
+        from gpucost.features.exports.files import DuckDbFiles
+        from gpucost.features.exports.service import ExportService
+
+        env = self.environment
+        return ExportService(
+            self.settings_store,
+            self.ledger,
+            self.exports,
+            self.export_bucket,
+            DuckDbFiles(),
+            account=env.billing_account,
+            kept=timedelta(days=env.export_days),
+            clock=self.clock,
+        )
+
+    @cached_property
+    def export_listing(self) -> "ExportListing":
+        """For `functions/api`."""
+        from gpucost.features.exports.listing import ExportListing
+
+        return ExportListing(self.settings_store, self.ledger, self.exports, self.export_bucket, clock=self.clock)
+
+    @cached_property
+    def recommendation_store(self) -> "DynamoRecommendations":
+        """Recommendations."""
+        from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+
+        return DynamoRecommendations(self.client("dynamodb"), self.environment.table)
+
+    @cached_property
+    def recommendation_service(self) -> "RecommendationService":
+        """For `functions/recommend`."""
+        from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
+        from gpucost.features.recommendations.service import RecommendationService
+        from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
+        from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
+        from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
+        from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
+        from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
+
+        dynamodb, table = self.client("dynamodb"), self.environment.table
+
+        return RecommendationService(
+            self.settings_store,
+            self.ledger,
+            self.recommendation_store,
+            self.price_book,
+            gpu_memory_cache(PrometheusGpuMemory, DynamoGpuMemory(dynamodb, table), clock=self.clock),
+            waiting_pods_cache(PrometheusWaitingPods, DynamoWaitingPods(dynamodb, table), clock=self.clock),
+            PrometheusDisruption,
+            clock=self.clock,
+            time_zone=lambda: self.settings_store.current().settings.alerts.time_zone,
+        )
+
+    @cached_property
+    def recommendation_queries(self) -> "RecommendationQueries":
+        """For `functions/api`, which only lists."""
+        from gpucost.features.recommendations.queries import RecommendationQueries
+
+        return RecommendationQueries(self.settings_store, self.recommendation_store, clock=self.clock)
+
+    @cached_property
+    def forecasts(self) -> "Forecasts":
+        """For `functions/api`."""
+        from gpucost.features.alerting.budgets import tightest_budget
+        from gpucost.features.recommendations.forecasts import Forecasts
+
+        def budget_of(business_unit: str, months: int) -> "Decimal | None":
+            return tightest_budget(self.settings_store.current().settings, business_unit, months)
+
+        return Forecasts(self.settings_store, self.rollups, budget_of, clock=self.clock)
+
+    @cached_property
+    def sign_in(self) -> "SignIn | None":
+        """For `functions/api`: how people sign in to the page; None where they do not."""
+        from gpucost.api.dashboard_page import SignIn
+
+        env = self.environment
+        if not (env.sign_in_issuer and env.sign_in_client):
+            return None
+        return SignIn(env.sign_in_issuer, env.sign_in_client, env.sign_in_scopes, tuple(env.sign_in_hosts.split()))
+
+    @cached_property
+    def api_services(self) -> "Services":
+        """What the routes of `functions/api` ask, each made when it is first asked."""
+        from gpucost.api.app import Services
+
+        return Services(
+            reports=lambda: self.report_service,
+            prices=lambda: self.price_listing,
+            allocations=lambda: self.allocation_service,
+            exports=lambda: self.export_listing,
+            limits=lambda: self.limit_reports,
+            alerts=lambda: self.alert_queries,
+            recommendations=lambda: self.recommendation_queries,
+            forecasts=lambda: self.forecasts,
+            access=lambda: self.access_policy,
+            sign_in=lambda: self.sign_in,
+        )

@@ -21,7 +21,7 @@ KNOWN = {
 }
 
 
-def problems(body: dict[str, Any]) -> list[str]:
+def limit_violations(body: dict[str, Any]) -> list[str]:
     """What Slack would refuse, or show otherwise than meant."""
     return list(_problems(body))
 

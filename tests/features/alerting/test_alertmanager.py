@@ -24,9 +24,9 @@ from devstack.prometheus import executable
 from devstack.template import REPOSITORY
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.features.alerting.notifiers.alertmanager import OUTLIVES, AlertmanagerNotifier
+from gpucost.features.alerting.notifiers.alertmanager import FIRING_ALERT_LIFETIME, AlertmanagerNotifier
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
-from tests.features.alerting.alerts import SUBJECTS, notification
+from tests.features.alerting.sample_notifications import SUBJECTS, notification
 
 NOW = datetime.now(UTC)
 LAST = floor_hour(NOW) - HOUR
@@ -63,7 +63,7 @@ def test_an_alert_is_shown_until_it_is_resolved_and_never_twice(alertmanager: st
     assert "research in cluster demo wastes $1,234.57 per hour" in one["annotations"]["summary"]
     assert "training/llm-7b" in one["annotations"]["description"]
     assert datetime.fromisoformat(one["startsAt"]) == LAST - HOUR
-    ends = datetime.fromisoformat(one["endsAt"]) - OUTLIVES
+    ends = datetime.fromisoformat(one["endsAt"]) - FIRING_ALERT_LIFETIME
     assert began - timedelta(seconds=1) < ends <= datetime.now(UTC)
     assert one["generatorURL"].startswith("https://costs.example.com/v1/costs?")
     notifier.send([replace(news, event="resolved", workloads=())])

@@ -13,10 +13,10 @@ import yaml
 
 from devstack.aws import create_stack, local_client, running_aws
 from devstack.slack import Slack, running_slack
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime import aws, secrets
 from tests.conftest import DynamoTable
-from tests.features.alerting.alerting_world import START, Fleet, Person, document, pod
+from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, settings_with_rules, pod
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import Said, in_this_process
 
@@ -36,10 +36,10 @@ class Stack:
         self.sns, self.sqs = (local_client(name, endpoint) for name in ("sns", "sqs"))
         local_client("secretsmanager", endpoint).create_secret(Name=SECRET, SecretString=slack.url)
         table = DynamoTable(local_client("dynamodb", endpoint), self.outputs["TableName"])
-        text = document(WASTE).replace("[{type: email}]", RECEIVERS)
-        fleet = Fleet(table, text, people={"email": Person(), f"slack:{SECRET}": Person()})
-        fleet.hour(0, IDLE)
-        assert fleet.hour(1, IDLE, pod("chat", "serve", gpus=1, use="0.1")) == ["firing team-waste research"]
+        text = settings_with_rules(WASTE).replace("[{type: email}]", RECEIVERS)
+        fleet = Fleet(table, text, notifiers={"email": RecordingNotifier(), f"slack:{SECRET}": RecordingNotifier()})
+        fleet.publish_and_close(0, IDLE)
+        assert fleet.publish_and_close(1, IDLE, pod("chat", "serve", gpus=1, use="0.1")) == ["firing team-waste research"]
 
     def emails(self) -> str:
         """Lets somebody read the email topic from now on; answers the address."""
@@ -74,9 +74,9 @@ def rows(*arguments: str) -> list[list[str]]:
 
 def test_alerts_are_listed_taken_on_and_silenced(stack: Stack) -> None:
     firing, pending = rows("alerts", "list")
-    since = format_instant(START)
+    since = format_timestamp(START)
     assert firing[1:] == ["firing", since, "team-waste", "cluster=demo business_unit=research"]
-    assert pending[1:] == ["pending", format_instant(START + HOUR), "team-waste", "cluster=demo business_unit=chat"]
+    assert pending[1:] == ["pending", format_timestamp(START + HOUR), "team-waste", "cluster=demo business_unit=chat"]
 
     taken = gpucost("ack", firing[0])
     assert (taken.returncode, taken.stdout) == (0, f"team-waste cluster=demo business_unit=research is {ME}'s\n")
@@ -109,19 +109,19 @@ def test_a_sample_reaches_the_receiver_that_is_named_and_no_other(stack: Stack) 
 
 
 def test_new_rules_are_replayed_from_a_file(stack: Stack, tmp_path: Path) -> None:
-    period = ("--from", format_instant(START), "--to", format_instant(START + 3 * HOUR))
+    period = ("--from", format_timestamp(START), "--to", format_timestamp(START + 3 * HOUR))
     done = gpucost("alerts", "replay", *period)
-    line = f"{format_instant(START + HOUR)}\tfiring\tteam-waste\tcluster=demo business_unit=research\n"
+    line = f"{format_timestamp(START + HOUR)}\tfiring\tteam-waste\tcluster=demo business_unit=research\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, line, "would have fired: team-waste 1\n")
     path = tmp_path / "new.yaml"
-    path.write_text(document("rule: waste, waste_usd_per_hour: 10, waste_percent: 80, for_hours: 1"))
+    path.write_text(settings_with_rules("rule: waste, waste_usd_per_hour: 10, waste_percent: 80, for_hours: 1"))
     done = gpucost("alerts", "replay", *period, "--settings", str(path))
     assert [line.split("\t")[:3] for line in done.stdout.splitlines()] == [
-        [format_instant(START), "firing", "waste"],
-        [format_instant(START + HOUR), "firing", "waste"],
+        [format_timestamp(START), "firing", "waste"],
+        [format_timestamp(START + HOUR), "firing", "waste"],
     ]
     assert done.stderr == "would have fired: waste 2\n"
-    path.write_text(document("rule: waste, waste_usd_per_hour: 1000, waste_percent: 80"))
+    path.write_text(settings_with_rules("rule: waste, waste_usd_per_hour: 1000, waste_percent: 80"))
     assert gpucost("alerts", "replay", *period, "--settings", str(path)).stderr == "would have fired: none\n"
     assert [one[1] for one in rows("alerts", "list")] == ["firing", "pending"], "a replay decides nothing"
 

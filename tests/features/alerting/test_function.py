@@ -14,13 +14,14 @@ import pytest
 
 from devstack.aws import credentials, running_aws
 from functions.alert import app as function
+from gpucost.container import Container
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.model import Coverage, HourRecord, Line, Totals
 from gpucost.core.money import quantize
 from gpucost.runtime import secrets
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from tests.enforced import enforcing
 from tests.sandbox import forget
 
@@ -128,10 +129,10 @@ def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
         effective_usd=allocated - wasted, waste_usd=wasted, unmeasured_usd=zero,
     )  # fmt: skip
     record = HourRecord("demo", hour, "complete", Coverage(Decimal(1), None), Totals(line.costs(), None), (line,))
-    ledger = DynamoLedgerTmp(deployment.dynamodb, deployment.table)
+    ledger = Ledger(deployment.dynamodb, deployment.table)
     ledger.publish(record, replacing=None, settings_version=1, now=hour + HOUR)
     return json.dumps({
-        "version": 1, "kind": "hour-closed", "cluster": "demo", "hour": format_instant(hour), "status": "complete",
+        "version": 1, "kind": "hour-closed", "cluster": "demo", "hour": format_timestamp(hour), "status": "complete",
         "record_version": 1, "settings_version": 1, "origin": "schedule", "correlation_id": "c",
     })  # fmt: skip
 
@@ -146,7 +147,7 @@ def tick() -> str:
 
 def deliver(*bodies: str) -> None:
     records = [{"EventSource": "aws:sns", "EventVersion": "1.0", "Sns": {"Message": body}} for body in bodies]
-    function.handler({"Records": records}, Context())  # type: ignore[arg-type]  # what Lambda passes, in short
+    function.handler({"Records": records}, Context(), container=Container())  # type: ignore[arg-type]  # what Lambda passes, in short
 
 
 def push_settings(deployment: Deployment) -> None:

@@ -9,33 +9,29 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpucost import container as bootstrap
-from gpucost.core.hours import HOUR, format_instant
-from gpucost.features.alerting.queries import AlertDesk
+from gpucost.container import Container
+from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.features.alerting.queries import AlertQueries
+from gpucost.runtime.environment import Environment
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
-from tests.features.alerting.alerting_world import START, Fleet, document, node, pod
-from tests.functions.asking import ask_as, by_iam
-from tests.sandbox import forget
+from tests.features.alerting.fleet import START, Fleet, node, pod, settings_with_rules
+from tests.functions.asking import ask_as, by_iam, serving
 
 ACCESS = 'access: [{principal: "arn:aws:iam::123456789012:user/ann", roles: ["bu:research"]},\n' + (
     '  {principal: "arn:aws:iam::123456789012:user/fin", roles: [admin]}]\n'
 )
-PERIOD = {"start": format_instant(START), "end": format_instant(START + 24 * HOUR)}
+PERIOD = {"start": format_timestamp(START), "end": format_timestamp(START + 24 * HOUR)}
 IDLE = pod(gpus=2, use="0.05")
 
 
 @pytest.fixture
-def fleet(table: DynamoTable, enforced: EnforcedAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+def fleet(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Fleet]:
     rules = ("rule: waste, waste_usd_per_hour: 10, waste_percent: 50", "rule: unallocated, usd_per_hour: 10")
-    made = Fleet(table, document(*rules) + ACCESS)
-    monkeypatch.setenv("GPUCOST_TABLE", table.name)
+    made = Fleet(table, settings_with_rules(*rules) + ACCESS)
     client = enforced.client("dynamodb", "ApiFunction")
-    monkeypatch.setattr("gpucost.runtime.aws.client", lambda _service: client)
-    monkeypatch.setattr(bootstrap, "utc_now", lambda: made.now)
-    forget()
-    yield made
-    forget()
+    with serving(Container(Environment(table=table.name), clock=lambda: made.now, client=lambda _service: client)):
+        yield made
 
 
 def ask(path: str, user: str, **query: str) -> tuple[int, Any]:
@@ -44,11 +40,13 @@ def ask(path: str, user: str, **query: str) -> tuple[int, Any]:
 
 
 def test_alerts_with_their_history_and_silences(fleet: Fleet) -> None:
-    fleet.hour(0, IDLE, nodes=[node("gpu", "24")])
-    desk = AlertDesk(fleet.settings, fleet.memory, fleet.history, fleet.silences, clock=lambda: fleet.now)
+    fleet.publish_and_close(0, IDLE, nodes=[node("gpu", "24")])
+    desk = AlertQueries(
+        fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now
+    )
     (waste,) = [one for one in desk.active() if one.alert.rule == "waste"]
     desk.acknowledge(waste.id, author="alice")
-    silence = desk.silence({"node_pool": "g*"}, author="bob", comment="being drained", hours=2)
+    silence = desk.add_silence({"node_pool": "g*"}, author="bob", comment="being drained", hours=2)
 
     status, answer = ask("/v1/alerts", "fin", **PERIOD)
     assert status == 200
@@ -57,7 +55,7 @@ def test_alerts_with_their_history_and_silences(fleet: Fleet) -> None:
     assert rows["waste"]["about"]["business_unit"] == "research"
     assert rows["unallocated"]["silenced_by"] == [silence.id]
     assert {row["rule"]: row["event"] for row in answer["history"]} == {"waste": "firing", "unallocated": "firing"}
-    fleet.hour(1, pod(use="1"))
+    fleet.publish_and_close(1, pod(use="1"))
     _, later = ask("/v1/alerts", "fin", **PERIOD)
     assert later["active"] == []
     assert [row["event"] for row in later["history"] if row["rule"] == "waste"] == ["firing", "resolved"]
@@ -73,7 +71,7 @@ def test_alerts_with_their_history_and_silences(fleet: Fleet) -> None:
 
 
 def test_a_business_unit_sees_its_own(fleet: Fleet) -> None:
-    fleet.hour(0, IDLE, pod("other", gpus=2, use="0"), nodes=[node("gpu", "24")])
+    fleet.publish_and_close(0, IDLE, pod("other", gpus=2, use="0"), nodes=[node("gpu", "24")])
     for key in ("active", "history"):
         _, answer = ask("/v1/alerts", "ann", **PERIOD)
         assert [row["about"]["business_unit"] for row in answer[key]] == ["research"]

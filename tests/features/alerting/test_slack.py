@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.model import Event, Kind, Subject, Workload
+from gpucost.features.alerting.model import EventType, Kind, Subject, TopWaster
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, message
-from tests.features.alerting.alerts import SUBJECTS, notification
-from tests.features.alerting.slack_limits import problems
+from tests.features.alerting.sample_notifications import SUBJECTS, notification
+from tests.features.alerting.slack_limits import limit_violations
 
 NOTIFICATION = notification()
 
@@ -71,7 +71,7 @@ def test_says_who_how_much_since_when_and_by_which_rule(webhook: Webhook) -> Non
     told = ("research", "demo", "$1,234.57 (82.3%)", "$901,232.45", "$1,500.00", "2026-11-19T09:00:00Z")
     for part in (*told, "for 2 hours on end", "training/llm-7b (Job): wastes $90.50 per hour", "give back GPUs"):
         assert part in shown
-    assert problems(body) == []
+    assert limit_violations(body) == []
 
 
 def test_several_alerts_are_one_message(webhook: Webhook) -> None:
@@ -173,13 +173,13 @@ LONG = Subject("c" * 100, *["&" * 5_000] * 6)
 
 @pytest.mark.parametrize("kind", SUBJECTS)
 @pytest.mark.parametrize("event", ["firing", "repeat", "resolved"])
-def test_every_message_keeps_slacks_documented_limits(kind: Kind, event: Event) -> None:
+def test_every_message_keeps_slacks_documented_limits(kind: Kind, event: EventType) -> None:
     for subject in (SUBJECTS[kind], LONG):
         for url in ("", "https://costs.example.com"):
-            worst = [Workload("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
+            worst = [TopWaster("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
             news = notification(kind, event, subject=subject, workloads=tuple(worst), note="&" * 5000)
-            full = message([news] * SlackNotifier.most, url)
-            assert problems(full) == []
+            full = message([news] * SlackNotifier.max_batch_size, url)
+            assert limit_violations(full) == []
             assert len(full["blocks"]) <= 50
 
 
@@ -187,9 +187,9 @@ def test_the_validator_finds_what_slack_would_refuse() -> None:
     body = message([NOTIFICATION])
     header = {"type": "header", "text": {"type": "mrkdwn", "text": "x" * 151}}
     fields = {"type": "section", "fields": [{"type": "plain_text", "text": "x" * 2001}] * 11}
-    assert problems({**body, "blocks": [header] * 51})
-    assert len(problems({**body, "blocks": [header, fields, {"type": "section"}]})) >= 5
-    assert problems({"blocks": body["blocks"]}) == ["no fallback text"]
+    assert limit_violations({**body, "blocks": [header] * 51})
+    assert len(limit_violations({**body, "blocks": [header, fields, {"type": "section"}]})) >= 5
+    assert limit_violations({"blocks": body["blocks"]}) == ["no fallback text"]
 
 
 def test_a_link_only_where_the_address_is_public() -> None:

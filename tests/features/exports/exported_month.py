@@ -7,14 +7,14 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
-from gpucost.core.hours import HOUR_MS
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
 from gpucost.core.model import Coverage, HourRecord
 from gpucost.core.pricing.node_prices import Pricing
-from gpucost.core.pricing.prices import Price, PriceBook, epoch_ms
+from gpucost.core.pricing.prices import Price, PriceBook
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAYS = 30
@@ -35,8 +35,8 @@ UNITS = (
     BusinessUnit("=assistant", ("chat",)),
     BusinessUnit("platform", ("gpu-operator",), distribute="proportional"),
 )
-SEVENTH = Share(Fraction(1, 7), "mig-profile")
-WHOLE = Share(Fraction(1), "capacity")
+SEVENTH = GpuShare(Fraction(1, 7), "mig-profile")
+WHOLE = GpuShare(Fraction(1), "capacity")
 
 
 def month(cluster: str, days: int = DAYS) -> Iterator[HourRecord]:
@@ -57,7 +57,7 @@ def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
                     node_pool="train", gpu_model="A100")  # fmt: skip
     small = GpuNode("n1", f"aws:///{zone}/i-1{cluster}", "g5.xlarge", zone=zone, physical=1, node_pool="chat")
     bare = GpuNode("n2", f"aws:///{zone}/i-2{cluster}", "g6.xlarge", physical=1)
-    begin = epoch_ms(start)
+    begin = to_epoch_ms(start)
     pods = [
         _pod(large, begin, "bu-a", f"train-{seed % 4}", 3, SEVENTH, 1 + seed % 3_599_999, Fraction(seed % 11, 11)),
         _pod(large, begin, f"research-{seed % 3}", "sweep", 5, WHOLE, 3_541_117, Fraction(1, 3), seen=Fraction(2, 3)),
@@ -75,7 +75,7 @@ def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
 
 
 def _pod(
-    node: GpuNode, begin: int, namespace: str, name: str, units: int, share: Share, length: int,
+    node: GpuNode, begin: int, namespace: str, name: str, units: int, share: GpuShare, length: int,
     used: Fraction | None, seen: Fraction = Fraction(1),
 ) -> PodUsage:  # fmt: skip
     time = Interval(begin, begin + length)

@@ -23,7 +23,7 @@ from gpucost.features.exports.service import ATTEMPTS, SPARE_SECONDS, ExportResu
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Departure, StoredSettings
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -88,7 +88,7 @@ class World(NamedTuple):
         dynamodb, s3 = own.client(self.table.client), own.client(self.s3)
         return ExportService(
             self.settings,  # type: ignore[arg-type]  # the part that is read
-            DynamoLedgerTmp(dynamodb, self.table.name),
+            Ledger(dynamodb, self.table.name),
             DynamoExports(dynamodb, self.table.name, timedelta(days=kept)),
             S3Bucket(s3, self.bucket),
             DuckDbFiles(),
@@ -103,7 +103,7 @@ class World(NamedTuple):
         return result
 
     def publish(self, what: HourRecord) -> None:
-        ledger = DynamoLedgerTmp(self.table.client, self.table.name)
+        ledger = Ledger(self.table.client, self.table.name)
         old = ledger.manifest(what.cluster, what.hour)
         ledger.publish(what, replacing=old, settings_version=1, now=datetime.now(UTC))
 

@@ -24,14 +24,13 @@ from devstack.aws import local_client, running_aws
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from functions.export import app as export
-from gpucost import container as bootstrap
-from gpucost.core.hours import format_instant
+from gpucost.container import Container
+from gpucost.core.hours import format_timestamp
 from gpucost.features.exports.focus_columns import COLUMNS
 from tests.enforced import ANY_TABLE, enforcing
 from tests.features.exports import exported_month, focus_rules
 from tests.features.exports.exported_month import DAYS, START
-from tests.functions.asking import Context, ask_as, by_role
-from tests.sandbox import forget
+from tests.functions.asking import Context, ask_as, by_role, serving
 
 END = START + timedelta(days=DAYS)
 NOW = END + timedelta(hours=2, minutes=40)
@@ -95,21 +94,20 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         }  # fmt: skip
         for name, value in variables.items():
             patch.setenv(name, value)
-        forget()
-        patch.setattr(bootstrap, "utc_now", lambda: NOW)
+        container = running.enter_context(serving(Container(clock=lambda: NOW)))
         now = datetime.now(UTC)
-        bootstrap.settings_store().push(exported_month.SETTINGS, author="test", now=now)
+        container.settings_store.push(exported_month.SETTINGS, author="test", now=now)
         for cluster, days in CLUSTERS.items():
             for record in exported_month.month(cluster, days):
-                bootstrap.ledger().publish(record, replacing=None, settings_version=1, now=now)
+                container.ledger.publish(record, replacing=None, settings_version=1, now=now)
         policies = running.enter_context(
             enforcing(dynamodb_url, s3_url, parameters={**ANY_TABLE, "ExistingExportBucket": bucket})
         )
         for name, value in policies.environment("ExportFunction").items():
             patch.setenv(name, value)
         patch.delenv("AWS_ENDPOINT_URL_S3")
-        forget()
-        answer = export.handler({"version": 1, "scheduled_time": format_instant(NOW)}, Lambda())
+        deployed = running.enter_context(serving(Container(clock=lambda: NOW)))
+        answer = export.handler({"version": 1, "scheduled_time": format_timestamp(NOW)}, Lambda(), container=deployed)
         folder = tmp_path_factory.mktemp("exported")
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
             for one in page["Contents"]:
@@ -117,15 +115,14 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read())
         yield Exported(folder, answer)
-    forget()
 
 
 def by_hand(key: Callable[[Any], tuple[str, ...]]) -> Sums:
     """The ledger's raw lines, added up without any of the product's own sums."""
     sums: Sums = defaultdict(lambda: dict.fromkeys((*USD, *HOURS), Decimal(0)))
     for cluster in CLUSTERS:
-        for manifest in bootstrap.ledger().manifests(cluster, START, END):
-            for line in bootstrap.ledger().lines_of(manifest):
+        for manifest in Container().ledger.manifests(cluster, START, END):
+            for line in Container().ledger.lines_of(manifest):
                 own = sums[(f"{manifest.hour:%Y-%m-%d}", *key(line))]
                 for name in (*USD, *HOURS):
                     own[name] += getattr(line, name) or 0
@@ -141,7 +138,7 @@ def in_parquet(exported: Exported, *columns: str) -> Sums:
 
 
 def in_the_api(*dimensions: str) -> Sums:
-    answer = ask("/v1/costs", start=format_instant(START), end=format_instant(END), granularity="day",
+    answer = ask("/v1/costs", start=format_timestamp(START), end=format_timestamp(END), granularity="day",
                  group_by=",".join(dimensions))  # fmt: skip
     return {
         (row["start"][:10], *(row["group"][name] for name in dimensions)): {
@@ -169,7 +166,7 @@ def test_the_same_sums_three_ways(exported: Exported, dimensions: tuple[str, ...
 
 
 def test_every_row_together_is_what_the_fleet_cost(exported: Exported) -> None:
-    totals = ask("/v1/costs", start=format_instant(START), end=format_instant(END), granularity="day")["totals"]
+    totals = ask("/v1/costs", start=format_timestamp(START), end=format_timestamp(END), granularity="day")["totals"]
     ((cost, hours),) = exported.query("SELECT sum(EffectiveCost), sum(x_GpuHours) FROM focus")
     assert (cost, hours) == (totals["node_cost_usd"], totals["capacity_gpu_hours"])
     parts = dict(exported.query("SELECT x_CostPart, sum(EffectiveCost) FROM focus GROUP BY 1"))
@@ -191,8 +188,8 @@ def test_each_node_s_rows_sum_to_the_node_s_cost(exported: Exported) -> None:
         if node.price_source
         else None
         for cluster in CLUSTERS
-        for manifest in bootstrap.ledger().manifests(cluster, START, END)
-        for node in bootstrap.ledger().nodes_of(manifest)[0]
+        for manifest in Container().ledger.manifests(cluster, START, END)
+        for node in Container().ledger.nodes_of(manifest)[0]
     }
     assert len(known) == 3 * (len(exported_month.HOURS_OF_A_DAY) * sum(CLUSTERS.values()) - 1)
     assert found == known, "None where nobody knows the price"
@@ -219,7 +216,7 @@ def test_columns_have_the_types_that_athena_is_told(exported: Exported) -> None:
 def test_the_list_names_what_was_exported_and_its_addresses_answer(exported: Exported) -> None:
     assert exported.answer["days_left"] == 0
     assert len(exported.answer["exported"]) == sum(CLUSTERS.values())
-    answer = ask("/v1/exports", start=format_instant(START), end=format_instant(END))
+    answer = ask("/v1/exports", start=format_timestamp(START), end=format_timestamp(END))
     rows = answer["rows"]
     assert [(row["day"], row["cluster"]) for row in rows[:3]] == [
         ("2026-11-01T00:00:00Z", "east"), ("2026-11-01T00:00:00Z", "west.eu"), ("2026-11-02T00:00:00Z", "east"),
@@ -233,7 +230,7 @@ def test_the_list_names_what_was_exported_and_its_addresses_answer(exported: Exp
     assert len(parquet.content) == first["parquet_bytes"]
     assert parquet.headers["Content-Disposition"] == 'attachment; filename="east-2026-11-01.parquet"'
     assert "X-Amz-Expires=300" in first["parquet_url"]
-    assert first["urls_expire_at"] == format_instant(NOW + timedelta(seconds=299))
+    assert first["urls_expire_at"] == format_timestamp(NOW + timedelta(seconds=299))
     table = [*csv.reader(io.StringIO(gzip.decompress(requests.get(first["csv_url"], timeout=10).content).decode()))]
     assert len(table) == first["rows"] + 1
 

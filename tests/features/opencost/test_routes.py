@@ -15,18 +15,18 @@ import pytest
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.model import Capacity, HourRecord, Line, Totals
 from gpucost.features.opencost.filters import parse_filter
 from gpucost.features.opencost.properties import Properties
 from gpucost.features.opencost.windows import parse_duration, parse_window
+from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.enforced import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_role
+from tests.functions.asking import Answer, ask_as, by_role, serving
 from tests.records import line, record
-from tests.sandbox import forget
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 """A Friday."""
@@ -98,21 +98,16 @@ def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecor
     client, table, known = local_client("dynamodb", dynamodb_url), f"opencost-{uuid4()}", fleet()
     create_table(client, table)
     for one in known:
-        DynamoLedgerTmp(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
+        Ledger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
 
     class Store:
         def current(self) -> StoredSettings:
             return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
 
     api = enforced.client("dynamodb", "ApiFunction")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUCOST_TABLE", table)
-        patch.setattr("gpucost.runtime.aws.client", lambda _service: api)
-        patch.setattr(bootstrap, "settings_store", Store)
-        patch.setattr(bootstrap, "utc_now", lambda: NOW)
-        forget()
+    environment = Environment(table=table)
+    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: api, settings_store=Store())):
         yield known
-    forget()
 
 
 def ask(role: str = "viewer", **query: str) -> Answer:

@@ -10,12 +10,12 @@ from typing import Any
 
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
-from gpucost.core.money import from_quanta
+from gpucost.core.money import from_fixed_point
 from gpucost.core.rollups import DAY
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 
 FIRST = datetime(2026, 11, 28, tzinfo=UTC)
 """A Saturday: three days on begins a week, and a month two days on."""
@@ -108,7 +108,7 @@ def make(seed: int) -> SmallFleet:
 
 def publish(fleet: SmallFleet, client: Any, table: str) -> SmallFleet:
     """Put a fleet into a table: some days rolled up, one of them restated since, the last under way."""
-    ledger, rollups = DynamoLedgerTmp(client, table), DynamoRollups(client, table)
+    ledger, rollups = Ledger(client, table), RollupStore(client, table)
     manifests = {}
     for one in fleet.records:
         manifests[one.cluster, one.hour] = ledger.publish(one, replacing=None, settings_version=1, now=NOW)
@@ -161,9 +161,9 @@ def sums(lines: Sequence[Line]) -> Mapping[str, Fraction]:
 def _record(cluster: str, hour: datetime, chance: random.Random) -> HourRecord:
     lines = tuple(_lines(chance))
     costs = Costs.total(line.costs() for line in lines)
-    parts = {name: from_quanta(chance.randrange(10**13)) for name in (*PARTS, *GPU_HOURS)}
-    parts["residual_usd"] = from_quanta(chance.randrange(-(10**11), 10**11))
-    held = sum((line.allocated_gpu_hours for line in lines), from_quanta(0))
+    parts = {name: from_fixed_point(chance.randrange(10**13)) for name in (*PARTS, *GPU_HOURS)}
+    parts["residual_usd"] = from_fixed_point(chance.randrange(-(10**11), 10**11))
+    held = sum((line.allocated_gpu_hours for line in lines), from_fixed_point(0))
     capacity = Capacity(
         capacity_gpu_hours=sum((parts[name] for name in GPU_HOURS), held),
         node_cost_usd=sum((parts[name] for name in PARTS), costs.allocated_usd),
@@ -171,7 +171,7 @@ def _record(cluster: str, hour: datetime, chance: random.Random) -> HourRecord:
     )
     known = None if chance.random() < 0.04 else capacity
     status: Status = "complete" if chance.random() < 0.9 else "provisional"
-    return HourRecord(cluster, hour, status, Coverage(from_quanta(10**12), None), Totals(costs, known), lines)
+    return HourRecord(cluster, hour, status, Coverage(from_fixed_point(10**12), None), Totals(costs, known), lines)
 
 
 def _lines(chance: random.Random) -> Iterator[Line]:
@@ -190,13 +190,13 @@ def _lines(chance: random.Random) -> Iterator[Line]:
         money = {"allocated": usd, "effective": used_usd, "waste": waste, "unmeasured": unseen_usd}
         told: dict[str, Any] = names | {f"{name}_usd": _amount(quanta) for name, quanta in money.items()}
         yield Line(
-            **told, uid=f"uid-{number}-{chance.random()}", units=1, gpu_share=from_quanta(10**12),
+            **told, uid=f"uid-{number}-{chance.random()}", units=1, gpu_share=from_fixed_point(10**12),
             gpu_share_source="whole", labels={"team": team} if team else {}, split_policy="scad",
-            allocated_gpu_hours=from_quanta(held), effective_gpu_hours=_amount(used),
-            utilization=None, utilization_source="pod", unmeasured_gpu_hours=from_quanta(unseen), gpu_hourly_usd=None,
+            allocated_gpu_hours=from_fixed_point(held), effective_gpu_hours=_amount(used),
+            utilization=None, utilization_source="pod", unmeasured_gpu_hours=from_fixed_point(unseen), gpu_hourly_usd=None,
             price_source="" if usd is None else "constant",
         )  # fmt: skip
 
 
 def _amount(quanta: int | None) -> Decimal | None:
-    return None if quanta is None else from_quanta(quanta)
+    return None if quanta is None else from_fixed_point(quanta)

@@ -64,7 +64,7 @@ def reserved() -> list[HourRecord]:
 def life(before: list[HourRecord], since: list[HourRecord], scope: str = "g5.xlarge") -> list[Recommendation]:
     """The commitment's on the day it is bought, the day after, and nine days later."""
     runs = nightly(before[:BOUGHT] + since[BOUGHT:], [30, 31, DAYS], Rated(scope))
-    return [one for rows in runs for one in rows.values() if one.advice.kind == "commitment"]
+    return [one for rows in runs for one in rows.values() if one.content.kind == "commitment"]
 
 
 @pytest.mark.parametrize("scope", ["g5.xlarge", "g5.*"])
@@ -76,7 +76,7 @@ def test_it_is_applied_and_verified_where_something_tells(
     assert [one.state for one in told] == ["open", "applied", "verified"]
     assert told[1].applied_at == sim.START + timedelta(hours=BOUGHT)
     assert told[2].verified_usd == SAVED
-    assert ("dismiss this once it is bought" in told[0].advice.risk_note) is (source == "constant")
+    assert ("dismiss this once it is bought" in told[0].content.risk_note) is (source == "constant")
 
 
 def test_hours_that_the_bill_does_not_have_yet_tell_nothing() -> None:
@@ -87,14 +87,14 @@ def test_hours_that_the_bill_does_not_have_yet_tell_nothing() -> None:
         end = 24 * (day - 1)
         records = fleet(price_source="cur")[:BOUGHT] + bill[BOUGHT:end] + late[end:]
         (last,) = nightly(records, [30, day], Rated("g5.xlarge"))[1:]
-        (one,) = [own for own in last.values() if own.advice.kind == "commitment"]
+        (one,) = [own for own in last.values() if own.content.kind == "commitment"]
         assert one.state == state
 
 
 def test_a_plan_that_list_prices_do_not_show_stays_open_and_says_so() -> None:
     told = life(fleet(), fleet())
     assert [one.state for one in told] == ["open", "open", "open"]
-    assert told[2].advice.risk_note.endswith(
+    assert told[2].content.risk_note.endswith(
         "List prices do not show a Savings Plan or Reserved Instance: dismiss this once it is bought, or price it in "
         "the settings' rates."
     )

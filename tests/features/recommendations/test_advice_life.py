@@ -12,12 +12,12 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.core.line_use import LineUse
 from gpucost.core.model import HourRecord, Line
-from gpucost.features.recommendations.daily_cache import memory_keeper, waiting_keeper
+from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import Disruption
 from gpucost.features.recommendations.look_back import read_look_back
 from gpucost.features.recommendations.model import Recommendation
-from gpucost.features.recommendations.service import AdviceService
-from gpucost.runtime.messages import AdviceDue
+from gpucost.features.recommendations.service import RecommendationService
+from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.features.recommendations import advice_fleet as sim
@@ -85,15 +85,15 @@ def nightly(
     store, found = Rows(), []
     for day in days:
         now = sim.START + timedelta(days=day)
-        memory = memory_keeper(Memory(now), Kept(), clock=lambda now=now: now)
-        waiting = waiting_keeper(Waits(), NoDays(), clock=lambda now=now: now)
+        memory = gpu_memory_cache(Memory(now), Kept(), clock=lambda now=now: now)
+        waiting = waiting_pods_cache(Waits(), NoDays(), clock=lambda now=now: now)
         stored: Any = settings or Store()
         prices = book or Book([])
-        service = AdviceService(
+        service = RecommendationService(
             stored, Ledger(records), store, prices, memory, waiting, karpenter or Silent(), clock=lambda now=now: now,
             time_zone=lambda: stored.current().settings.alerts.time_zone,
         )
-        service.advise(AdviceDue(scheduled_time=now, cluster="a"), lambda: 900)
+        service.review_clusters(RecommendationsDue(scheduled_time=now, cluster="a"), lambda: 900)
         found.append(dict(store.rows))
     return found
 
@@ -113,10 +113,10 @@ def test_a_schedule_is_applied_verified_and_not_advised_again() -> None:
     found = states(runs, "off-hours")
     told = [one for place, one in enumerate(found) if not place or one != found[place - 1]]
     assert told == ["open", "applied", "verified"], found
-    (one,) = (own for own in runs[-1].values() if own.advice.kind == "off-hours")
+    (one,) = (own for own in runs[-1].values() if own.content.kind == "off-hours")
     stopped = sum(not busy(hour) for hour in range(168)) / 168 * 2 * 1.5 * 730
     assert one.verified_usd is not None
-    assert one.verified_usd <= one.advice.saving.usd
+    assert one.verified_usd <= one.content.saving.usd
     assert 0.98 * stopped <= float(one.verified_usd) <= stopped
 
 
@@ -164,7 +164,7 @@ class InBerlin(Store):
 def test_schedules_are_in_the_settings_time_zone() -> None:
     load = sim.Load("chat", lambda hour: 1.0 if 8 <= hour % 24 < 20 else 0.0, lambda _: 2)
     (one,) = nightly(list(sim.simulate([load], 24 * 15)), [15], InBerlin())[0].values()
-    assert 'timezone: Europe/Berlin, start: "0 9 * * 1"' in one.advice.patch, "an hour before UTC in November"
+    assert 'timezone: Europe/Berlin, start: "0 9 * * 1"' in one.content.patch, "an hour before UTC in November"
 
 
 class Asked(Silent):
@@ -179,8 +179,8 @@ def test_what_karpenter_said_stands_beside_what_could_be_consolidated() -> None:
     wide = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
     records = list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=wide)], 240))
     (one,) = nightly(records, [10], karpenter=Asked())[0].values()
-    assert one.advice.kind == "consolidate"
-    assert "no node of the cluster was eligible" in one.advice.evidence.facts["Karpenter"]
+    assert one.content.kind == "consolidate"
+    assert "no node of the cluster was eligible" in one.content.evidence.facts["Karpenter"]
 
 
 def test_a_saving_is_not_verified_by_hours_without_a_price() -> None:
@@ -230,7 +230,7 @@ def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
     records = [replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
     (*_, last) = nightly(records, [8, 11, 18])
     (one,) = last.values()
-    assert one.advice.kind == "idle"
+    assert one.content.kind == "idle"
     assert (one.state, one.verified_usd) == ("verified", Decimal(2) * Decimal("1.5") * 730)
 
 
@@ -247,7 +247,7 @@ def test_only_spot_nodes_are_spot(capacity_type: str, end: tuple[str, Decimal | 
     before, since = (list(sim.simulate([one], 24 * 23)) for one in (load, replace(load, pool=pool)))
     first, _, last = nightly(before[: 24 * 14] + since[24 * 14 :], [13, 15, 23], book=book)
     ((key, one),) = first.items()
-    assert (one.advice.kind, one.state) == ("spot", "open")
+    assert (one.content.kind, one.state) == ("spot", "open")
     assert (last[key].state, last[key].verified_usd) == end
 
 
@@ -277,7 +277,7 @@ def test_an_object_that_gets_a_second_gpu_model_loses_its_advice_with_the_reason
     records = [replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
     before, after = nightly(records, [10, 11])
     ((key, one),) = before.items()
-    assert (one.advice.kind, one.state) == ("fewer-gpus", "open")
+    assert (one.content.kind, one.state) == ("fewer-gpus", "open")
     assert after[key].state == "withdrawn"
     assert after[key].reason == (
         "newer figures no longer support it: 12% used on average, 12% in the busiest hour; its other pods have another "

@@ -10,16 +10,16 @@ import pytest
 from gpucost.core.errors import MetricsUnavailableError, SourceError
 from gpucost.core.ledger import Manifest
 from gpucost.core.pricing.prices import Price
-from gpucost.features.recommendations.daily_cache import KEPT, memory_keeper, waiting_keeper
+from gpucost.features.recommendations.daily_cache import KEPT, gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import Disruption, Wait
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.features.recommendations.price_lists import node_list_prices, node_spot_prices
-from gpucost.features.recommendations.service import AdviceService
-from gpucost.runtime.messages import AdviceDue
+from gpucost.features.recommendations.service import RecommendationService
+from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.price_book import DynamoPriceBook
+from gpucost.storage.price_book import PriceStore
 from gpucost.storage.price_ports import PricesInForce
 from tests.conftest import DynamoTable
 
@@ -66,7 +66,7 @@ def test_list_prices_of_several_regions_are_no_list_price_unless_they_agree() ->
 
 def test_spot_is_the_mean_over_time_in_the_zone_that_is_dearest_on_average(table: DynamoTable) -> None:
     """Zone a: $1.20 for the last of ten days, $0.50 before. Zone b: $0.60 all along."""
-    book = DynamoPriceBook(table.client, table.name)
+    book = PriceStore(table.client, table.name)
     applies = {"instance_type": "g5.xlarge", "region": "r", "product": "Linux/UNIX"}
     prices = [
         Price("spot", "node-hour", Decimal(usd), {**applies, "zone": zone}, "USD", NOW - DAY * since)
@@ -119,7 +119,7 @@ def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> Non
     start, end = NOW - 10 * DAY, NOW
     midnight = NOW.replace(hour=0, minute=0)
     metrics, store = Memory(midnight - 4 * DAY), Kept()
-    keeper = memory_keeper(metrics, store, clock=lambda: NOW)
+    keeper = gpu_memory_cache(metrics, store, clock=lambda: NOW)
     found = keeper.days(SETTINGS.clusters[0], start, end)
     assert sorted(found) == [midnight - DAY * number for number in (4, 3, 2, 1)]
     assert metrics.asked == [midnight - DAY * number for number in (1, 2, 3, 4, 5)], (
@@ -205,15 +205,15 @@ class Store:
         return StoredSettings(1, TEXT, SETTINGS, "test", NOW)
 
 
-def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW, book: Book | None = None) -> AdviceService:
-    keeper = memory_keeper(Memory(at), Kept(), clock=lambda: at)
-    waiting = waiting_keeper(Waits(), NoDays(), clock=lambda: at)
-    return AdviceService(Store(), ledger, reviews, book or Book([]), keeper, waiting, Silent(), clock=lambda: at)  # type: ignore[arg-type]
+def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW, book: Book | None = None) -> RecommendationService:
+    keeper = gpu_memory_cache(Memory(at), Kept(), clock=lambda: at)
+    waiting = waiting_pods_cache(Waits(), NoDays(), clock=lambda: at)
+    return RecommendationService(Store(), ledger, reviews, book or Book([]), keeper, waiting, Silent(), clock=lambda: at)  # type: ignore[arg-type]
 
 
 def test_the_price_book_is_read_once_for_all_clusters() -> None:
     book, reviews = Book([]), Reviews()
-    found = service(Ledger("nobody"), reviews, book=book).advise(AdviceDue(scheduled_time=NOW), lambda: 900)
+    found = service(Ledger("nobody"), reviews, book=book).review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 900)
     assert found is not None
     assert book.readings == 1
     assert sorted(reviews.kept) == ["a", "b", "c"]
@@ -221,7 +221,7 @@ def test_the_price_book_is_read_once_for_all_clusters() -> None:
 
 def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:
     ledger, reviews = Ledger("b"), Reviews()
-    found = service(ledger, reviews).advise(AdviceDue(scheduled_time=NOW), lambda: 900)
+    found = service(ledger, reviews).review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 900)
     assert found is not None
     assert found.failures == ["b: the table is throttled"]
     assert reviews.kept.keys() == {"a", "c"}
@@ -229,17 +229,17 @@ def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:
 
 def test_where_time_is_short_the_next_run_begins_with_what_was_left() -> None:
     ledger, reviews = Ledger(""), Reviews()
-    first = service(ledger, reviews).advise(AdviceDue(scheduled_time=NOW), lambda: 10)
+    first = service(ledger, reviews).review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 10)
     assert first is not None
     assert (ledger.read, first.clusters_left) == (["a"], 2)
-    service(ledger, reviews, NOW + DAY).advise(AdviceDue(scheduled_time=NOW + DAY), lambda: 10)
+    service(ledger, reviews, NOW + DAY).review_clusters(RecommendationsDue(scheduled_time=NOW + DAY), lambda: 10)
     assert ledger.read == ["a", "b"]
 
 
 def test_an_older_review_does_not_replace_a_newer_one(table: DynamoTable) -> None:
-    from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+    from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 
-    store = DynamoAdvice(table.client, table.name)
+    store = DynamoRecommendations(table.client, table.name)
     newer = Review("a", NOW - DAY, NOW, NOW, 24, (), ())
     store.put_review(newer)
     store.put_review(Review("a", NOW - DAY, NOW, NOW - DAY, 1, (), ()))
@@ -251,13 +251,13 @@ def test_an_older_review_does_not_replace_a_newer_one(table: DynamoTable) -> Non
 def test_reviews_of_any_size_are_stored_whole_and_leave_no_piece_behind(table: DynamoTable, size: int) -> None:
     import random
 
-    from gpucost.features.recommendations.model import About, Judged
-    from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+    from gpucost.features.recommendations.model import Subject, WorkloadAssessment
+    from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 
     chance = random.Random(1)
     names = [f"{chance.getrandbits(400):x}" for _ in range(size)]
-    judged = tuple(Judged(About("a", "u", "n", "Job", name), "idle", Decimal(1), None, None, "why") for name in names)
-    store = DynamoAdvice(table.client, table.name)
+    judged = tuple(WorkloadAssessment(Subject("a", "u", "n", "Job", name), "idle", Decimal(1), None, None, "why") for name in names)
+    store = DynamoRecommendations(table.client, table.name)
     for at, own in ((0, judged), (1, judged[:3])):
         review = Review("a", NOW - DAY, NOW, NOW + DAY * at, 24, (), own)
         store.put_review(review)

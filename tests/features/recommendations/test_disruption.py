@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from gpucost.features.recommendations.history import Disruption, LookBack
-from gpucost.features.recommendations.model import Advice
-from gpucost.features.recommendations.rules.consolidation import consolidate
+from gpucost.features.recommendations.model import RecommendationContent
+from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
 from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
 from gpucost.settings_document import parse_settings
 from tests.features.recommendations import advice_fleet as sim
@@ -81,7 +81,7 @@ def test_what_kept_nodes_is_said_as_far_as_metrics_tell(
     look: LookBack, eligible: Mapping[str, int], allowed: Mapping[tuple[str, str], int], said: str, *, has_budget: bool
 ) -> None:
     look.disruption = Disruption(eligible, allowed)
-    (one,) = consolidate(look)
+    (one,) = recommend_consolidation(look)
     command = "kubectl get nodepool spread -o jsonpath='{.spec.disruption}'"
     assert one.evidence.facts["Karpenter"] == said
     assert one.evidence.facts["its settings"] == f"no metric tells them: {command}"
@@ -94,5 +94,5 @@ def test_what_kept_nodes_is_said_as_far_as_metrics_tell(
     assert "allow-list" in one.patch
 
 
-def _disruption(one: Advice) -> object:
+def _disruption(one: RecommendationContent) -> object:
     return yaml.safe_load(one.patch)["spec"]["disruption"]

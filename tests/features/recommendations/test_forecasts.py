@@ -90,7 +90,7 @@ def test_a_month_is_what_was_spent_and_the_hours_to_come() -> None:
     assert found.projected_usd == found.low_usd == found.high_usd == Decimal("2.5") * 30 * 24
     assert found.budget_usd == 3000, "the tightest that covers all clusters, with the unit's own figure"
     assert found.backtest is not None
-    assert found.backtest.tried == found.backtest.inside > 5
+    assert found.backtest.evaluated == found.backtest.covered > 5
 
 
 def test_a_quarter_has_three_months_of_budget() -> None:

@@ -9,27 +9,26 @@ from uuid import uuid4
 
 import jsonschema
 import pytest
+from functions.recommend import app as advise
 
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.prometheus import running_prometheus
 from devstack.template import REPOSITORY
-from functions.advise import app as advise
-from gpucost import container as bootstrap
+from gpucost.container import Container, utc_now
 from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
-from gpucost.core.hours import HOUR, format_instant
-from gpucost.features.recommendations.scenarios import Scenarios
+from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.features.recommendations.scenarios import WhatIfService
 from gpucost.features.recommendations.what_if import Move
 from gpucost.runtime.environment import environment
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
 from tests.features.recommendations import advice_fleet as sim
-from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role
-from tests.sandbox import forget
+from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role, serving
 
 HOURS = 24
 """A week is asked for in earnest; the engine takes half a minute to be given one (see rules/)."""
@@ -68,7 +67,7 @@ class Lambda(Context):
 def publish(table: DynamoTable, first: int, last: int) -> None:
     records = list(sim.simulate(LOADS, last, sums=True))
     for record in records[first:]:
-        DynamoLedgerTmp(*table).publish(record, replacing=None, settings_version=1, now=bootstrap.utc_now())
+        Ledger(*table).publish(record, replacing=None, settings_version=1, now=utc_now())
 
 
 def metrics() -> str:
@@ -91,8 +90,10 @@ def metrics() -> str:
 
 
 def run(at_hour: int, **more: Any) -> dict[str, Any]:
-    scheduled = format_instant(sim.START + HOUR * at_hour)
-    answer: dict[str, Any] = advise.handler({"version": 1, "scheduled_time": scheduled, **more}, Lambda())  # type: ignore[arg-type]  # what Lambda passes, in short
+    scheduled = format_timestamp(sim.START + HOUR * at_hour)
+    answer: dict[str, Any] = advise.handler(
+        {"version": 1, "scheduled_time": scheduled, **more}, Lambda(), container=Container()
+    )  # type: ignore[arg-type]  # what Lambda passes, in short
     return answer
 
 
@@ -110,22 +111,21 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
     with running_prometheus(path) as prometheus, pytest.MonkeyPatch.context() as patch:
         table = DynamoTable(local_client("dynamodb", dynamodb_url), f"advice-{uuid4()}")
         create_table(*table)
-        variables = {"GPUCOST_TABLE": table.name, **enforced.environment("AdviseFunction")}
+        variables = {"GPUCOST_TABLE": table.name, **enforced.environment("RecommendFunction")}
         patch.setattr("gpucost.features.recommendations.measuring.LEAST_HOURS", 20)
         patch.setattr("gpucost.features.recommendations.rules.waiting_pods.LEAST_DAYS", 1)
         patch.setattr("gpucost.features.recommendations.rules.waiting_pods.LEAST_WAITED", 1)
         for name, value in variables.items():
             patch.setenv(name, value)
-        forget()
-        DocumentStore(*table, clock=bootstrap.utc_now).push(
-            SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=bootstrap.utc_now()
+        DocumentStore(*table, clock=utc_now).push(
+            SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=utc_now()
         )
         publish(table, 0, HOURS)
         assert run(HOURS) == {
             "reviewed": [{"cluster": "demo", "advice": 6, "workloads": 5}], "clusters_left": 0,
         }  # fmt: skip
-        yield table
-    forget()
+        with serving(Container()):
+            yield table
 
 
 pytestmark = pytest.mark.usefixtures("stored")
@@ -215,34 +215,30 @@ def test_running_again_changes_nothing() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(MessageError, match="scheduled_time"):
-        advise.handler({"version": 1}, Lambda())  # type: ignore[arg-type]  # what Lambda passes, in short
+        advise.handler({"version": 1}, Lambda(), container=Container())  # type: ignore[arg-type]  # what Lambda passes, in short
     with pytest.raises(InvalidInputError, match="nowhere"):
         run(HOURS, cluster="nowhere")
 
 
 def test_dismissing_and_a_run_at_once_do_not_overwrite_each_other() -> None:
     (row,) = ask(business_unit="vision")["rows"]
-    before = bootstrap.advice_desk().find(row["id"])
-    bootstrap.advice_desk().dismiss(row["id"], author="ann", reason="kept for a demo")
+    before = Container().advice_desk.find(row["id"])
+    Container().advice_desk.dismiss(row["id"], author="ann", reason="kept for a demo")
     with pytest.raises(ConflictError):
-        bootstrap.advice_store().put(before)
+        Container().advice_store.put(before)
     run(HOURS)
     (dismissed,) = ask(state="dismissed")["rows"]
     assert (dismissed["id"], dismissed["reason"], dismissed["author"]) == (row["id"], "kept for a demo", "ann")
-    bootstrap.advice_desk().reopen(row["id"])
+    Container().advice_desk.reopen(row["id"])
     assert [one["id"] for one in ask(business_unit="vision")["rows"]] == [row["id"]]
     with pytest.raises(NotFoundError):
-        bootstrap.advice_desk().find("idle-000000000000")
+        Container().advice_desk.find("idle-000000000000")
 
 
-def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_tell(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(bootstrap, "utc_now", lambda: END + 2 * HOUR)
-    bootstrap.forecasts.cache_clear()
-    answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
-    unknown = ask_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
-    bootstrap.forecasts.cache_clear()
+def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_tell() -> None:
+    with serving(Container(clock=lambda: END + 2 * HOUR)):
+        answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
+        unknown = ask_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
     assert (unknown.status, unknown.json["title"]) == (404, "Not Found")
     assert "no such business unit" in unknown.json["detail"]
     assert answer.status == 200, answer.body
@@ -305,14 +301,14 @@ def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str])
 
 
 def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome, currency = Scenarios(bootstrap.settings_store(), bootstrap.rollups(), clock=lambda: END + HOUR).what_if(
-        Move("speech", 2, "h100", "1g.10gb"), days=1
-    )
+    outcome, currency = WhatIfService(
+        Container().settings_store, Container().rollups, clock=lambda: END + HOUR
+    ).what_if(Move("speech", 2, "h100", "1g.10gb"), days=1)
     assert currency == "USD"
     assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
     assert outcome.moved_gpu_hours == 2 * HOURS
     assert outcome.is_conserved
-    more, _ = Scenarios(bootstrap.settings_store(), bootstrap.rollups(), clock=lambda: END + HOUR).what_if(
+    more, _ = WhatIfService(Container().settings_store, Container().rollups, clock=lambda: END + HOUR).what_if(
         Move("speech", 2, "h100", "1g.10gb"), days=30
     )
     assert more.days == outcome.days, "days without any figures are none in which nothing was held"
@@ -335,5 +331,5 @@ def test_what_was_done_is_seen_in_the_figures(stored: DynamoTable) -> None:
     publish(stored, HOURS, HOURS + 8)
     run(HOURS + 8)
     (row,) = ask(state="applied")["rows"]
-    assert (row["about"]["workload"], row["applied_at"]) == ("chat", format_instant(END))
+    assert (row["about"]["workload"], row["applied_at"]) == ("chat", format_timestamp(END))
     assert "chat" not in {one["about"]["workload"] for one in ask()["rows"]}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from devstack.prometheus import running_prometheus
-from gpucost.core.errors import MetricsAnswerError
+from gpucost.core.errors import MetricsResponseError
 from gpucost.features.recommendations.history import Wait
-from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaiting
+from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.settings_document import parse_settings
 from tests.conftest import DynamoTable
@@ -91,7 +91,7 @@ def waits(url: str) -> Callable[[datetime], list[Wait]]:
         f'clusters: [{{name: demo, prometheus: {{url: "{url}"}}, selector: {{cluster: demo}}}}]\n'
         "pricing: {source: constant, gpu_hourly_usd: 1}\n"
     )
-    return PrometheusWaiting(settings.clusters[0]).waits
+    return PrometheusWaitingPods(settings.clusters[0]).waits
 
 
 def test_a_day_s_waits_are_those_that_were_written_down(waits: Callable[[datetime], list[Wait]]) -> None:
@@ -106,7 +106,7 @@ def test_a_day_s_waits_are_those_that_were_written_down(waits: Callable[[datetim
 
 
 def test_a_day_without_scrapes_is_not_one_on_which_nobody_waited(waits: Callable[[datetime], list[Wait]]) -> None:
-    with pytest.raises(MetricsAnswerError, match="kube_node_info"):
+    with pytest.raises(MetricsResponseError, match="kube_node_info"):
         waits(DAY + timedelta(days=5))
     (late,) = waits(DAY - timedelta(days=1))
     assert (late.pod, late.hours) == ("night", ((23, 0.5),))

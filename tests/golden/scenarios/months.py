@@ -67,7 +67,7 @@ class _Fleet:
             end = (gone or {}).get(number, 1e6)
             life = (-1e6, end)
             on = node(
-                f"{pool}-{workload}-{number}", model, whole(model, life), labels=_labels(pool, capacity), life=life,
+                f"{pool}-{workload}-{number}", model, whole(model, life), labels=_labels(pool, capacity), lifetime=life,
                 provider_id=f"aws:///eu-central-1a/i-{workload}{number}",
             )  # fmt: skip
             self.nodes.append(on)

@@ -48,11 +48,11 @@ def fleets() -> list[Scenario]:
     general = _node("general-1", "a10g", whole("a10g"), _labels("general", "on-demand"))
     planned = _node("general-2", "a10g", whole("a10g", allocatable={GPU: 3}), _labels("general", "on-demand"))
     until = 60 * 6 + 24
-    spot = _node("spot-1", "a10g-one", whole("a10g-one"), _labels("spot", "spot", "eu-central-1b"), life=(-200, until))
+    spot = _node("spot-1", "a10g-one", whole("a10g-one"), _labels("spot", "spot", "eu-central-1b"), lifetime=(-200, until))
     joins = until + 10
     again = _node(
         "spot-2", "a10g-one", whole("a10g-one", (joins + 2, 1e6)), _labels("spot", "spot", "eu-central-1b"),
-        life=(joins, 1e6),
+        lifetime=(joins, 1e6),
     )  # fmt: skip
     reserved = {"karpenter_k8s_aws_capacity_reservation_id": BLOCK}
     blocks = [_node(f"block-{i}", "h100", whole("h100"), _labels("block", "reserved", **reserved)) for i in (1, 2)]
@@ -76,7 +76,7 @@ def fleets() -> list[Scenario]:
     west = Scenario(
         "west", [general, planned, spot, again, *blocks, slices, shared], pods, start=-80, end=60 * HOURS + 30,
         namespace_labels={"chat": {"label_cost_center": "cc-7"}, "render": {"label_cost_center": "cc-9"}},
-        ksm=[KubeStateMetrics(times=True)],
+        ksm=[KubeStateMetrics(pod_times=True)],
     )  # fmt: skip
     labels = {**_labels("lab", "on-demand")}
     bench = node(

@@ -12,14 +12,14 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.cost_routes import add_cost_routes
+from gpucost.api.dashboard_page import DashboardPage, SignIn, accepts_any_parameter, add_page_routes
 from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.line_routes import add_line_routes
-from gpucost.api.page import DashboardPage, SignIn, add_page_routes, accepts_any_parameter
-from gpucost.api.prices import add_price_routes
+from gpucost.api.price_routes import add_price_routes
 from gpucost.api.report_routes import add_report_routes
 from gpucost.core.errors import ParameterError
 from gpucost.core.query.filters import check_text
-from gpucost.features.alerting.queries import AlertDesk
+from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.routes import add_alert_routes
 from gpucost.features.exports.listing import ExportListing
 from gpucost.features.exports.routes import add_export_routes
@@ -27,12 +27,12 @@ from gpucost.features.opencost.routes import add_opencost_routes
 from gpucost.features.opencost.service import AllocationService
 from gpucost.features.recommendations.forecast_routes import add_forecast_routes
 from gpucost.features.recommendations.forecasts import Forecasts
-from gpucost.features.recommendations.queries import AdviceDesk
-from gpucost.features.recommendations.routes import add_advice_routes
-from gpucost.http.access import authorize, required_role, open_to
-from gpucost.http.answers import JSON
+from gpucost.features.recommendations.queries import RecommendationQueries
+from gpucost.features.recommendations.routes import add_recommendation_routes
+from gpucost.http.access import authorize, open_to, required_role
 from gpucost.http.documentation import HTML, PAGE_SECURITY, documentation_page
 from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
+from gpucost.http.responses import JSON
 from gpucost.reports import ReportService
 from gpucost.reports.access import AccessPolicy
 from gpucost.reports.limits import LimitReports
@@ -75,8 +75,8 @@ class Services:
     allocations: Callable[[], AllocationService]
     exports: Callable[[], ExportListing]
     limits: Callable[[], LimitReports]
-    alerts: Callable[[], AlertDesk]
-    recommendations: Callable[[], AdviceDesk]
+    alerts: Callable[[], AlertQueries]
+    recommendations: Callable[[], RecommendationQueries]
     forecasts: Callable[[], Forecasts]
     access: Callable[[], AccessPolicy]
     sign_in: Callable[[], SignIn | None]
@@ -100,7 +100,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     add_opencost_routes(app, services.allocations)
     add_export_routes(app, services.exports)
     add_alert_routes(app, services.alerts)
-    add_advice_routes(app, services.recommendations)
+    add_recommendation_routes(app, services.recommendations)
     add_forecast_routes(app, services.forecasts)
     add_page_routes(app, DashboardPage(page_folder), services.sign_in)
 
@@ -137,11 +137,11 @@ def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: Next
     allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
     event = app.current_event.raw_event
     # The text as it was sent, and what API Gateway made of it: routes read the latter.
-    given = [*parse_qsl(event["rawQueryString"], True), *(event["queryStringParameters"] or {}).items()]
-    for name, value in given:
+    sent_parameters = [*parse_qsl(event["rawQueryString"], True), *(event["queryStringParameters"] or {}).items()]
+    for name, value in sent_parameters:
         if name not in allowed:
-            takes = f"allowed: {', '.join(allowed)}" if allowed else "none is taken here"
-            raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"is not a parameter; {takes}")
+            hint = f"allowed: {', '.join(allowed)}" if allowed else "none is taken here"
+            raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"is not a parameter; {hint}")
         check_text(name, value)
     return next_middleware(app)
 
@@ -162,15 +162,15 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
     functions = {
         (route.openapi_path, route.method.lower()): route.func for route in app._static_routes + app._dynamic_routes
     }
-    bug = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
+    server_error = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            needed = required_role(functions[path, method])
+            role = required_role(functions[path, method])
             operation["operationId"] = functions[path, method].__name__  # what generated clients call it
-            operation["x-required-role"] = needed
-            operation["security"] = [] if needed == "public" else [{name: []} for name in SECURITY]
+            operation["x-required-role"] = role
+            operation["security"] = [] if role == "public" else [{name: []} for name in SECURITY]
             operation["responses"].pop("422", None)
-            operation["responses"]["500"] = bug
+            operation["responses"]["500"] = server_error
     document["components"]["securitySchemes"] = SECURITY
     for name in ("HTTPValidationError", "ResponseValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)

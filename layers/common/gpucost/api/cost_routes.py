@@ -6,11 +6,11 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import cost_schemas as schemas
 from gpucost.api.cost_rows import cost_rows
-from gpucost.core.query.cost_query import LARGEST_PAGE
+from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.http import report_parameters as given
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import responses, json_response
-from gpucost.http.pages import cursor_writer, fill_page, csv_page, json_page, json_lines_page
+from gpucost.http.pagination import csv_page, cursor_writer, fill_page, json_lines_page, json_page
+from gpucost.http.responses import json_response, responses
 from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.waste import DEFAULT_TOP_WASTERS
 from gpucost.runtime.json_text import dumps_row
@@ -25,7 +25,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         tags=["reports"],
         responses=responses(
             schemas.CostsResponse,
-            extra={name: {"schema": {"type": "string"}} for name in ("text/csv", "application/jsonl")},
+            extra_content={name: {"schema": {"type": "string"}} for name in ("text/csv", "application/jsonl")},
         ),
     )
     @open_to("bu")
@@ -51,7 +51,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         node: given.Node = None,
         idle: given.Idle = "hidden",
         sort: given.Sort = "",
-        limit: given.Limit = LARGEST_PAGE,
+        limit: given.Limit = MAX_PAGE_SIZE,
         cursor: given.Cursor = None,
         format: given.Format = "json",  # noqa: A002 - the parameter's public name
     ) -> Response[str]:
@@ -73,7 +73,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             return csv_page(*schemas.costs_table(report), cursor_writer(report), "costs.csv", report.period)
         page = fill_page(cost_rows(report), cursor_writer(report))
         shape = json_page if format == "json" else json_lines_page
-        return shape(schemas.costs_head(report), page, schemas.costs_tail(report))
+        return shape(schemas.costs_fields_before(report), page, schemas.costs_fields_after(report))
 
     @app.get(
         "/v1/business-units",
@@ -93,7 +93,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         "/v1/business-units/<name>",
         summary="One business unit by period",
         tags=["reports"],
-        responses=responses(schemas.BusinessUnitResponse, may_be_missing=True),
+        responses=responses(schemas.BusinessUnitResponse, can_be_missing=True),
     )
     @open_to("bu")
     def business_unit(
@@ -113,7 +113,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         "/v1/business-units/<name>/workloads",
         summary="Workloads of one business unit",
         tags=["reports"],
-        responses=responses(schemas.WorkloadsResponse, may_be_missing=True),
+        responses=responses(schemas.WorkloadsResponse, can_be_missing=True),
     )
     @open_to("bu")
     def workloads(
@@ -130,13 +130,13 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         asked = QueryParameters(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
         report = service().workloads(name, asked, scope=scope_of_caller(app))
         page = fill_page((dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_writer(report))
-        return json_page(schemas.unit_head(name, report), page, schemas.unit_tail(report))
+        return json_page(schemas.unit_fields_before(name, report), page, schemas.unit_fields_after(report))
 
     @app.get(
         "/v1/business-units/<name>/trend",
         summary="One business unit, and the period before",
         tags=["reports"],
-        responses=responses(schemas.TrendResponse, may_be_missing=True),
+        responses=responses(schemas.TrendResponse, can_be_missing=True),
     )
     @open_to("bu")
     def trend(
@@ -174,4 +174,4 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         asked = QueryParameters(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
         found = service().waste(asked, scope=scope_of_caller(app))
         page = fill_page(map(dumps_row, map(schemas.top_waster_row, found.top_wasters)), cursor_writer(found.report))
-        return json_page(schemas.waste_head(found.report), page, schemas.waste_tail(found.report))
+        return json_page(schemas.waste_fields_before(found.report), page, schemas.waste_fields_after(found.report))

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gpucost.core.model import Costs, Line
 from gpucost.core.money import quantize
-from gpucost.core.query.cost_query import IDLE_FIGURES, IdlePolicy, CostQuery
+from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery, IdlePolicy
 from gpucost.core.query.grouping import Row
 from gpucost.core.query.periods import Granularity
 from gpucost.http.schemas import (
@@ -202,37 +202,37 @@ class WasteResponse(PeriodResponse):
     cursor: str | None = Field(description=_CURSOR)
 
 
-def costs_head(report: CostReport) -> dict[str, Any]:
+def costs_fields_before(report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `CostsAnswer`."""
-    question = report.query
+    query = report.query
     return {
         **period_fields(report.period),
-        "granularity": question.granularity,
-        "group_by": question.group_by,
-        "idle": question.idle,
+        "granularity": query.granularity,
+        "group_by": query.group_by,
+        "idle": query.idle,
         "currency": report.currency,
     }
 
 
-def costs_tail(report: CostReport) -> dict[str, Any]:
+def costs_fields_after(report: CostReport) -> dict[str, Any]:
     """What stands after the rows of `CostsAnswer`."""
-    left = report.filtered_out
+    filtered_out = report.filtered_out
     return {
         "row_count": report.row_count,
         "totals": totals_fields(report.totals),
-        "filtered_out": None if left is None else _figures(left, report.query),
+        "filtered_out": None if filtered_out is None else _figures(filtered_out, report.query),
         "coverage": coverage_fields(report.coverage),
     }
 
 
 def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
     """The rows as a table with a header, for CSV."""
-    question = report.query
-    has_idle = question.idle != "hidden"
-    more = [["kind"], list(IDLE_FIGURES)] if has_idle else [[], []]
-    header = ["start", "end", *more[0], *question.group_by, *Costs.names(), *more[1]]
+    query = report.query
+    has_idle = query.idle != "hidden"
+    idle_columns = [["kind"], list(IDLE_FIGURES)] if has_idle else [[], []]
+    header = ["start", "end", *idle_columns[0], *query.group_by, *Costs.names(), *idle_columns[1]]
     rows: list[list[object]] = [
-        [row.start, row.end, *([row.kind] if has_idle else []), *row.group.values(), *_figures(row, question).values()]
+        [row.start, row.end, *([row.kind] if has_idle else []), *row.group.values(), *_figures(row, query).values()]
         for row in report.rows
     ]
     return header, rows
@@ -253,7 +253,7 @@ def business_units_response(report: CostReport) -> dict[str, Any]:
 def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
     """As `BusinessUnitAnswer`."""
     return {
-        **unit_head(name, report),
+        **unit_fields_before(name, report),
         "granularity": report.query.granularity,
         "rows": [{"start": row.start, "end": row.end, **row.costs.figures()} for row in report.rows],
         "totals": _cost_totals(report),
@@ -261,12 +261,12 @@ def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
     }
 
 
-def unit_head(name: str, report: CostReport) -> dict[str, Any]:
+def unit_fields_before(name: str, report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `WorkloadsAnswer`."""
     return {"business_unit": name, **period_fields(report.period), "currency": report.currency}
 
 
-def unit_tail(report: CostReport) -> dict[str, Any]:
+def unit_fields_after(report: CostReport) -> dict[str, Any]:
     """What stands after the rows of `WorkloadsAnswer`."""
     return {
         "row_count": report.row_count,
@@ -277,10 +277,10 @@ def unit_tail(report: CostReport) -> dict[str, Any]:
 
 def trend_response(name: str, trend: Trend) -> dict[str, Any]:
     """As `TrendAnswer`."""
-    current, before = _cost_totals(trend.current), _cost_totals(trend.previous)
-    partly = any(one["unpriced_gpu_hours"] for one in (current, before))
+    current, previous = _cost_totals(trend.current), _cost_totals(trend.previous)
+    has_unpriced = any(one["unpriced_gpu_hours"] for one in (current, previous))
     change = {
-        name: None if partly and name.endswith("_usd") else _minus(value, before[name])
+        name: None if has_unpriced and name.endswith("_usd") else _difference(value, previous[name])
         for name, value in current.items()
     }
     return {
@@ -288,18 +288,18 @@ def trend_response(name: str, trend: Trend) -> dict[str, Any]:
         "currency": trend.current.currency,
         **default_window(trend.current.period),
         "current": _trend_period(trend.current, current),
-        "before": _trend_period(trend.previous, before),
+        "before": _trend_period(trend.previous, previous),
         "change": change,
-        "percent": {name: _percent(value, before[name]) for name, value in change.items()},
+        "percent": {name: _percent(value, previous[name]) for name, value in change.items()},
     }
 
 
-def waste_head(report: CostReport) -> dict[str, Any]:
+def waste_fields_before(report: CostReport) -> dict[str, Any]:
     """What stands before the rows of `WasteAnswer`."""
     return {**period_fields(report.period), "currency": report.currency}
 
 
-def waste_tail(report: CostReport) -> dict[str, Any]:
+def waste_fields_after(report: CostReport) -> dict[str, Any]:
     """What stands after the rows of `WasteAnswer`."""
     return {
         "row_count": report.row_count,
@@ -308,15 +308,15 @@ def waste_tail(report: CostReport) -> dict[str, Any]:
     }
 
 
-def top_waster_row(offender: TopWaster) -> dict[str, Any]:
+def top_waster_row(top_waster: TopWaster) -> dict[str, Any]:
     """As `OffenderRow`."""
-    row = offender.row
+    row = top_waster.row
     return {
         **row.group,
         **row.costs.figures(),
-        "since": offender.since,
-        "hour": offender.hour,
-        "pods": [_pod(line) for line in offender.pods],
+        "since": top_waster.since,
+        "hour": top_waster.hour,
+        "pods": [_pod(line) for line in top_waster.pods],
     }
 
 
@@ -324,8 +324,8 @@ def _pod(line: Line) -> dict[str, Any]:
     return {name: getattr(line, name) for name in WastingPod.model_fields}
 
 
-def _figures(row: Row, question: CostQuery) -> dict[str, Decimal | None]:
-    return row.costs.figures() if question.idle == "hidden" else {**row.costs.figures(), **row.idle_figures()}
+def _figures(row: Row, query: CostQuery) -> dict[str, Decimal | None]:
+    return row.costs.figures() if query.idle == "hidden" else {**row.costs.figures(), **row.idle_figures()}
 
 
 def _cost_totals(report: CostReport) -> dict[str, Decimal | None]:
@@ -337,9 +337,9 @@ def _trend_period(report: CostReport, costs: dict[str, Decimal | None]) -> dict[
     return {**period, "costs": costs, "coverage": coverage_fields(report.coverage)}
 
 
-def _minus(one: Decimal | None, other: Decimal | None) -> Decimal | None:
-    return None if one is None or other is None else one - other
+def _difference(current: Decimal | None, previous: Decimal | None) -> Decimal | None:
+    return None if current is None or previous is None else current - previous
 
 
-def _percent(change: Decimal | None, before: Decimal | None) -> Decimal | None:
-    return None if change is None or not before else quantize(100 * change / before)
+def _percent(change: Decimal | None, previous: Decimal | None) -> Decimal | None:
+    return None if change is None or not previous else quantize(100 * change / previous)

@@ -15,18 +15,18 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from gpucost.core.errors import InvalidInputError
 from gpucost.http.problems import problem
 
-FORMAT = "2.0"
-_HALF = "holds half a character (a lone surrogate); send UTF-8, percent-encoded"
+PAYLOAD_FORMAT = "2.0"
+_NOT_UNICODE = "holds half a character (a lone surrogate); send UTF-8, percent-encoded"
 
 
-def _is_unicode(text: str) -> str:
+def _check_unicode(text: str) -> str:
     """Refuse half characters, which Python's strings can hold and no encoding can write."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError(_HALF)
+        raise ValueError(_NOT_UNICODE)
     return text
 
 
-Text = Annotated[str, AfterValidator(_is_unicode)]
+Text = Annotated[str, AfterValidator(_check_unicode)]
 
 
 class _Model(BaseModel):
@@ -73,12 +73,12 @@ def handle_event(app: APIGatewayHttpResolver, event: object, context: LambdaCont
     try:
         request = read_event(event)
     except InvalidInputError as error:
-        refusal = problem(HTTPStatus.BAD_REQUEST, str(error), instance="/")
-        headers = {"Content-Type": refusal.content_type, **refusal.headers}
+        response = problem(HTTPStatus.BAD_REQUEST, str(error), instance="/")
+        headers = {"Content-Type": response.content_type, **response.headers}
         return {
-            "statusCode": refusal.status_code,
+            "statusCode": response.status_code,
             "headers": headers,
-            "body": refusal.body,
+            "body": response.body,
             "cookies": [],
             "isBase64Encoded": False,
         }
@@ -95,23 +95,23 @@ def read_event(event: object) -> dict[str, Any]:
     Raises:
         InvalidInputError: the event has another format, or a field of another type, or text that is not Unicode.
     """
-    if isinstance(event, dict) and event.get("version", "1.0") != FORMAT:
+    if isinstance(event, dict) and event.get("version", "1.0") != PAYLOAD_FORMAT:
         raise InvalidInputError(
-            f"the event has payload format {str(event.get('version', '1.0'))[:20]!a}, and this function reads {FORMAT} "
+            f"the event has payload format {str(event.get('version', '1.0'))[:20]!a}, and this function reads {PAYLOAD_FORMAT} "
             'of an HTTP API: set PayloadFormatVersion: "2.0" on the integration'
         )
     try:
         checked = _Event.model_validate(event).model_dump()
     except ValidationError as error:
-        raise InvalidInputError(_finding(error)) from error
+        raise InvalidInputError(_describe_error(error)) from error
     return {
         **checked,
         "rawPath": quote(checked["rawPath"], safe="/-._~!$&'()*+,;=:@"),
-        "headers": _lower_case(checked["headers"] or {}),
+        "headers": _lower_case_names(checked["headers"] or {}),
     }
 
 
-def _lower_case(headers: dict[str, str]) -> dict[str, str]:
+def _lower_case_names(headers: dict[str, str]) -> dict[str, str]:
     """Headers by their names in lower case; repeated ones joined with commas, as API Gateway does."""
     joined: dict[str, str] = {}
     for name, value in headers.items():
@@ -120,10 +120,10 @@ def _lower_case(headers: dict[str, str]) -> dict[str, str]:
     return joined
 
 
-def _finding(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     finding = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part).encode("ascii", "replace").decode()[:60] for part in finding["loc"]) or "the event"
     if finding["type"] in {"value_error", "string_unicode"}:  # the latter from pydantic's own constraints
-        return f"{field}: {_HALF}"
+        return f"{field}: {_NOT_UNICODE}"
     reason = "is missing" if finding["type"] == "missing" else finding["msg"][:1].lower() + finding["msg"][1:]
-    return f"{field}: {reason}; this function reads events of API Gateway HTTP APIs, payload format {FORMAT}"
+    return f"{field}: {reason}; this function reads events of API Gateway HTTP APIs, payload format {PAYLOAD_FORMAT}"

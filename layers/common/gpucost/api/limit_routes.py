@@ -11,7 +11,7 @@ from gpucost.core.money import quantize
 from gpucost.core.query.periods import Period
 from gpucost.http import report_parameters as given
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import responses, json_response
+from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
 from gpucost.reports import QueryParameters
 from gpucost.reports.limits import LimitReports, PoolRow, QuotaRow
@@ -71,7 +71,7 @@ def add_limit_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitRep
     ) -> Response[str]:
         """GPUs of every Karpenter node pool against the pool's limit, at the end of each hour of at most 48."""
         asked = QueryParameters(start, end, window, cluster=cluster)
-        return _answer(*service().pools(asked, scope=scope_of_caller(app)), _pool)
+        return _rows_response(*service().pools(asked, scope=scope_of_caller(app)), _pool_row)
 
     @app.get("/v1/quotas", summary="GPU quotas against use", tags=["reports"], responses=responses(QuotasResponse))
     @open_to("viewer")
@@ -80,27 +80,27 @@ def add_limit_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitRep
     ) -> Response[str]:
         """GPU quotas of every namespace against what it held and used, in each hour of at most 48."""
         asked = QueryParameters(start, end, window, cluster=cluster)
-        return _answer(*service().quotas(asked, scope=scope_of_caller(app)), _quota)
+        return _rows_response(*service().quotas(asked, scope=scope_of_caller(app)), _quota_row)
 
 
-def _answer(period: Period, rows: list[Any], shape: Callable[[Any], dict[str, Any]]) -> Response[str]:
-    found = {**period_fields(period), "rows": [shape(row) for row in rows], "cursor": None}
+def _rows_response(period: Period, rows: list[Any], row_fields: Callable[[Any], dict[str, Any]]) -> Response[str]:
+    found = {**period_fields(period), "rows": [row_fields(row) for row in rows], "cursor": None}
     return json_response(found)
 
 
-def _pool(row: PoolRow) -> dict[str, Any]:
-    own = row.limit
+def _pool_row(row: PoolRow) -> dict[str, Any]:
+    pool = row.limit
     return {
-        "cluster": row.cluster, "hour": row.hour, "node_pool": own.node_pool, "resource": own.resource,
-        "used": own.used, "limit": own.limit, "percent": _percent(own.used, own.limit),
+        "cluster": row.cluster, "hour": row.hour, "node_pool": pool.node_pool, "resource": pool.resource,
+        "used": pool.used, "limit": pool.limit, "percent": _percent(pool.used, pool.limit),
     }  # fmt: skip
 
 
-def _quota(row: QuotaRow) -> dict[str, Any]:
-    own = row.quota
+def _quota_row(row: QuotaRow) -> dict[str, Any]:
+    quota = row.quota
     return {
-        "cluster": row.cluster, "hour": row.hour, "namespace": own.namespace, "quota": own.name,
-        "resource": own.resource, "hard": own.hard, "requested": own.used, "held": row.held, "used": row.used,
+        "cluster": row.cluster, "hour": row.hour, "namespace": quota.namespace, "quota": quota.name,
+        "resource": quota.resource, "hard": quota.hard, "requested": quota.used, "held": row.held, "used": row.used,
     }  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import Granularity
 from gpucost.http import report_parameters as given
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import responses, json_response
-from gpucost.http.pages import fill_page, json_page
+from gpucost.http.pagination import fill_page, json_page
+from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import (
     Amount,
     Coverage,

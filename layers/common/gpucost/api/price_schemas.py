@@ -171,36 +171,36 @@ def price_row(row: ListedPrice) -> dict[str, Any]:
 
 def node_row(row: NodeRow) -> dict[str, Any]:
     """As `NodeAnswerRow`."""
-    where = {"cluster": row.cluster, "hour": row.hour, "currency": row.currency}
-    item = row.record
-    if isinstance(item, NodeHour):
-        own: dict[str, Any] = {
-            field.name: getattr(item, field.name) for field in fields(item) if field.name != "capacity"
+    row_key = {"cluster": row.cluster, "hour": row.hour, "currency": row.currency}
+    record = row.record
+    if isinstance(record, NodeHour):
+        node_fields: dict[str, Any] = {
+            field.name: getattr(record, field.name) for field in fields(record) if field.name != "capacity"
         }
-        if not item.price_source:
-            own["allocated_usd"] = None
-        held = row.held_costs()
-        parts = {
-            name: getattr(held, name) if held is not None and item.price_source else None
+        if not record.price_source:
+            node_fields["allocated_usd"] = None
+        held_costs = row.held_costs()
+        cost_parts = {
+            name: getattr(held_costs, name) if held_costs is not None and record.price_source else None
             for name in ("effective_usd", "waste_usd", "unmeasured_usd")
         }
-        return {**where, "kind": "node", **own, **parts, **item.capacity.figures(), "holders": _holders(row)}
-    unknown = dict.fromkeys(("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), "")
+        return {**row_key, "kind": "node", **node_fields, **cost_parts, **record.capacity.figures(), "holders": _holders(row)}
+    empty_fields = dict.fromkeys(("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), "")
     capacity = Capacity(
-        capacity_gpu_hours=item.gpu_hours or ZERO,
-        unallocated_gpu_hours=item.gpu_hours or ZERO,
-        node_cost_usd=item.amount,
-        unallocated_usd=item.amount,
+        capacity_gpu_hours=record.gpu_hours or ZERO,
+        unallocated_gpu_hours=record.gpu_hours or ZERO,
+        node_cost_usd=record.amount,
+        unallocated_usd=record.amount,
     ).figures()
-    if item.gpu_hours is None:  # a commitment of money alone
+    if record.gpu_hours is None:  # a commitment of money alone
         capacity |= {"capacity_gpu_hours": None, "unallocated_gpu_hours": None}
-    source = "capacity-block" if item.kind == "unused-capacity-block" else "cur"
-    mine = {"kind": item.kind, "node": item.reference, "price_source": source, "split_policy": ""}
-    money = {
+    source = "capacity-block" if record.kind == "unused-capacity-block" else "cur"
+    charge_fields = {"kind": record.kind, "node": record.reference, "price_source": source, "split_policy": ""}
+    cost_fields = {
         "billed_usd": None,
         **dict.fromkeys(("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"), ZERO),
     }
-    return {**where, **unknown, **mine, **money, **capacity, "holders": []}
+    return {**row_key, **empty_fields, **charge_fields, **cost_fields, **capacity, "holders": []}
 
 
 def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
@@ -209,26 +209,26 @@ def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
     return [{name: getattr(line, name) for name in Holder.model_fields} for line in row.holders]
 
 
-def restatements_response(period: Period, found: list[Restatement]) -> dict[str, Any]:
+def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:
     """As `RestatementsAnswer`."""
-    return {**period_fields(period), "rows": [_restatement(one) for one in found], "cursor": None}
+    return {**period_fields(period), "rows": [_restatement_row(one) for one in restatements], "cursor": None}
 
 
-def _restatement(one: Restatement) -> dict[str, Any]:
+def _restatement_row(restatement: Restatement) -> dict[str, Any]:
     return {
-        "cluster": one.cluster,
-        "hour": one.hour,
-        "version": one.version,
-        "restated_at": one.restated_at,
-        "settings_version": one.settings_version,
-        "why": one.reason,
-        "currency": one.currency,
-        "currency_before": one.currency_before,
-        "before": totals_fields(one.before),
-        "after": totals_fields(one.after),
+        "cluster": restatement.cluster,
+        "hour": restatement.hour,
+        "version": restatement.version,
+        "restated_at": restatement.restated_at,
+        "settings_version": restatement.settings_version,
+        "why": restatement.reason,
+        "currency": restatement.currency,
+        "currency_before": restatement.currency_before,
+        "before": totals_fields(restatement.before),
+        "after": totals_fields(restatement.after),
         "business_units": [
             {"business_unit": unit, "before": before.figures(), "after": after.figures()}
-            for unit, (before, after) in one.units.items()
+            for unit, (before, after) in restatement.units.items()
         ],
-        "beside": one.is_adjustment,
+        "beside": restatement.is_adjustment,
     }

@@ -11,8 +11,8 @@ from gpucost.core.query.paging import write_cursor
 from gpucost.http import report_parameters as given
 from gpucost.http import schemas
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import responses, json_response, ok_response
-from gpucost.http.pages import fill_page, json_page
+from gpucost.http.pagination import fill_page, json_page
+from gpucost.http.responses import json_response, ok_response, responses
 from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.nodes import DEFAULT_NODES
 from gpucost.runtime.json_text import dumps_row

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gpucost.core.errors import AccessDeniedError
 
-Need = Literal["public", "bu", "viewer", "admin"]
+RequiredRole = Literal["public", "bu", "viewer", "admin"]
 """What a route asks of its caller: nothing, a role for some business unit, for all of them, or `admin`."""
 
 BU_PREFIX = "bu:"
@@ -41,17 +41,17 @@ class Scope:
         if not self.covers(business_unit):
             raise AccessDeniedError("your roles do not cover this business unit")
 
-    def meets(self, need: Need) -> bool:
+    def satisfies(self, need: RequiredRole) -> bool:
         """Whether a route may be asked by this caller."""
         if need == "admin":
             return self.is_admin
         return need != "viewer" or self.is_fleet
 
 
-EVERYTHING = Scope(None, is_admin=True)
+FULL_ACCESS = Scope(None, is_admin=True)
 
 
-def scope_of(roles: Iterable[str]) -> Scope | None:
+def scope_of_roles(roles: Iterable[str]) -> Scope | None:
     """What roles add up to: `admin`, `viewer`, `bu:<name>`; None where there are none."""
     held = frozenset(roles)
     if not held:

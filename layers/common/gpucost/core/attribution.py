@@ -9,14 +9,14 @@ from fractions import Fraction
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.gpu_shares import kubernetes_resource
-from gpucost.core.metering.implausible_samples import MOST_AMOUNT, MOST_UNITS, SUSPECT
+from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
 from gpucost.core.model import Costs, HourRecord, Line, Totals
 from gpucost.core.money import ZERO, quantize
 from gpucost.core.pricing.node_prices import NodePrice, Pricing
 from gpucost.core.pricing.rating import RatedPod, rate_usage
-from gpucost.core.shared_units import Policy, distribute
+from gpucost.core.shared_units import DistributionPolicy, distribute_lines
 
 _WILDCARDS = frozenset("*?[")
 
@@ -33,15 +33,15 @@ class BusinessUnit:
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     since: datetime | None = None
     """The first hour of this entry; it stands in place of earlier ones of the same name. None: from the beginning."""
-    distribute: Policy | None = None
+    distribute: DistributionPolicy | None = None
     """How its cost is passed on to the other units; None where it pays itself."""
 
-    def owns_labels(self, pod: PodObservation) -> bool:
+    def matches_labels(self, pod: PodObservation) -> bool:
         """Whether a pod is this unit's by its own labels or its namespace's."""
         return _has_all(pod.namespace_labels, self.namespace_labels) or _has_all(pod.labels, self.pod_labels)
 
 
-class Owners:
+class BusinessUnitMatcher:
     """Finds the unit that answers for a pod: the first that matches; a namespace that nothing matches is its own."""
 
     def __init__(self, units: Sequence[BusinessUnit]) -> None:
@@ -60,9 +60,9 @@ class Owners:
                     self._patterns.append((place, name))
         self._asked: dict[str, int] = {}
 
-    def of(self, pod: PodObservation) -> str:
+    def business_unit_of(self, pod: PodObservation) -> str:
         """The unit's name."""
-        by_labels = next((place for place, unit in self._by_labels if unit.owns_labels(pod)), len(self._units))
+        by_labels = next((place for place, unit in self._by_labels if unit.matches_labels(pod)), len(self._units))
         place = min(by_labels, self._named(pod.namespace))
         return self._units[place].name if place < len(self._units) else pod.namespace
 
@@ -74,7 +74,7 @@ class Owners:
         return self._asked[namespace]
 
 
-def units_in_force(units: Sequence[BusinessUnit], hour: datetime) -> list[BusinessUnit]:
+def units_at(units: Sequence[BusinessUnit], hour: datetime) -> list[BusinessUnit]:
     """The entries that count in an hour, in their order: of each name the latest that has begun."""
     begun = [unit for unit in units if unit.since is None or unit.since <= hour]
     latest: dict[str, BusinessUnit] = {}
@@ -93,8 +93,8 @@ class AttributionRules:
     business_units: tuple[BusinessUnit, ...] = ()
     cost_labels: Mapping[str, str] = field(default_factory=dict)
     """Name on the line → label as kube-state-metrics writes it."""
-    least_allocation_coverage: Decimal = Decimal(0)
-    least_utilization_coverage: Decimal = Decimal(0)
+    min_allocation_coverage: Decimal = Decimal(0)
+    min_utilization_coverage: Decimal = Decimal(0)
 
 
 def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
@@ -107,7 +107,7 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
     if shortfall:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
-    if any(pod.holding.units > MOST_UNITS for pod in usage.pods):  # stored before requests had bounds
+    if any(pod.holding.units > MAX_UNITS for pod in usage.pods):  # stored before requests had bounds
         return _beyond_reason(usage, usage.notes)
     try:
         return _rated(usage, rules)
@@ -117,10 +117,10 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
 
 def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
     rated = rate_usage(usage, rules.pricing)
-    units = units_in_force(rules.business_units, usage.hour)
-    owners = Owners(units)
-    own = [_line(pod, owners.of(pod.usage.holding.pod), rules) for pod in rated.pods]
-    lines = tuple(distribute(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
+    units = units_at(rules.business_units, usage.hour)
+    owners = BusinessUnitMatcher(units)
+    own = [_line(pod, owners.business_unit_of(pod.usage.holding.pod), rules) for pod in rated.pods]
+    lines = tuple(distribute_lines(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
     totals = Totals(Costs.total(line.costs() for line in lines), rated.capacity)
     if not totals.are_reasonable():
         return _beyond_reason(usage, (*usage.notes, *rated.notes))
@@ -139,17 +139,17 @@ def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
 
 
 def _beyond_reason(usage: Usage, notes: Sequence[str]) -> HourRecord:
-    beyond = f"{SUSPECT}figures are beyond {MOST_AMOUNT:,} USD or GPU-hours; the hour is left without figures"
+    beyond = f"{SUSPECT}figures are beyond {MAX_AMOUNT:,} USD or GPU-hours; the hour is left without figures"
     return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=(beyond, *notes))
 
 
 def _shortfall(usage: Usage, rules: AttributionRules) -> list[str]:
     found = []
-    if not usage.coverage.allocation or usage.coverage.allocation < rules.least_allocation_coverage:
-        found.append(_too_low("allocation", usage.coverage.allocation, rules.least_allocation_coverage))
+    if not usage.coverage.allocation or usage.coverage.allocation < rules.min_allocation_coverage:
+        found.append(_too_low("allocation", usage.coverage.allocation, rules.min_allocation_coverage))
     measured = usage.coverage.utilization
-    if measured is not None and measured < rules.least_utilization_coverage:
-        found.append(_too_low("utilization", measured, rules.least_utilization_coverage))
+    if measured is not None and measured < rules.min_utilization_coverage:
+        found.append(_too_low("utilization", measured, rules.min_utilization_coverage))
     return found
 
 
@@ -179,7 +179,7 @@ def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
         gpu_model=node.gpu_model,
         resource=kubernetes_resource(holding.resource),
         units=holding.units,
-        gpu_share=holding.share.published,
+        gpu_share=holding.share.rounded,
         gpu_share_source=holding.share.source,
         labels={name: pod.labels[label] for name, label in rules.cost_labels.items() if label in pod.labels},
         split_policy=price.split_policy if price else "",
@@ -194,8 +194,8 @@ def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
         effective_usd=None if unknown else rated.effective_usd,
         waste_usd=None if unknown and not rated.waste_usd else rated.waste_usd,
         unmeasured_usd=rated.unmeasured_usd,
-        used_beyond_allocation_gpu_hours=quantize(Fraction(measured.beyond_gpu_ms, HOUR_MS))
-        if measured.beyond_gpu_ms
+        used_beyond_allocation_gpu_hours=quantize(Fraction(measured.used_beyond_allocation_gpu_ms, HOUR_MS))
+        if measured.used_beyond_allocation_gpu_ms
         else ZERO,
     )
 

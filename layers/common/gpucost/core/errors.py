@@ -11,10 +11,10 @@ GpuCostError
 ├── ConflictError            somebody else wrote first                                      (HTTP 409)
 └── SourceError              a source of data did not answer as it should                   (exit 1, HTTP 502)
     ├── CredentialsError           no AWS credentials, or they cannot be used
-    ├── NotKeptError               it has expired: trying again does not help
-    ├── DamagedError               what is stored cannot be read, or is missing: names the item
+    ├── ExpiredError               it has expired: trying again does not help
+    ├── IntegrityError               what is stored cannot be read, or is missing: names the item
     ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
-    └── MetricsAnswerError         an answer that cannot be used: refused query, not JSON, truncated, warnings
+    └── MetricsResponseError         an answer that cannot be used: refused query, not JSON, truncated, warnings
         ├── MetricsTooLargeError   asking for less at a time may help
         └── HoursTooLargeError     asking for fewer hours at a time may help
 """
@@ -69,11 +69,11 @@ class CredentialsError(SourceError):
     """There are no AWS credentials, or they cannot be used."""
 
 
-class NotKeptError(SourceError):
+class ExpiredError(SourceError):
     """What was asked for has expired; trying again does not help."""
 
 
-class DamagedError(SourceError):
+class IntegrityError(SourceError):
     """What is stored cannot be read, or is not there though it should be; trying again does not help."""
 
 
@@ -81,13 +81,13 @@ class MetricsUnavailableError(SourceError):
     """Prometheus could not be reached or asked to be left alone; worth trying again."""
 
 
-class MetricsAnswerError(SourceError):
+class MetricsResponseError(SourceError):
     """Prometheus answered with something that must not be used."""
 
 
-class MetricsTooLargeError(MetricsAnswerError):
+class MetricsTooLargeError(MetricsResponseError):
     """An answer is too large: for Prometheus (AMP: 50 MB, or too many samples), or for this process's memory."""
 
 
-class HoursTooLargeError(MetricsAnswerError):
+class HoursTooLargeError(MetricsResponseError):
     """The answers for some hours are too large together, though none is by itself."""

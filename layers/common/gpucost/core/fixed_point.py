@@ -10,10 +10,10 @@ from typing import TypeVar
 from gpucost.core.model import Costs
 from gpucost.core.money import QUANTUM
 
-Quanta = tuple[int, ...]
+FixedPointRow = tuple[int, ...]
 """The amounts of one `Costs`, in the order of its names."""
 K = TypeVar("K")
-NOTHING: Quanta = (0,) * len(Costs.names())
+ZERO_ROW: FixedPointRow = (0,) * len(Costs.names())
 _EXPONENT = QUANTUM.adjusted()
 _scaled = Context(prec=60).scaleb
 _values = attrgetter(*Costs.names())
@@ -34,24 +34,24 @@ class CostTable(Mapping[K, Costs]):
         self._columns = columns
 
     @classmethod
-    def of(cls, table: Mapping[K, Costs]) -> "CostTable[K]":
+    def from_costs(cls, table: Mapping[K, Costs]) -> "CostTable[K]":
         """Any table's rows, exact.
 
         Raises:
             ValueError: an amount has more digits than the ledger keeps.
         """
-        return table if isinstance(table, CostTable) else _table(dict(zip(table, wholes(table.values()), strict=True)))
+        return table if isinstance(table, CostTable) else _table(dict(zip(table, to_fixed_point_rows(table.values()), strict=True)))
 
     @cached_property
-    def quanta(self) -> Mapping[K, Quanta]:
+    def rows(self) -> Mapping[K, FixedPointRow]:
         """The rows."""
         return dict(zip(self._names, zip(*self._columns, strict=True), strict=True))
 
-    def only(self, names: Iterable[K]) -> "CostTable[K]":
+    def select(self, names: Iterable[K]) -> "CostTable[K]":
         """The rows of some keys."""
-        return _table({name: self.quanta[name] for name in names if name in self.quanta})
+        return _table({name: self.rows[name] for name in names if name in self.rows})
 
-    def as_one(self, name: K) -> "CostTable[K]":
+    def summed_under(self, name: K) -> "CostTable[K]":
         """One row for all of them, if there are any."""
         return CostTable([name], [[sum(column)] for column in self._columns]) if self._names else self
 
@@ -60,13 +60,13 @@ class CostTable(Mapping[K, Costs]):
         if self._names == other._names:
             columns = zip(self._columns, other._columns, strict=True)
             return CostTable(self._names, [[*map(add, one, more)] for one, more in columns])
-        sums = {**self.quanta}
-        for name, row in other.quanta.items():
-            sums[name] = plus(sums[name], row) if name in sums else row
+        sums = {**self.rows}
+        for name, row in other.rows.items():
+            sums[name] = add_rows(sums[name], row) if name in sums else row
         return _table(sums)
 
     def __getitem__(self, key: K) -> Costs:
-        (costs,) = costs_of([self.quanta[key]])
+        (costs,) = to_costs([self.rows[key]])
         return costs
 
     def __iter__(self) -> Iterator[K]:
@@ -76,17 +76,17 @@ class CostTable(Mapping[K, Costs]):
         return len(self._names)
 
     def __contains__(self, key: object) -> bool:
-        return key in self.quanta
+        return key in self.rows
 
     def __repr__(self) -> str:
         return repr(dict(self))
 
 
-def _table(rows: Mapping[K, Quanta]) -> CostTable[K]:
-    return CostTable(rows, [*zip(*rows.values(), strict=True)] or [()] * len(NOTHING))
+def _table(rows: Mapping[K, FixedPointRow]) -> CostTable[K]:
+    return CostTable(rows, [*zip(*rows.values(), strict=True)] or [()] * len(ZERO_ROW))
 
 
-def wholes(rows: Iterable[Costs]) -> list[Quanta]:
+def to_fixed_point_rows(rows: Iterable[Costs]) -> list[FixedPointRow]:
     """Rows as whole numbers, exact: back from `costs_of`.
 
     Raises:
@@ -103,30 +103,30 @@ def _whole(column: Sequence[Decimal]) -> list[int]:
     return found
 
 
-def plus(one: Quanta, other: Quanta) -> Quanta:
+def add_rows(one: FixedPointRow, other: FixedPointRow) -> FixedPointRow:
     """The sum of two rows of one length."""
     return tuple(map(add, one, other))
 
 
-def total(rows: Iterable[Quanta]) -> Quanta:
+def sum_rows(rows: Iterable[FixedPointRow]) -> FixedPointRow:
     """The sum of many rows; nothing of none."""
     left = iter(rows)
-    return reduce(plus, left, next(left, NOTHING))
+    return reduce(add_rows, left, next(left, ZERO_ROW))
 
 
-def published(row: Quanta) -> Sequence[int | None]:
+def published_figures(row: FixedPointRow) -> Sequence[int | None]:
     """A row as `Costs.figures` has it: money is None where nothing of what was allocated has a price."""
     if 0 < row[_UNPRICED] == row[_ALLOCATED]:
         return [None if is_money else whole for whole, is_money in zip(row, _MONEY, strict=True)]
     return row
 
 
-def costs_of(rows: Sequence[Quanta]) -> list[Costs]:
+def to_costs(rows: Sequence[FixedPointRow]) -> list[Costs]:
     """Rows as amounts, all at once."""
-    columns = [amounts(column) for column in zip(*rows, strict=True)]
+    columns = [to_decimals(column) for column in zip(*rows, strict=True)]
     return [*map(Costs, *columns)] if columns else []
 
 
-def amounts(column: Iterable[int]) -> list[Decimal]:
-    """Whole numbers of 1e-12 as amounts, each as `money.from_quanta` makes it."""
+def to_decimals(column: Iterable[int]) -> list[Decimal]:
+    """Whole numbers of 1e-12 as amounts, each as `money.from_fixed_point` makes it."""
     return [*map(_scaled, map(Decimal, column), repeat(_EXPONENT))]

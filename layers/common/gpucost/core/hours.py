@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 HOUR = timedelta(hours=1)
 HOUR_MS = 3_600_000
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-FIRST_YEAR, LAST_YEAR = 1971, 9998
+MIN_YEAR, MAX_YEAR = 1971, 9998
 """Times that a zone, an hour or a look-back can be added to without leaving the calendar."""
 
 
-def parse_instant(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     """Read an ISO 8601 instant with a zone (`2026-11-19T10:00:00Z`) as UTC.
 
     Raises:
@@ -22,23 +22,23 @@ def parse_instant(text: str) -> datetime:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise ValueError(f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z")
-    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
-        raise ValueError(f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
+    if not MIN_YEAR <= moment.year <= MAX_YEAR:
+        raise ValueError(f"{text!r} lies outside the years {MIN_YEAR} to {MAX_YEAR}")
     return moment.astimezone(UTC)
 
 
-def parse_moment(text: str) -> datetime:
+def parse_date_or_timestamp(text: str) -> datetime:
     """Read an instant, or a day (`2026-11-19`) for its first moment, UTC.
 
     Raises:
         ValueError: neither; the message says what is allowed.
     """
     try:
-        return parse_instant(f"{text}T00:00:00Z" if _DAY.fullmatch(text) else text)
+        return parse_timestamp(f"{text}T00:00:00Z" if _DAY.fullmatch(text) else text)
     except (ValueError, OverflowError):
         raise ValueError(
-            f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19, of {FIRST_YEAR} to "
-            f"{LAST_YEAR}"
+            f"{text!r} is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19, of {MIN_YEAR} to "
+            f"{MAX_YEAR}"
         ) from None
 
 
@@ -48,10 +48,10 @@ def parse_hour(text: str) -> datetime:
     Raises:
         ValueError: not a time, or not on the full hour.
     """
-    moment = parse_moment(text)
+    moment = parse_date_or_timestamp(text)
     if floor_hour(moment) != moment:
         raise ValueError(
-            f"{text!r} is not on the full hour; the hour it lies in is {format_instant(floor_hour(moment))}"
+            f"{text!r} is not on the full hour; the hour it lies in is {format_timestamp(floor_hour(moment))}"
         )
     return moment
 
@@ -77,7 +77,7 @@ def month_bounds(moment: datetime) -> tuple[datetime, datetime]:
     return start, (start + timedelta(days=32)).replace(day=1)
 
 
-def hours_of_month(month: str) -> tuple[datetime, datetime]:
+def parse_month(month: str) -> tuple[datetime, datetime]:
     """A month's first hour, and the next month's.
 
     Raises:
@@ -89,12 +89,12 @@ def hours_of_month(month: str) -> tuple[datetime, datetime]:
     return start, (start + timedelta(days=31)).replace(day=1)
 
 
-def format_instant(moment: datetime) -> str:
+def format_timestamp(moment: datetime) -> str:
     """`2026-11-19T10:00:00Z`, the one form in which times leave the system."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def to_ms(moment: datetime) -> int:
+def to_epoch_ms(moment: datetime) -> int:
     """Milliseconds since the epoch, exact (Prometheus' own resolution)."""
     delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (delta.days * 86_400 + delta.seconds) * 1_000 + delta.microseconds // 1_000
@@ -106,6 +106,6 @@ def hours_between(start: datetime, end: datetime) -> list[datetime]:
     return [start + HOUR * i for i in range(count)]
 
 
-def format_ms(milliseconds: int) -> str:
+def format_epoch_ms(milliseconds: int) -> str:
     """Milliseconds since the epoch as `2026-11-19T10:00:00Z`."""
-    return format_instant(datetime.fromtimestamp(milliseconds / 1000, UTC))
+    return format_timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))

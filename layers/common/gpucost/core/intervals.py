@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
 
-NEIGHBOURS = 3
+NEIGHBORS = 3
 """Distances on either side of a scrape that tell the interval in force there: outvotes a gap, follows a change."""
 
 
@@ -27,7 +27,7 @@ class Interval:
         """What both share."""
         return Interval(max(self.start, other.start), min(self.end, other.end))
 
-    def holds(self, time: int) -> bool:
+    def contains(self, time: int) -> bool:
         """Whether a moment lies in it."""
         return self.start <= time < self.end
 
@@ -52,22 +52,22 @@ class Scrapes:
         distances = self._distances
         if self._is_steady:
             return (median_low(distances),) * len(distances)
-        return [median_low(distances[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]) for at in range(len(distances))]
+        return [median_low(distances[max(0, at - NEIGHBORS) : at + NEIGHBORS + 1]) for at in range(len(distances))]
 
     @property
-    def is_told(self) -> bool:
+    def has_interval(self) -> bool:
         """Whether there are two scrapes at least, so that an interval can be read off."""
         return len(self.times) > 1
 
     @cached_property
-    def typical(self) -> int:
+    def typical_interval(self) -> int:
         """The interval in force most of the time; 0 where none can be read off."""
         return median_low(self._intervals) if self._intervals else 0
 
     @cached_property
-    def is_even(self) -> bool:
+    def is_regular(self) -> bool:
         """Whether one interval was in force throughout, gaps aside."""
-        return all(2 * abs(found - self.typical) < self.typical for found in self._intervals)
+        return all(2 * abs(found - self.typical_interval) < self.typical_interval for found in self._intervals)
 
     def interval_at(self, time: int) -> int:
         """The scrape interval in force at a moment, never assumed: read off the scrapes around it."""

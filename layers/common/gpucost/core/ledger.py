@@ -23,9 +23,9 @@ class Retention:
 
 
 DEFAULT_RETENTION = Retention()
-MOST_DOUBLINGS = 12
+MAX_DOUBLINGS = 12
 """Of the distance between attempts: 170 days, longer than any look-back."""
-SHORTEST_RETENTION = timedelta(days=35)
+MIN_RETENTION = timedelta(days=35)
 """Of any level, as far as settings may go."""
 
 
@@ -72,9 +72,9 @@ class Manifest:
     @property
     def digest(self) -> str:
         """Of the content alone: two versions with the same one say the same."""
-        return digest_of(self.run_id)
+        return digest_of_run(self.run_id)
 
-    def is_given_up(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether the hour is closed as incomplete: only a backfill tries it again."""
         return self.status == "incomplete" and self.next_attempt_at is None
 
@@ -101,7 +101,7 @@ class Restatement:
     """Whether it is recorded beside a frozen month, and in no other figure."""
 
 
-def changes(before: Mapping[tuple[str, str], Costs], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
+def changed_business_units(before: Mapping[tuple[str, str], Costs], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
     """Before and after of the business units whose costs a new version changes.
 
     Args:
@@ -142,7 +142,7 @@ def summarize(record: HourRecord, version: int) -> HourSummary:
     )
 
 
-def digest_of(run_id: str) -> str:
+def digest_of_run(run_id: str) -> str:
     """The digest in a run's id; empty where there is no run."""
     return run_id.split("-")[1]
 
@@ -169,7 +169,7 @@ def next_attempt(attempts: int, now: datetime, last: datetime | None = None) -> 
     """
     if last is not None and now >= last:
         return None
-    again = floor_hour(now) + timedelta(hours=2 ** min(attempts - 1, MOST_DOUBLINGS))
+    again = floor_hour(now) + timedelta(hours=2 ** min(attempts - 1, MAX_DOUBLINGS))
     return again if last is None else min(again, last)
 
 
@@ -186,9 +186,9 @@ def due_hours(known: Iterable[Manifest], since: datetime, newest: datetime, now:
     """
     manifests = {manifest.hour: manifest for manifest in known}
     missing = set(hours_between(since, newest + HOUR)) - manifests.keys()
-    return sorted(missing.union(due_attempts(manifests.values(), now)))
+    return sorted(missing.union(hours_to_retry(manifests.values(), now)))
 
 
-def due_attempts(manifests: Iterable[Manifest], now: datetime) -> list[datetime]:
+def hours_to_retry(manifests: Iterable[Manifest], now: datetime) -> list[datetime]:
     """Incomplete hours whose next attempt has come, in the manifests' order."""
     return [one.hour for one in manifests if one.next_attempt_at is not None and one.next_attempt_at <= now]

@@ -14,11 +14,11 @@ _EXACT = 10**28
 """Below it, a product has no more digits than decimals keep by default; a product takes a third of a shift's time."""
 ZERO = Decimal(0).quantize(QUANTUM)
 """Nothing, at the ledger's resolution."""
-MOST_AMOUNT = Decimal(10**12)
+MAX_AMOUNT = Decimal(10**12)
 """USD or GPU-hours of one cluster-hour; sums of ten thousand such hours still fit the default precision."""
 
 
-def is_amount(value: Decimal, most: Decimal = MOST_AMOUNT) -> bool:
+def is_amount(value: Decimal, most: Decimal = MAX_AMOUNT) -> bool:
     """Whether a value is a number from `-most` to `most`."""
     return value.is_finite() and -most <= value <= most
 
@@ -30,7 +30,7 @@ def quantize(value: Fraction | Decimal | int) -> Decimal:
     whole, rest = divmod(value.numerator * _SCALE, value.denominator)
     twice = 2 * rest
     up = twice > value.denominator or (twice == value.denominator and whole % 2 == 1)
-    return _from_quanta(whole + up)
+    return _from_fixed_point(whole + up)
 
 
 def split(total: Decimal, weights: Sequence[Fraction | int]) -> list[Decimal]:
@@ -74,16 +74,16 @@ def _split(total: Decimal, shares: Sequence[int], whole: int) -> list[Decimal]:
             parts[i] += 1
     if abs(quanta) < _EXACT:  # and so is every part
         return [*map(mul, map(Decimal, parts), repeat(QUANTUM))]
-    return [_from_quanta(part) for part in parts]
+    return [_from_fixed_point(part) for part in parts]
 
 
-def _from_quanta(quanta: int) -> Decimal:
+def _from_fixed_point(quanta: int) -> Decimal:
     if -_EXACT < quanta < _EXACT:
         return Decimal(quanta) * QUANTUM if quanta else ZERO
     return Decimal(quanta).scaleb(-12, context=_WIDE)
 
 
-def to_quanta(amount: Decimal) -> int:
+def to_fixed_point(amount: Decimal) -> int:
     """An amount as a whole number of 1e-12, exact.
 
     Raises:
@@ -96,6 +96,6 @@ def to_quanta(amount: Decimal) -> int:
     return whole
 
 
-def from_quanta(quanta: int) -> Decimal:
-    """Back from `to_quanta`."""
-    return _from_quanta(quanta)
+def from_fixed_point(quanta: int) -> Decimal:
+    """Back from `to_fixed_point`."""
+    return _from_fixed_point(quanta)

@@ -54,12 +54,12 @@ class UnitHour:
     costs: Costs | None
 
 
-def days_of(hours: Iterable[datetime]) -> list[datetime]:
+def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
     """The UTC days in which hours lie, in order."""
     return sorted({floor_day(hour) for hour in hours})
 
 
-def by_unit(summary: HourSummary) -> dict[str, Costs]:
+def costs_by_unit(summary: HourSummary) -> dict[str, Costs]:
     """An hour's figures by business unit."""
     groups: dict[str, list[Costs]] = {}
     for (unit, _), costs in summary.groups.items():
@@ -72,7 +72,7 @@ def sum_day(cluster: str, day: datetime, manifests: Sequence[Manifest], summarie
     known = [(summary, summary.totals) for summary in summaries if summary.totals is not None]
     units: dict[str, list[Costs]] = {}
     for summary, _ in known:
-        for unit, costs in by_unit(summary).items():
+        for unit, costs in costs_by_unit(summary).items():
             units.setdefault(unit, []).append(costs)
     capacities = [totals.capacity for _, totals in known]
     seen = [capacity for capacity in capacities if capacity is not None]
@@ -93,7 +93,7 @@ def sum_facts(lines: Iterable[Line]) -> dict[FactKey, Costs]:
     return {key: Costs.total(parts) for key, parts in groups.items()}
 
 
-def add_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> dict[FactKey, Costs]:
+def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> dict[FactKey, Costs]:
     """The facts of several hours together, in order of their keys."""
     groups: dict[FactKey, list[Costs]] = {}
     for part in parts:

@@ -10,11 +10,11 @@ from typing import Literal
 from gpucost.core.model import Line
 from gpucost.core.money import ZERO, split_each
 
-Policy = Literal["proportional", "even"]
+DistributionPolicy = Literal["proportional", "even"]
 """By what the receivers' own lines cost in the hour, or the same for each."""
 
 
-def distribute(lines: Sequence[Line], policies: Mapping[str, Policy]) -> list[Line]:
+def distribute_lines(lines: Sequence[Line], policies: Mapping[str, DistributionPolicy]) -> list[Line]:
     """Pass the lines of shared units on to the units that have lines of their own in the hour.
 
     Where there is no such unit, the shared unit keeps what it cost.

@@ -12,55 +12,55 @@ from typing import Any, TypeVar
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
-from gpucost.core.access import Caller, IamCaller, Need, Scope, TokenCaller, principal_of
+from gpucost.core.access import Caller, IamCaller, RequiredRole, Scope, TokenCaller, principal_of
 from gpucost.core.errors import AccessDeniedError, InvalidInputError
 from gpucost.reports.access import AccessPolicy
 
 Route = TypeVar("Route", bound=Callable[..., Any])
-_NEED = "_open_to"
-_NEEDED = {
+_ROLE_ATTRIBUTE = "_open_to"
+_DENIALS = {
     "viewer": "is not divided by business unit: it needs the role viewer or admin",
     "admin": "needs the role admin",
 }
 
 
-def open_to(need: Need) -> Callable[[Route], Route]:
+def open_to(role: RequiredRole) -> Callable[[Route], Route]:
     """Declare what a route asks of its caller; stands under the route's own decorator.
 
     `bu` routes answer every role and must pass `scope_of_caller` to the service that they call.
     """
 
     def declare(route: Route) -> Route:
-        setattr(route, _NEED, need)
+        setattr(route, _ROLE_ATTRIBUTE, role)
         return route
 
     return declare
 
 
-def required_role(route: Callable[..., Any]) -> Need | None:
+def required_role(route: Callable[..., Any]) -> RequiredRole | None:
     """What a route asks of its caller; None: it says nothing, and is refused."""
-    need: Need | None = getattr(route, _NEED, None)
-    return need
+    role: RequiredRole | None = getattr(route, _ROLE_ATTRIBUTE, None)
+    return role
 
 
 def authorize(policy: Callable[[], AccessPolicy]) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
     """The middleware that lets a request through, or not."""
 
-    def guarded(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    def check_access(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
         route = app.context["_route"]
         if route not in (*app._static_routes, *app._dynamic_routes):
             return next_middleware(app)  # the answer is that there is nothing
-        need = required_role(route.func)
-        if need is None:
+        role = required_role(route.func)
+        if role is None:
             raise AccessDeniedError("nobody may ask this: the route does not say which role it needs")
-        if need != "public":
+        if role != "public":
             scope = policy().scope_of(caller_of(app.current_event.raw_event))
-            if not scope.meets(need):
-                raise AccessDeniedError(f"{app.current_event.path} {_NEEDED[need]}")
+            if not scope.satisfies(role):
+                raise AccessDeniedError(f"{app.current_event.path} {_DENIALS[role]}")
             app.context["scope"] = scope
         return next_middleware(app)
 
-    return guarded
+    return check_access
 
 
 def scope_of_caller(app: APIGatewayHttpResolver) -> Scope:
@@ -85,25 +85,25 @@ def caller_of(event: Mapping[str, Any]) -> Caller | None:
     if arn:
         return IamCaller(principal_of(str(arn)))
     if claims:
-        token = _token((event.get("headers") or {}).get("authorization", ""))
-        return TokenCaller({name: _values(str(text), token.get(name)) for name, text in claims.items()})
+        token = _token_claims((event.get("headers") or {}).get("authorization", ""))
+        return TokenCaller({name: _claim_values(str(text), token.get(name)) for name, text in claims.items()})
     return None
 
 
-def _values(text: str, own: object) -> tuple[str, ...]:
+def _claim_values(gateway_text: str, token_claim: object) -> tuple[str, ...]:
     """A claim's values, given what API Gateway writes of it and what the token itself says.
 
     API Gateway writes the list `["a b", "c"]` as `[a b c]`: whether that is two groups or three cannot be seen in it.
     The token can tell, and is believed only where it writes the same; else the claim has no values.
     """
-    if not text.startswith("["):
-        return (text,)
-    if isinstance(own, list) and all(isinstance(one, str) for one in own) and f"[{' '.join(own)}]" == text:
-        return tuple(own)
-    return (text,) if own == text else ()
+    if not gateway_text.startswith("["):
+        return (gateway_text,)
+    if isinstance(token_claim, list) and all(isinstance(one, str) for one in token_claim) and f"[{' '.join(token_claim)}]" == gateway_text:
+        return tuple(token_claim)
+    return (gateway_text,) if token_claim == gateway_text else ()
 
 
-def _token(authorization: str) -> dict[str, Any]:
+def _token_claims(authorization: str) -> dict[str, Any]:
     """The claims of the bearer token, which API Gateway has verified; empty where it cannot be read.
 
     Raises:
@@ -117,7 +117,7 @@ def _token(authorization: str) -> dict[str, Any]:
         )
     try:
         _, payload, _ = token.split(".")
-        found = loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return claims if isinstance(claims, dict) else {}

@@ -47,7 +47,7 @@ def documentation_page(document: Mapping[str, Any]) -> str:
         f'<li><a href="#{_anchor(name)}"><code>{escape(name)}</code></a> {escape(operation["summary"])}</li>'
         for name, _, operation in operations
     )
-    shapes = "".join(_shape(name, schema) for name, schema in document["components"]["schemas"].items())
+    schemas = "".join(_schema_section(name, schema) for name, schema in document["components"]["schemas"].items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -56,7 +56,7 @@ def documentation_page(document: Mapping[str, Any]) -> str:
         f'<p>Version {escape(info["version"])}. The document itself: <a href="openapi.json">openapi.json</a>.</p>'
         f"<nav><ul>{links}</ul></nav>"
         f"{''.join(_operation(*one) for one in operations)}"
-        f"<h2>Shapes</h2>{shapes}</body></html>"
+        f"<h2>Shapes</h2>{schemas}</body></html>"
     )
 
 
@@ -69,64 +69,64 @@ def _operation(name: str, path: str, operation: Mapping[str, Any]) -> str:
     return (
         f'<h2 id="{_anchor(name)}"><code>{escape(name)}</code></h2><p>{escape(operation["summary"])}. '
         f'<span class="role">{escape(_ROLES.get(role, role))}</span></p>'
-        f"<p>{escape(_own_words(operation))}</p>{table}{_example(path, parameters)}"
+        f"<p>{escape(_description(operation))}</p>{table}{_example(path, parameters)}"
         f"<details><summary>Answers</summary>{_table(('status', 'meaning', 'shape'), responses)}</details>"
     )
 
 
-def _own_words(operation: Mapping[str, Any]) -> str:
+def _description(operation: Mapping[str, Any]) -> str:
     return " ".join(str(operation.get("description", "")).split())
 
 
-def _parameter(one: Mapping[str, Any]) -> str:
-    schema = one["schema"]
-    need = "needed" if one.get("required") else "optional"
-    takes = f"{_type(schema)}, {need}"
+def _parameter(parameter: Mapping[str, Any]) -> str:
+    schema = parameter["schema"]
+    requirement = "needed" if parameter.get("required") else "optional"
+    type_and_default = f"{_type(schema)}, {requirement}"
     if schema.get("default") not in (None, ""):
-        takes += f"; without: <code>{escape(str(schema['default']))}</code>"
-    examples = " ".join(f"<code>{escape(_text(value))}</code>" for value in _examples(one))
+        type_and_default += f"; without: <code>{escape(str(schema['default']))}</code>"
+    examples = " ".join(f"<code>{escape(_text(value))}</code>" for value in _examples(parameter))
     return (
-        f"<tr><td><code>{escape(one['name'])}</code></td><td>{takes}</td>"
-        f"<td>{escape(one.get('description', ''))}</td><td>{examples}</td></tr>"
+        f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{type_and_default}</td>"
+        f"<td>{escape(parameter.get('description', ''))}</td><td>{examples}</td></tr>"
     )
 
 
-def _examples(one: Mapping[str, Any]) -> Sequence[Any]:
-    found: Sequence[Any] = one["schema"].get("examples", [])
-    return found
+def _examples(parameter: Mapping[str, Any]) -> Sequence[Any]:
+    examples: Sequence[Any] = parameter["schema"].get("examples", [])
+    return examples
 
 
 def _example(path: str, parameters: Sequence[Mapping[str, Any]]) -> str:
     """A request with everything that is needed."""
-    needed = [one for one in parameters if one.get("required")]
-    if any(not _examples(one) for one in needed):
+    required = [one for one in parameters if one.get("required")]
+    if any(not _examples(one) for one in required):
         return ""
-    for one in needed:
+    for one in required:
         if one["in"] == "path":
             path = path.replace(f"{{{one['name']}}}", _text(_examples(one)[0]))
-    query = urlencode({one["name"]: _text(_examples(one)[0]) for one in needed if one["in"] == "query"}, safe=":,")
+    query = urlencode({one["name"]: _text(_examples(one)[0]) for one in required if one["in"] == "query"}, safe=":,")
     return f"<p>Example: <code>GET {escape(path + ('?' + query if query else ''))}</code></p>"
 
 
-def _response(status: str, one: Mapping[str, Any]) -> str:
-    shapes = " or ".join(
+def _response(status: str, response: Mapping[str, Any]) -> str:
+    schemas = " or ".join(
         f"{_type(content.get('schema', {}))} <code>{escape(kind)}</code>"
-        for kind, content in one.get("content", {}).items()
+        for kind, content in response.get("content", {}).items()
     )
-    return f"<tr><td>{escape(status)}</td><td>{escape(one['description'])}</td><td>{shapes}</td></tr>"
+    return f"<tr><td>{escape(status)}</td><td>{escape(response['description'])}</td><td>{schemas}</td></tr>"
 
 
-def _shape(name: str, schema: Mapping[str, Any]) -> str:
-    needed = schema.get("required", [])
+def _schema_section(name: str, schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", [])
     rows = "".join(
-        f"<tr><td><code>{escape(field)}</code></td><td>{_type(one)}{'' if field in needed else ', may be missing'}</td>"
+        f"<tr><td><code>{escape(field)}</code></td><td>{_type(one)}{'' if field in required else ', may be missing'}</td>"
         f"<td>{escape(one.get('description', ''))}</td></tr>"
         for field, one in schema.get("properties", {}).items()
     )
-    words = escape(" ".join(schema.get("description", "").split()))
+    description = escape(" ".join(schema.get("description", "").split()))
     table = _table(("field", "type", "meaning"), rows)
     return (
-        f'<details id="{_anchor(name)}"><summary><code>{escape(name)}</code></summary><p>{words}</p>{table}</details>'
+        f'<details id="{_anchor(name)}"><summary><code>{escape(name)}</code></summary><p>{description}</p>{table}</details>'
     )
 
 
@@ -134,12 +134,12 @@ def _type(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         return f'<a href="#{_anchor(name)}">{escape(name)}</a>'
-    for several in ("anyOf", "oneOf"):
-        if several in schema:
-            return " or ".join(dict.fromkeys(_type(one) for one in schema[several]))
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if values:
-        return " or ".join(f"<code>{escape(_text(value))}</code>" for value in values)
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return " or ".join(dict.fromkeys(_type(one) for one in schema[keyword]))
+    allowed = [schema["const"]] if "const" in schema else schema.get("enum")
+    if allowed:
+        return " or ".join(f"<code>{escape(_text(value))}</code>" for value in allowed)
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
     if isinstance(schema.get("additionalProperties"), dict):
@@ -147,8 +147,8 @@ def _type(schema: Mapping[str, Any]) -> str:
     return escape(" ".join(str(schema[key]) for key in ("type", "format") if key in schema)) or "anything"
 
 
-def _table(heads: Sequence[str], rows: str) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+def _table(headings: Sequence[str], rows: str) -> str:
+    head = "".join(f"<th>{escape(one)}</th>" for one in headings)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 

@@ -71,7 +71,7 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
 
     @app.exception_handler(RequestValidationError)
     def wrong_parameters(error: RequestValidationError) -> Response[str]:
-        found = [_finding(finding) for finding in error.errors()]
+        found = [_parameter_error(finding) for finding in error.errors()]
         detail = "; ".join(f"{parameter}: {why}" for parameter, why in found)
         return problem(HTTPStatus.BAD_REQUEST, detail, instance=app.current_event.path, errors=found)
 
@@ -105,12 +105,12 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
         )
 
 
-def _finding(finding: dict[str, Any]) -> tuple[str, str]:
-    parameter = str(finding["loc"][-1])
-    if finding["type"] == "missing":
+def _parameter_error(error: dict[str, Any]) -> tuple[str, str]:
+    parameter = str(error["loc"][-1])
+    if error["type"] == "missing":
         return parameter, "is needed and missing"
-    if isinstance(finding.get("input"), list):
+    if isinstance(error.get("input"), list):
         return parameter, "is given more than once"
-    if finding["type"] == "literal_error":
-        return parameter, f"must be {finding['ctx']['expected']}"
-    return parameter, str(finding["msg"])
+    if error["type"] == "literal_error":
+        return parameter, f"must be {error['ctx']['expected']}"
+    return parameter, str(error["msg"])

@@ -6,13 +6,13 @@ from urllib.parse import unquote
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from pydantic import AfterValidator
 
-from gpucost.core.query.cost_query import LARGEST_PAGE, IdlePolicy
+from gpucost.core.query.cost_query import MAX_PAGE_SIZE, IdlePolicy
 from gpucost.core.query.periods import Granularity
 from gpucost.reports.lines import MAX_LINES_PER_PAGE
 from gpucost.reports.nodes import MAX_NODES_PER_PAGE
 from gpucost.reports.waste import MAX_TOP_WASTERS
 
-_FILTER = (
+_FILTER_SYNTAX = (
     "any of several values with commas, ! before what is left out, * at the end for how names begin; !* is: without a "
     r"name; a backslash takes the meaning off a comma, !, * or backslash"
 )
@@ -58,37 +58,37 @@ GroupBy = Annotated[
 ]
 Cluster = Annotated[
     str | None,
-    Query(description=f"Answer about these clusters alone, totals included: {_FILTER}", examples=["demo", "prod-*"]),
+    Query(description=f"Answer about these clusters alone, totals included: {_FILTER_SYNTAX}", examples=["demo", "prod-*"]),
 ]
 BusinessUnit = Annotated[
-    str | None, Query(description=f"Rows of these business units: {_FILTER}", examples=["research"])
+    str | None, Query(description=f"Rows of these business units: {_FILTER_SYNTAX}", examples=["research"])
 ]
 Namespace = Annotated[
-    str | None, Query(description=f"Rows of these namespaces: {_FILTER}", examples=["bu-a,bu-b", "!kube-*"])
+    str | None, Query(description=f"Rows of these namespaces: {_FILTER_SYNTAX}", examples=["bu-a,bu-b", "!kube-*"])
 ]
-WorkloadKind = Annotated[str | None, Query(description=f"Rows of these kinds: {_FILTER}", examples=["Job,CronJob"])]
-Workload = Annotated[str | None, Query(description=f"Rows of these workloads: {_FILTER}", examples=["train-*"])]
-NodePool = Annotated[str | None, Query(description=f"Rows on these node pools: {_FILTER}", examples=["gpu-spot"])]
-InstanceType = Annotated[str | None, Query(description=f"Rows on these instance types: {_FILTER}", examples=["p5.*"])]
+WorkloadKind = Annotated[str | None, Query(description=f"Rows of these kinds: {_FILTER_SYNTAX}", examples=["Job,CronJob"])]
+Workload = Annotated[str | None, Query(description=f"Rows of these workloads: {_FILTER_SYNTAX}", examples=["train-*"])]
+NodePool = Annotated[str | None, Query(description=f"Rows on these node pools: {_FILTER_SYNTAX}", examples=["gpu-spot"])]
+InstanceType = Annotated[str | None, Query(description=f"Rows on these instance types: {_FILTER_SYNTAX}", examples=["p5.*"])]
 CapacityType = Annotated[
-    str | None, Query(description=f"Rows on spot, on-demand or reserved capacity: {_FILTER}", examples=["spot"])
+    str | None, Query(description=f"Rows on spot, on-demand or reserved capacity: {_FILTER_SYNTAX}", examples=["spot"])
 ]
-GpuModel = Annotated[str | None, Query(description=f"Rows on these GPU models: {_FILTER}", examples=["NVIDIA H100*"])]
+GpuModel = Annotated[str | None, Query(description=f"Rows on these GPU models: {_FILTER_SYNTAX}", examples=["NVIDIA H100*"])]
 Resource = Annotated[
-    str | None, Query(description=f"Rows that hold these resources: {_FILTER}", examples=["nvidia.com/gpu"])
+    str | None, Query(description=f"Rows that hold these resources: {_FILTER_SYNTAX}", examples=["nvidia.com/gpu"])
 ]
-Zone = Annotated[str | None, Query(description=f"Rows in these zones: {_FILTER}", examples=["eu-central-1a"])]
+Zone = Annotated[str | None, Query(description=f"Rows in these zones: {_FILTER_SYNTAX}", examples=["eu-central-1a"])]
 Label = Annotated[
     str | None,
     Query(
         description="Rows of pods with these cost labels, each as name:value: those of one name are alternatives, "
-        f"several names must all hold. Values: {_FILTER}",
+        f"several names must all hold. Values: {_FILTER_SYNTAX}",
         examples=["team:search,team:vision", "env:!dev"],
     ),
 ]
-Pod = Annotated[str | None, Query(description=f"Rows of these pods, at most 48 hours: {_FILTER}", examples=["train-0"])]
+Pod = Annotated[str | None, Query(description=f"Rows of these pods, at most 48 hours: {_FILTER_SYNTAX}", examples=["train-0"])]
 Node = Annotated[
-    str | None, Query(description=f"Rows on these nodes, at most 48 hours: {_FILTER}", examples=["ip-10-0-1-7*"])
+    str | None, Query(description=f"Rows on these nodes, at most 48 hours: {_FILTER_SYNTAX}", examples=["ip-10-0-1-7*"])
 ]
 Idle = Annotated[
     IdlePolicy,
@@ -108,7 +108,7 @@ Sort = Annotated[
     ),
 ]
 Limit = Annotated[
-    int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=LARGEST_PAGE, examples=[100])
+    int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=MAX_PAGE_SIZE, examples=[100])
 ]
 NodeLimit = Annotated[
     int, Query(description="Rows of one answer at most; cursor goes on", ge=1, le=MAX_NODES_PER_PAGE, examples=[100])

@@ -155,7 +155,7 @@ def period_fields(period: Period) -> dict[str, Any]:
 
 def default_window(period: Period) -> dict[str, str | None]:
     """Says whether a period is the default one."""
-    return {"default_window": DEFAULT_WINDOW if period.given_by == "default" else None}
+    return {"default_window": DEFAULT_WINDOW if period.parameter == "default" else None}
 
 
 def hours_response(period: Period, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
@@ -172,8 +172,8 @@ def totals_fields(totals: Totals | None) -> dict[str, Decimal | None]:
     """As `FleetTotals`."""
     costs = None if totals is None else totals.costs
     capacity = None if totals is None else totals.capacity
-    found = dict.fromkeys((*Costs.names(), *Capacity.names())) if costs is None else costs.figures()
-    return found | (dict.fromkeys(Capacity.names()) if capacity is None else capacity.figures())
+    fields = dict.fromkeys((*Costs.names(), *Capacity.names())) if costs is None else costs.figures()
+    return fields | (dict.fromkeys(Capacity.names()) if capacity is None else capacity.figures())
 
 
 def coverage_fields(coverage: PeriodCoverage) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from gpucost.core.errors import (
     InvalidInputError,
     MetricsTooLargeError,
     MetricsUnavailableError,
-    NotKeptError,
+    ExpiredError,
     SourceError,
 )
-from gpucost.core.hours import HOUR, floor_hour, format_instant, format_ms, to_ms
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp, format_epoch_ms, to_epoch_ms
 from gpucost.core.ledger import Manifest, Retention
 from gpucost.core.metering.kubernetes_labels import exported_name
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -26,15 +26,16 @@ from gpucost.core.metering.outages import silent_since
 from gpucost.core.metering.usage import Usage
 from gpucost.core.model import HourRecord
 from gpucost.core.pricing.node_prices import Pricing
-from gpucost.core.rollups import DAY, days_of
-from gpucost.pipeline.limits import LimitsKeeper
+from gpucost.core.rollups import DAY, days_with_hours
+from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HourClosed, HoursDue, Origin
 from gpucost.runtime.observability import logger, tally
 from gpucost.settings import ClusterSettings, Settings
-from gpucost.storage.ports import Bus, Clock, Ledger, MetricsReader, MetricsReaders, Rollups, SettingsStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Bus, Clock, MetricsReader, MetricsReaders, Rollups, SettingsStore
 
 AMP_RETENTION = timedelta(days=150)
 """AMP's default; it has no API that tells a workspace's own to a reader of metrics."""
@@ -44,7 +45,7 @@ SHORTEST_LOOKBACK = 2 * HOUR
 
 
 @dataclass(frozen=True, slots=True)
-class Attributed:
+class HourResult:
     """What became of one hour of a message."""
 
     manifest: Manifest
@@ -85,7 +86,7 @@ class AttributeService:
         *,
         pricer: Pricer,
         clock: Clock,
-        limits: LimitsKeeper | None = None,
+        limits: LimitsRecorder | None = None,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
@@ -96,7 +97,7 @@ class AttributeService:
         self._clock = clock
         self._limits = limits
 
-    def attribute(self, message: HoursDue, deadline: Deadline | None = None) -> list[Attributed]:
+    def attribute(self, message: HoursDue, deadline: Deadline | None = None) -> list[HourResult]:
         """Attribute every hour that a message names, and announce each.
 
         Args:
@@ -130,7 +131,7 @@ class AttributeService:
             results.append(result)
         if self._limits is not None:
             with_figures = [one.manifest.hour for one in results if one.manifest.status != "incomplete"]
-            self._limits.keep(cluster, settings, with_figures, now, deadline)
+            self._limits.record(cluster, settings, with_figures, now, deadline)
         roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
         return results
 
@@ -176,12 +177,12 @@ class AttributeService:
         now: datetime,
         last_attempt: datetime,
         retention: Retention,
-    ) -> Attributed:
+    ) -> HourResult:
         if rated is None:
             # Published before: by an earlier delivery of this message that ended before it could tell.
             if manifest is None:
                 raise AssertionError("an hour without a manifest is always attributed")
-            return Attributed(manifest, was_published=False)
+            return HourResult(manifest, was_published=False)
         try:
             published = self._ledger.publish(
                 rated.record,
@@ -199,8 +200,8 @@ class AttributeService:
                 raise
             if winner.status == "incomplete" and rated.record.status != "incomplete":
                 return self._publish(rated, winner, message, now, last_attempt, retention)
-            return Attributed(winner, was_published=False)
-        return Attributed(published, was_published=True, lines=len(rated.record.lines))
+            return HourResult(winner, was_published=False)
+        return HourResult(published, was_published=True, lines=len(rated.record.lines))
 
 
 def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime, retention: Retention) -> None:
@@ -211,12 +212,12 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
     Raises:
         SourceError: the table failed; readers sum from the hours until it is done again.
     """
-    days = days_of(hours)
+    days = days_with_hours(hours)
     with tally.timed("PublishSeconds"), gc_paused():
         for day in [days[0] - DAY, *days]:
             try:
                 rollups.roll_up(cluster, day, now, retention)
-            except NotKeptError as error:
+            except ExpiredError as error:
                 logger.warning("a day was not summed anew", cluster=cluster, day=day, reason=str(error))
 
 
@@ -262,7 +263,7 @@ def rate_hours(
     for hour in hours:
         check_hour(hour, now)
     metering = MeteringRules(
-        ladder=settings.utilization.sources,
+        utilization_sources=settings.utilization.sources,
         slices_per_gpu=cluster.slices_per_gpu,
     )
     own = pricing_of(settings)
@@ -271,7 +272,7 @@ def rate_hours(
         for observation in reader.observe(hours):
             usage = meter(observation, metering)
             record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own)))
-            rated.append(RatedHour(_settled(record, silent_since(observation, to_ms(now))), usage))
+            rated.append(RatedHour(_settled(record, silent_since(observation, to_epoch_ms(now))), usage))
         return rated
 
 
@@ -279,7 +280,7 @@ def _settled(record: HourRecord, silent_since: int | None) -> HourRecord:
     """A record; without figures as long as nobody has looked since a moment before the hour's end."""
     if silent_since is None or record.status == "incomplete":
         return record
-    why = f"nobody has looked since {format_ms(silent_since)}: who held GPUs then is told once somebody looks again"
+    why = f"nobody has looked since {format_epoch_ms(silent_since)}: who held GPUs then is told once somebody looks again"
     notes = (why, *record.notes)
     return HourRecord(record.cluster, record.hour, "incomplete", record.coverage, None, notes=notes)
 
@@ -291,10 +292,10 @@ def check_hour(hour: datetime, now: datetime) -> None:
         InvalidInputError: not on the full hour, or not over.
     """
     if floor_hour(hour) != hour:
-        raise InvalidInputError(f"hour {format_instant(hour)} is not on the full hour")
+        raise InvalidInputError(f"hour {format_timestamp(hour)} is not on the full hour")
     if hour > now - HOUR:
-        newest = format_instant(floor_hour(now) - HOUR)
-        raise InvalidInputError(f"hour {format_instant(hour)} is not over yet; the newest that is, is {newest}")
+        newest = format_timestamp(floor_hour(now) - HOUR)
+        raise InvalidInputError(f"hour {format_timestamp(hour)} is not over yet; the newest that is, is {newest}")
 
 
 def check_retention(hour: datetime, cluster: ClusterSettings, reader: MetricsReader, now: datetime) -> None:
@@ -308,7 +309,7 @@ def check_retention(hour: datetime, cluster: ClusterSettings, reader: MetricsRea
     kept = kept or (AMP_RETENTION if prometheus.auth == "sigv4" else reader.retention())
     if kept is not None and hour < now - kept:
         raise InvalidInputError(
-            f"hour {format_instant(hour)} is past the retention of cluster {cluster.name}'s metrics, which are kept "
+            f"hour {format_timestamp(hour)} is past the retention of cluster {cluster.name}'s metrics, which are kept "
             f"for {kept.total_seconds() / 86400:g} days"
         )
 
@@ -319,8 +320,8 @@ def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
         pricing=pricing,
         business_units=business_units(settings),
         cost_labels={name: exported_name(name) for name in settings.cost_labels},
-        least_allocation_coverage=settings.coverage.allocation,
-        least_utilization_coverage=settings.coverage.utilization,
+        min_allocation_coverage=settings.coverage.allocation,
+        min_utilization_coverage=settings.coverage.utilization,
     )
 
 

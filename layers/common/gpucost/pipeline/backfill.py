@@ -12,9 +12,10 @@ from itertools import groupby
 from gpucost.core.errors import GpuCostError
 from gpucost.core.hours import floor_day, hours_between
 from gpucost.core.ledger import Manifest
-from gpucost.pipeline.dispatch import messages, portions
+from gpucost.pipeline.dispatch import due_messages, portions
 from gpucost.runtime.messages import HoursDue
-from gpucost.storage.ports import AdjustableHours, Clock, WorkQueue
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Clock, WorkQueue
 
 STALLED = timedelta(minutes=65)
 """With nothing in the queue and no hour done for so long, nobody is at work: a message that failed twice is delivered
@@ -100,7 +101,7 @@ class Backfill:
 
     def __init__(
         self,
-        ledger: AdjustableHours,
+        ledger: Ledger,
         queue: WorkQueue,
         clusters: Sequence[str],
         start: datetime,
@@ -117,7 +118,7 @@ class Backfill:
         self._sent: list[HoursDue] = []
         self._pace = Pace(clock(), 0)
 
-    def send(self, settings_version: int, why: str) -> int:
+    def send(self, settings_version: int, correlation_id: str) -> int:
         """Send every hour that has no figures yet, newest days first: people look at those first.
 
         A message holds hours of one UTC day, so that each day is summed once; fewer where they were tried in vain.
@@ -136,7 +137,7 @@ class Backfill:
             days = [list(hours) for _, hours in groupby(left, floor_day)]
             work: list[HoursDue] = []
             for portion in (one for hours in reversed(days) for one in portions(hours, known)):
-                work += messages(cluster, portion, settings_version=settings_version, origin="backfill", why=why)
+                work += due_messages(cluster, portion, settings_version=settings_version, origin="backfill", correlation_id=correlation_id)
             self._queue.send_due(work)
             self._sent += work
             sent += len(left)

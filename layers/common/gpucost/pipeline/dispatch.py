@@ -8,7 +8,9 @@ from gpucost.core.errors import SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour, month_of
 from gpucost.core.ledger import Manifest, due_hours
 from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
-from gpucost.storage.ports import Bus, FrozenMonths, Ledger, SettingsStore, StoredSettings
+from gpucost.storage.hour_versions import HourVersions
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Bus, SettingsStore, StoredSettings
 
 CATCH_UP = timedelta(days=7)
 """How far beyond the look-back hours are looked for that nobody closed, because the schedule did not fire."""
@@ -43,7 +45,7 @@ class _Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class DueHours:
     """What a tick found of one cluster."""
 
     watched: Sequence[Manifest]
@@ -57,7 +59,7 @@ class Owed:
 class DispatchService:
     """Handles the hourly schedule; called twice for one time, it sends the same work twice, which changes nothing."""
 
-    def __init__(self, settings_store: SettingsStore, ledger: Ledger, months: FrozenMonths, bus: Bus) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: Ledger, months: HourVersions, bus: Bus) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._months = months
@@ -84,8 +86,8 @@ class DispatchService:
                     self._bus.send_due([
                         message
                         for hours in portions(due, owed.tried)
-                        for message in messages(
-                            cluster.name, hours, settings_version=cluster.version, origin=origin, why=correlation_id
+                        for message in due_messages(
+                            cluster.name, hours, settings_version=cluster.version, origin=origin, correlation_id=correlation_id
                         )
                     ])  # fmt: skip
             except SourceError as error:  # one cluster's trouble delays only itself
@@ -101,7 +103,7 @@ class DispatchService:
         self._bus.publish(tick_message)
         return DispatchResult(sent, overdue, tuple(failures), stored.refused)
 
-    def _owed(self, cluster: _Cluster, reach: timedelta, now: datetime, closed: Set[str]) -> "Owed":
+    def _owed(self, cluster: _Cluster, reach: timedelta, now: datetime, closed: Set[str]) -> "DueHours":
         """What a cluster's hours are due for; hours of `closed` months for nothing."""
         newest = cluster.newest
         begin = newest - reach + HOUR
@@ -117,9 +119,9 @@ class DispatchService:
         since = max(own[0], oldest) if own else floor_hour(max(cluster.pushed_at, begin))
         backfilled = {manifest.hour for manifest in known if manifest.backfilled}
         if cluster.has_left and all(manifest.status == "incomplete" for manifest in known):
-            return Owed([], {"schedule": [], "backfill": []})  # of a name that was misspelt, say, nothing will come
+            return DueHours([], {"schedule": [], "backfill": []})  # of a name that was misspelt, say, nothing will come
         wanted = [hour for hour in due_hours(known, min(since, newest), newest, now) if month_of(hour) not in closed]
-        return Owed(
+        return DueHours(
             watched=[one for one in manifests if month_of(one.hour) not in closed and not one.backfilled],
             due={
                 "schedule": [hour for hour in wanted if hour not in backfilled],
@@ -152,8 +154,8 @@ def _clusters(stored: StoredSettings, newest: datetime, reach: timedelta) -> Ite
             yield _Cluster(name, departure.version, departure.left_at, min(last, newest), has_left=True)
 
 
-def messages(
-    cluster: str, hours: Sequence[datetime], *, settings_version: int, origin: Origin, why: str
+def due_messages(
+    cluster: str, hours: Sequence[datetime], *, settings_version: int, origin: Origin, correlation_id: str
 ) -> list[HoursDue]:
     """Hours of one cluster as messages, each of at most 24 consecutive ones.
 
@@ -177,7 +179,7 @@ def messages(
             hours=len(run),
             settings_version=settings_version,
             origin=origin,
-            correlation_id=why,
+            correlation_id=correlation_id,
         )
         for run in runs
     ]
@@ -207,7 +209,7 @@ def _most(tried: Manifest | None) -> int:
 
 def _state(cluster: str, manifests: Sequence[Manifest], due: Sequence[datetime], newest: datetime) -> ClusterState:
     complete = [manifest.hour for manifest in manifests if manifest.status == "complete"]
-    waiting = [one.hour for one in manifests if one.status == "incomplete" and not one.is_given_up()]
+    waiting = [one.hour for one in manifests if one.status == "incomplete" and not one.is_abandoned()]
     return ClusterState(
         cluster=cluster,
         last_complete_hour=max(complete, default=None),

@@ -8,10 +8,11 @@ from gpucost.core.hours import HOUR
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, Settings
-from gpucost.storage.ports import LimitsReaders, LimitsStore
+from gpucost.storage.limits import LimitsStore
+from gpucost.storage.ports import LimitsReaders
 
 
-class LimitsKeeper:
+class LimitsRecorder:
     """Asks for the limits of hours that were published, and keeps them.
 
     Args:
@@ -23,7 +24,7 @@ class LimitsKeeper:
         self._readers = readers
         self._store = store
 
-    def keep(
+    def record(
         self,
         cluster: ClusterSettings,
         settings: Settings,

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
-from gpucost.core.hours import HOUR, floor_hour, hours_between, hours_of_month
+from gpucost.core.hours import HOUR, floor_hour, hours_between, parse_month
 from gpucost.core.ledger import ClosedMonth, HourSummary
 from gpucost.core.model import Costs
-from gpucost.core.rollups import by_unit
+from gpucost.core.rollups import costs_by_unit
 from gpucost.pipeline.attribute import roll_up
 from gpucost.pipeline.dispatch import LONGEST_SILENCE
-from gpucost.storage.ports import AdjustableHours, Clock, FreezableMonths, Rollups, SettingsStore
+from gpucost.storage.hour_versions import HourVersions
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Adjustment:
     cluster: str
     business_unit: str
     currency: str
-    frozen: Costs
+    closed: Costs
     """In those hours of the month that have a later version."""
     now: Costs
     """In the same hours."""
@@ -54,14 +56,14 @@ class Adjustments:
     """In order of cluster and unit; only those whose costs differ."""
 
 
-class Freezing:
+class MonthService:
     """Closes months and opens them again."""
 
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: AdjustableHours,
-        months: FreezableMonths,
+        ledger: Ledger,
+        months: HourVersions,
         rollups: Rollups,
         clock: Clock,
     ) -> None:
@@ -71,7 +73,7 @@ class Freezing:
         self._rollups = rollups
         self._clock = clock
 
-    def freeze(self, month: str, *, author: str, reason: str, as_it_is: bool = False) -> ClosedMonth:
+    def close(self, month: str, *, author: str, reason: str, force: bool = False) -> ClosedMonth:
         """Close a month: from then on its figures stay as they are, whatever is found out later.
 
         Args:
@@ -89,7 +91,7 @@ class Freezing:
         if end > now:
             raise InvalidInputError(f"{month} is not over yet")
         still_open = self.open_hours(start, end)
-        if still_open != OpenHours(0, 0, 0) and not as_it_is:
+        if still_open != OpenHours(0, 0, 0) and not force:
             raise InvalidInputError(
                 f"of the hours of {month}, {still_open}; settle them (`gpucost backfill` tries missing and waiting "
                 "ones now), or freeze it with --as-it-is"
@@ -101,7 +103,7 @@ class Freezing:
             raise ConflictError(f"{month} is frozen already") from None
         return frozen
 
-    def unfreeze(self, month: str, tell: Callable[[int], None] = lambda _: None) -> int:
+    def reopen(self, month: str, report_progress: Callable[[int], None] = lambda _: None) -> int:
         """Open a month, and put what was recorded beside it in force; run again where it was interrupted.
 
         Args:
@@ -130,7 +132,7 @@ class Freezing:
                         raise
                     continue
                 adopted += 1
-                tell(done + adopted)
+                report_progress(done + adopted)
             # All days: some may have been adopted by a run that was interrupted. What is current is left as it is.
             roll_up(self._rollups, cluster, hours_between(start, end), now, retention)
             done += adopted
@@ -153,7 +155,7 @@ class Freezing:
             was_there = self._ledger.manifests(cluster, start - LONGEST_SILENCE, start)
             first = start if was_there else min((manifest.hour for manifest in known), default=end)
             missing += len(hours_between(first, until)) - len(known)
-            waiting += sum(one.status == "incomplete" and not one.is_given_up() for one in known)
+            waiting += sum(one.status == "incomplete" and not one.is_abandoned() for one in known)
             provisional += sum(one.status == "provisional" for one in known)
         return OpenHours(missing, waiting, provisional)
 
@@ -186,7 +188,7 @@ class Freezing:
 
 def _span(month: str) -> tuple[datetime, datetime]:
     try:
-        return hours_of_month(month)
+        return parse_month(month)
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
 
@@ -195,6 +197,6 @@ def _sums(summaries: Sequence[HourSummary]) -> dict[tuple[str, str], Costs]:
     """By business unit and currency, which are never added."""
     found: dict[tuple[str, str], list[Costs]] = {}
     for summary in summaries:
-        for unit, costs in by_unit(summary).items():
+        for unit, costs in costs_by_unit(summary).items():
             found.setdefault((unit, summary.currency), []).append(costs)
     return {key: Costs.total(parts) for key, parts in found.items()}

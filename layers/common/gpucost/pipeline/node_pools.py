@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from gpucost.storage.ports import ReportedHours, SettingsStore
+from gpucost.storage.ports import PublishedHours, SettingsStore
 
 
 class LedgerNodePools:
     """Node pools by instance id."""
 
-    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: PublishedHours) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from gpucost.storage.price_ports import PriceStore
+from gpucost.storage.price_book import PriceStore
 
 
 def newest_price(book: PriceStore) -> datetime | None:

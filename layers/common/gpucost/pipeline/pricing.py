@@ -8,14 +8,14 @@ from decimal import Decimal
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
-from gpucost.core.pricing.instance_shapes import KNOWN_SHAPES
+from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
 from gpucost.core.pricing.node_prices import Pricing
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, own_policy
+from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceUnit
 from gpucost.settings import Settings
-from gpucost.settings.pricing import DiscountSettings, CustomSplit, PricingSettings, RateSettings
-from gpucost.storage.bill_ports import BillStore
-from gpucost.storage.price_ports import PriceStore
+from gpucost.settings.pricing import CustomSplit, DiscountSettings, PricingSettings, RateSettings
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.price_book import PriceStore
 
 
 class Pricer:
@@ -83,9 +83,9 @@ def pricing_of(
         own.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
     return Pricing(
         book=PriceBook([*fetched, *own], [_discount(one) for one in section.discounts]),
-        order=section.ordered_sources,
+        sources=section.ordered_sources,
         policy=policy_of(section),
-        shapes={**KNOWN_SHAPES, **(shapes or {})},
+        shapes={**BUILT_IN_SHAPES, **(shapes or {})},
         currency=section.currency,
         blocks=blocks,
     )
@@ -94,7 +94,7 @@ def pricing_of(
 def policy_of(section: PricingSettings) -> SplitPolicy:
     """The split policy that the settings ask for."""
     if isinstance(section.split, CustomSplit):
-        return own_policy(section.split.gpu, section.split.vcpu, section.split.gib)
+        return custom_policy(section.split.gpu, section.split.vcpu, section.split.gib)
     return SPLIT_POLICIES[section.split]
 
 

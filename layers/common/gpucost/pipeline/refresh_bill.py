@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
-from gpucost.core.pricing.bill_lines import BillLine, Sharing, bill_of, by_hour, in_two_currencies
+from gpucost.core.pricing.bill_lines import BillLine, BillSharing, build_bill, split_by_hour, instances_with_mixed_currencies
 from gpucost.settings import Settings
 from gpucost.settings.bill import CurSettings
-from gpucost.storage.bill_ports import BillReader, BillReaders, BillStore, NodePools, no_node_pools
+from gpucost.storage.bill_ports import BillReader, BillReaders, NodePools, no_node_pools
+from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ports import Clock
 
 _DAY = timedelta(days=1)
@@ -89,21 +90,21 @@ class BillService:
     ) -> BillRefresh:
         end = _next(month)
         pools = self._node_pools(month, end) if cur.blend == "node_pool" else {}
-        sharing = Sharing(cur.blend, pools, unused_to, cur.unused_commitments)
+        sharing = BillSharing(cur.blend, pools, unused_to, cur.unused_commitments)
         extract = reader.read(month, end)
         months, scanned = (*so_far.months, month), so_far.bytes_scanned + extract.bytes_scanned
         seen = _Seen()
         changed = list(so_far.changed)
         notes = dict.fromkeys(so_far.notes)
         for day, lines in _by_day(seen.all(extract.lines), month, min(end, self._clock())):
-            bills = {hour: bill_of(of_hour, sharing) for hour, of_hour in lines.items()}
+            bills = {hour: build_bill(of_hour, sharing) for hour, of_hour in lines.items()}
             changed += self._store.store(day, bills)
             for of_hour in lines.values():
                 notes.update(
                     dict.fromkeys(
                         f"the bill of {month:%Y-%m} has instance {instance_id} in two currencies in one hour; "
                         "it is priced by the next source then"
-                        for instance_id in in_two_currencies(of_hour)
+                        for instance_id in instances_with_mixed_currencies(of_hour)
                     )
                 )
         if not seen.lines:
@@ -151,7 +152,7 @@ def _by_day(
         while line.start >= day + _DAY:
             yield day, _taken(waiting, day)
             day += _DAY
-        for hour, part in by_hour(line):
+        for hour, part in split_by_hour(line):
             waiting.setdefault(hour, []).append(part)
     while came and day < _next(first) and (day < end or waiting):
         yield day, _taken(waiting, day)

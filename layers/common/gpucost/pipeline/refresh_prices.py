@@ -14,8 +14,9 @@ from gpucost.core.pricing.prices import SPOT_VALID_FOR, OperatingSystem, Price, 
 from gpucost.pipeline.refresh_bill import BillService
 from gpucost.runtime.messages import PricesDue
 from gpucost.settings import Settings
-from gpucost.storage.ports import Clock, ReportedHours, SettingsStore
-from gpucost.storage.price_ports import InstanceTypes, PriceList, PriceStore, Replaced, SpotHistory
+from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
+from gpucost.storage.price_book import PriceStore
+from gpucost.storage.price_ports import InstanceTypes, PriceList, PriceUpdate, SpotHistory
 
 Source = Literal["spot", "on-demand", "shapes", "cur"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -34,7 +35,7 @@ InUse = Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshed:
+class SourceRefresh:
     """What one source's refresh led to."""
 
     source: Source
@@ -53,7 +54,7 @@ class Refreshed:
 class RefreshResult:
     """What a refresh led to."""
 
-    refreshed: list[Refreshed] = field(default_factory=list)
+    refreshed: list[SourceRefresh] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """One sentence per source and region that could not be refreshed."""
 
@@ -76,7 +77,7 @@ class PricesService:
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: ReportedHours,
+        ledger: PublishedHours,
         book: PriceStore,
         *,
         spot: SpotHistory,
@@ -142,7 +143,7 @@ class PricesService:
         systems = settings.pricing.operating_systems
         known = self._book.newest("spot")
 
-        def one(region: str, types: Collection[str]) -> Iterator[tuple[Replaced, set[str]]]:
+        def one(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             for since, own in _chains(known, region, types, systems, self._clock()):
                 now = self._clock()
                 prices = self._spot.fetch(region, own, systems, since=since, now=now)
@@ -159,7 +160,7 @@ class PricesService:
     ) -> None:
         section = settings.pricing
 
-        def one(region: str, types: Collection[str]) -> Iterator[tuple[Replaced, set[str]]]:
+        def one(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             now = self._clock()
             prices = self._price_list.fetch(
                 region, types, section.operating_systems, tenancy=section.on_demand.tenancy, now=now
@@ -170,7 +171,7 @@ class PricesService:
         self._each_region("on-demand", in_use, one, result)
 
     def _refresh_shapes(self, in_use: InUse, newest_hour: datetime | None, result: RefreshResult) -> None:
-        def one(region: str, types: Collection[str]) -> Iterator[tuple[Replaced, set[str]]]:
+        def one(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             shapes = self._catalogue.fetch(region, types)
             now = self._clock()
             replaced = self._book.replace_shapes(shapes, rated_until=_rated_until(now, newest_hour), now=now)
@@ -188,14 +189,14 @@ class PricesService:
             return
         changed = len(found.changed)
         result.refreshed.append(
-            Refreshed("cur", changed, changed, notes=found.notes, bytes_scanned=found.bytes_scanned)
+            SourceRefresh("cur", changed, changed, notes=found.notes, bytes_scanned=found.bytes_scanned)
         )
 
     def _each_region(
         self,
         source: Source,
         in_use: InUse,
-        one: Callable[[str, Collection[str]], Iterable[tuple[Replaced, set[str]]]],
+        one: Callable[[str, Collection[str]], Iterable[tuple[PriceUpdate, set[str]]]],
         result: RefreshResult,
     ) -> None:
         prices, changes, unknown = 0, 0, []
@@ -212,7 +213,7 @@ class PricesService:
                 result.failures.append(f"{source} prices of {region}: {error}")
                 continue
             unknown += [f"{region} {name}" for name in sorted(set(types) - found)]
-        result.refreshed.append(Refreshed(source, prices, changes, tuple(unknown)))
+        result.refreshed.append(SourceRefresh(source, prices, changes, tuple(unknown)))
 
     def _seen(self, settings: Settings) -> tuple[dict[str, set[str]], datetime | None]:
         """What the newest hour of each cluster shows in use; and the newest of these hours."""

@@ -9,9 +9,10 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.ledger import DEFAULT_RETENTION
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, HoursToRestate
-from gpucost.storage.bill_ports import BillStore
-from gpucost.storage.ports import AdjustableHours, Bus, SettingsStore
-from gpucost.storage.price_ports import PriceStore
+from gpucost.storage.bill_store import BillStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Bus, SettingsStore
+from gpucost.storage.price_book import PriceStore
 
 SETTLES_AFTER = timedelta(minutes=20)
 """An attribution under way when a change was made may have read the book before it, and publish after: its hours are
@@ -25,7 +26,7 @@ class RepricingService:
     """Sends hours to be rated again; sent twice, they come out the same."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: AdjustableHours, prices: PriceStore, bills: BillStore, bus: Bus
+        self, settings_store: SettingsStore, ledger: Ledger, prices: PriceStore, bills: BillStore, bus: Bus
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
@@ -53,7 +54,7 @@ class RepricingService:
             start = floor_hour(max(change.start, oldest) if change.start else oldest)
             for cluster in _concerned(change, clusters):
                 hours = self._published(cluster, start, change.end, waiting=change.source == "shapes")
-                sent += self._send(cluster, hours, change.why, correlation_id)
+                sent += self._send(cluster, hours, change.reason, correlation_id)
             if change.at + SETTLES_AFTER <= now:
                 self._prices.settle(change.id, now=now)
         for arrival in arrivals:
@@ -75,13 +76,13 @@ class RepricingService:
         newest = [*self._ledger.manifests(cluster, start, end), *self._ledger.adjustments(cluster, start, end)]
         return sorted({one.hour for one in newest if one.status in wanted})
 
-    def _send(self, cluster: str, hours: Sequence[datetime], why: str, correlation_id: str) -> int:
-        self._bus.send_due(to_restate(cluster, hours, settings_version=None, why=why, correlation_id=correlation_id))
+    def _send(self, cluster: str, hours: Sequence[datetime], reason: str, correlation_id: str) -> int:
+        self._bus.send_due(restate_messages(cluster, hours, settings_version=None, reason=reason, correlation_id=correlation_id))
         return len(hours)
 
 
-def to_restate(
-    cluster: str, hours: Sequence[datetime], *, settings_version: int | None, why: str, correlation_id: str
+def restate_messages(
+    cluster: str, hours: Sequence[datetime], *, settings_version: int | None, reason: str, correlation_id: str
 ) -> list[HoursToRestate]:
     """Hours of one cluster as messages, each of at most 24 consecutive ones.
 
@@ -104,7 +105,7 @@ def to_restate(
             first_hour=first,
             hours=count,
             settings_version=settings_version,
-            why=why[:500],
+            reason=reason[:500],
             correlation_id=correlation_id,
         )
         for first, count in runs

@@ -5,11 +5,12 @@ from datetime import datetime
 from gpucost.core.attribution import attribute
 from gpucost.core.errors import ConflictError, InvalidInputError
 from gpucost.core.ledger import Manifest, Retention, content_digest
-from gpucost.pipeline.attribute import Attributed, announce, attribution_rules, roll_up
+from gpucost.pipeline.attribute import HourResult, announce, attribution_rules, roll_up
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursToRestate
-from gpucost.storage.ports import Bus, Clock, Ledger, Rollups, SettingsStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Bus, Clock, Rollups, SettingsStore
 
 TRIES = 3
 """Against writers of the same hour; each reads the version that won."""
@@ -35,7 +36,7 @@ class RestateService:
         self._pricer = pricer
         self._clock = clock
 
-    def restate(self, message: HoursToRestate) -> list[Attributed]:
+    def restate(self, message: HoursToRestate) -> list[HourResult]:
         """Rate every hour that a message names again, and announce each that has figures.
 
         Hours without a record, without figures or without stored usage are left as they are.
@@ -62,20 +63,20 @@ class RestateService:
         roll_up(self._rollups, message.cluster, message.starts(), self._clock(), self._retention())
         return results
 
-    def _restate(self, message: HoursToRestate, hour: datetime, current: int | None) -> Attributed | None:
+    def _restate(self, message: HoursToRestate, hour: datetime, current: int | None) -> HourResult | None:
         for tries_left in reversed(range(TRIES)):
             manifest = self._ledger.newest(message.cluster, hour)
             if manifest is None or manifest.status == "incomplete":
                 return None
             try:
                 with gc_paused():
-                    return self._rate_again(manifest, max(current or 0, manifest.settings_version), message.why)
+                    return self._rate_again(manifest, max(current or 0, manifest.settings_version), message.reason)
             except ConflictError:
                 if not tries_left:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def _rate_again(self, manifest: Manifest, version: int, why: str) -> Attributed | None:
+    def _rate_again(self, manifest: Manifest, version: int, reason: str) -> HourResult | None:
         """An hour under a version of the settings; published under it though it says the same, so that what comes later
         (a price, a message of older settings) finds it under these.
         """
@@ -91,16 +92,16 @@ class RestateService:
         record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
         is_same = content_digest(record) == manifest.digest and version == manifest.settings_version
         if is_same and self._ledger.is_readable(manifest):
-            return Attributed(manifest, was_published=False)
+            return HourResult(manifest, was_published=False)
         published = self._ledger.publish(
             record,
             replacing=manifest,
             settings_version=version,
             now=self._clock(),
-            reason=why,
+            reason=reason,
             retention=self._retention(),
         )
-        return Attributed(published, was_published=True, lines=len(record.lines))
+        return HourResult(published, was_published=True, lines=len(record.lines))
 
     def _retention(self) -> Retention:
         """As it is in force now, whatever the settings that an hour is rated under say."""

@@ -10,7 +10,8 @@ from gpucost.core.model import Capacity, Costs, HourRecord
 from gpucost.core.pricing.price_split import SPLIT_POLICIES
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, policy_of
-from gpucost.storage.ports import Ledger, SettingsStore
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import SettingsStore
 
 
 @dataclass(slots=True)

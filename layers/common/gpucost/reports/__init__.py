@@ -1,11 +1,11 @@
-"""The api function's job: what hours cost, by period and by whatever they are grouped by; exact, and honest about gaps.
+"""Cost reports: sums of hours by period and group, read from the ledger.
 
-An hour that is missing or incomplete adds nothing to any figure and is seen in the coverage instead; a period without
-a single hour of figures has no row, for a row of zeros would say that nothing was spent.
+Missing and incomplete hours add nothing to any figure; the report's coverage counts them. A period in which no hour
+has figures has no row, because a row of zeros would say that nothing was spent.
 """
 
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import CostReport, HourRow, PeriodCoverage
 from gpucost.reports.service import ReportService
 
-__all__ = ["QueryParameters", "CostReport", "HourRow", "PeriodCoverage", "ReportService"]
+__all__ = ["CostReport", "HourRow", "PeriodCoverage", "QueryParameters", "ReportService"]

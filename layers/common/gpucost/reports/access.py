@@ -1,41 +1,45 @@
-"""What a caller may see, by the settings' `access` section. Nobody may see anything until something says so."""
+"""Reads what a caller may see from the settings' `access` section. Without a grant, access is denied."""
 
-from gpucost.core.access import EVERYTHING, Caller, IamCaller, Scope, scope_of
+from gpucost.core.access import FULL_ACCESS, Caller, IamCaller, Scope, scope_of_roles
 from gpucost.core.errors import AccessDeniedError
 from gpucost.storage.ports import SettingsStore
 
-_ASK = "an administrator gives roles in the settings' section access"
+_HOW_TO_GET_A_ROLE = "Ask an administrator for one."
 
 
 class AccessPolicy:
-    """Reads roles from the settings in force.
+    """Maps callers to scopes, with the grants of the current settings.
 
     Args:
-        settings_store: its document names who holds which roles.
+        settings_store: source of the settings document with the grants.
     """
 
     def __init__(self, settings_store: SettingsStore) -> None:
         self._settings_store = settings_store
 
     def scope_of(self, caller: Caller | None) -> Scope:
-        """What a caller may see.
+        """Return what a caller may see.
 
-        Where the settings have no `access` section, a caller whom IAM let in may see everything: the policy that allows
-        `execute-api:Invoke` is the grant. A token says who somebody is and grants nothing by itself.
+        If the settings have no `access` section, every IAM caller sees everything: the policy that allows
+        `execute-api:Invoke` is the grant. A token identifies a caller and grants nothing by itself.
 
         Raises:
-            AccessDeniedError: nothing; says what is missing, and names nobody.
+            AccessDeniedError: the caller has no role. The message says what is missing and contains no identity.
             SettingsMissingError: no settings yet.
         """
         if caller is None:
-            raise AccessDeniedError("the request says nothing of who sent it; sign it (SigV4), or send a bearer token")
+            raise AccessDeniedError("the request has no identity. Sign it with SigV4, or send a bearer token.")
         grants = self._settings_store.current().settings.access
         if grants is None:
             if isinstance(caller, IamCaller):
-                return EVERYTHING
-            raise AccessDeniedError(f"a token alone grants nothing, and the settings have no section access; {_ASK}")
-        scope = scope_of(role for grant in grants if grant.is_for(caller) for role in grant.roles)
+                return FULL_ACCESS
+            raise AccessDeniedError(
+                "a bearer token grants no access without roles, and the settings have no access section. "
+                + _HOW_TO_GET_A_ROLE
+            )
+        scope = scope_of_roles(role for grant in grants if grant.is_for(caller) for role in grant.roles)
         if scope is None:
-            who = "your IAM user or role" if isinstance(caller, IamCaller) else "none of your token's claims"
-            raise AccessDeniedError(f"{who} has {'no' if isinstance(caller, IamCaller) else 'a'} role here; {_ASK}")
+            is_iam = isinstance(caller, IamCaller)
+            reason = "your IAM user or role has no role" if is_iam else "none of your token's claims has a role"
+            raise AccessDeniedError(f"{reason} in the settings' access section. {_HOW_TO_GET_A_ROLE}")
         return scope

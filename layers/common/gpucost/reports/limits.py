@@ -1,4 +1,4 @@
-"""Keeps what clusters let people have, hour by hour, and reports it beside what they held."""
+"""Reports node pool limits and GPU quotas by hour, next to what was requested and used."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,19 +10,20 @@ from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.core.model import Line
 from gpucost.core.money import quantize
-from gpucost.core.query.cost_query import HOURS_OF_LINES
+from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.periods import Period, parse_period
+from gpucost.reports.aggregation import MAX_LINES
 from gpucost.reports.parameters import QueryParameters, select_clusters
-from gpucost.reports.reading import MAX_LINES
 from gpucost.reports.scoped import scoped_hours
-from gpucost.storage.ports import Clock, LimitsStore, ReportedHours, SettingsStore
+from gpucost.storage.limits import LimitsStore
+from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A node pool's resource at the end of an hour."""
+    """One resource of a node pool at the end of an hour."""
 
     cluster: str
     hour: datetime
@@ -31,9 +32,9 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """A quota at the end of an hour, beside what the namespace held and used in that hour.
+    """A quota at the end of an hour, and what the namespace held and used during that hour.
 
-    Both are means over the hour in the quota's own units: unit-hours of lines ÷ 1 hour.
+    `held` and `used` are means over the hour in the quota's units: unit-hours of lines ÷ 1 hour.
     """
 
     cluster: str
@@ -41,71 +42,74 @@ class QuotaRow:
     quota: Quota
     held: Decimal
     used: Decimal | None
-    """None where nobody observed the use of anything held; what nobody observed of the rest counts nothing."""
+    """None if no utilization was measured. Lines without a measurement count as zero."""
 
 
 class LimitReports:
-    """Reads what was kept.
+    """Reads the recorded limits of hours.
 
     Args:
-        settings_store: names the clusters.
-        ledger: lines of hours.
-        store: limits of hours.
-        clock: the time now, for windows.
+        settings_store: source of the cluster names.
+        ledger: source of the lines.
+        store: source of the limits.
+        clock: returns the current time, for relative windows.
     """
 
-    def __init__(self, settings_store: SettingsStore, ledger: ReportedHours, store: LimitsStore, clock: Clock) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: PublishedHours, store: LimitsStore, clock: Clock) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._store = store
         self._clock = clock
 
-    def pools(self, asked: QueryParameters, *, scope: Scope) -> tuple[Period, list[PoolRow]]:
-        """Every node pool's use against its limit, in order of hour, cluster and name.
+    def pools(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, list[PoolRow]]:
+        """Return the use and the limit of every node pool, in order of hour, cluster and name.
 
         Raises:
             ParameterError: a period longer than 48 hours, or an unknown cluster.
-            InvalidInputError: the answer would be too long.
+            InvalidInputError: the response would have too many rows.
         """
-        period, found = self._limits(asked, scope)
-        rows = [PoolRow(one.cluster, one.hour, pool) for one in found for pool in one.pools]
-        _refuse_too_many(len(rows), MAX_ROWS, "rows")
+        period, limits = self._limits(parameters, scope)
+        rows = [PoolRow(hour.cluster, hour.hour, pool) for hour in limits for pool in hour.pools]
+        _check_count(len(rows), MAX_ROWS, "rows")
         return period, rows
 
-    def quotas(self, asked: QueryParameters, *, scope: Scope) -> tuple[Period, list[QuotaRow]]:
-        """Every GPU quota against what its namespace held and used, in order of hour, cluster and name.
+    def quotas(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, list[QuotaRow]]:
+        """Return every GPU quota with what its namespace held and used, in order of hour, cluster and name.
 
         Raises:
             As `pools`.
         """
-        period, found = self._limits(asked, scope)
-        ledger, rows, read = scoped_hours(self._ledger, scope), [], 0
-        for one in found:
-            if not one.quotas:
+        period, limits = self._limits(parameters, scope)
+        ledger, rows, line_count = scoped_hours(self._ledger, scope), [], 0
+        for hour in limits:
+            if not hour.quotas:
                 continue
-            lines = ledger.lines(one.cluster, one.hour)
-            read += len(lines)
-            _refuse_too_many(read, MAX_LINES, "pods' hours to sum")
-            held: dict[tuple[str, str], list[Line]] = {}
+            lines = ledger.lines(hour.cluster, hour.hour)
+            line_count += len(lines)
+            _check_count(line_count, MAX_LINES, "pod-hours to sum")
+            lines_by_quota: dict[tuple[str, str], list[Line]] = {}
             for line in lines:
-                held.setdefault((line.namespace, line.resource), []).append(line)
-            for quota in one.quotas:
-                own = held.get((quota.namespace, quota.resource), [])
-                rows.append(QuotaRow(one.cluster, one.hour, quota, *_units(own)))
-        _refuse_too_many(len(rows), MAX_ROWS, "rows")
+                lines_by_quota.setdefault((line.namespace, line.resource), []).append(line)
+            for quota in hour.quotas:
+                quota_lines = lines_by_quota.get((quota.namespace, quota.resource), [])
+                rows.append(QuotaRow(hour.cluster, hour.hour, quota, *_mean_units(quota_lines)))
+        _check_count(len(rows), MAX_ROWS, "rows")
         return period, rows
 
-    def _limits(self, asked: QueryParameters, scope: Scope) -> tuple[Period, list[Limits]]:
-        period = parse_period(asked.start, asked.end, asked.window, self._clock())
-        if period.hours() > HOURS_OF_LINES:
-            raise ParameterError(period.given_by, f"limits are answered for at most {HOURS_OF_LINES} hours at once")
-        clusters = select_clusters(asked.cluster, self._settings_store.current(), scope)
-        found = [one for name in clusters for one in self._store.limits(name, period.start, period.end)]
-        return period, sorted(found, key=lambda one: (one.hour, one.cluster))
+    def _limits(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[Limits]]:
+        period = parse_period(parameters.start, parameters.end, parameters.window, self._clock())
+        if period.hours() > MAX_LINE_HOURS:
+            raise ParameterError(
+                period.parameter,
+                f"the period has more than {MAX_LINE_HOURS} hours, the maximum for limits. Shorten the period.",
+            )
+        clusters = select_clusters(parameters.cluster, self._settings_store.current(), scope)
+        limits = [hour for name in clusters for hour in self._store.limits(name, period.start, period.end)]
+        return period, sorted(limits, key=lambda hour: (hour.hour, hour.cluster))
 
 
-def _units(lines: Sequence[Line]) -> tuple[Decimal, Decimal | None]:
-    """Mean units held and used: hours of physical GPU ÷ physical GPUs per unit."""
+def _mean_units(lines: Sequence[Line]) -> tuple[Decimal, Decimal | None]:
+    """Return the mean units held and used: GPU-hours ÷ physical GPUs per unit."""
     held = sum((line.allocated_gpu_hours / line.gpu_share for line in lines if line.gpu_share), Decimal(0))
     used = [
         line.effective_gpu_hours / line.gpu_share
@@ -115,8 +119,8 @@ def _units(lines: Sequence[Line]) -> tuple[Decimal, Decimal | None]:
     return quantize(held), quantize(sum(used, Decimal(0))) if used or not lines else None
 
 
-def _refuse_too_many(count: int, most: int, what: str) -> None:
-    if count > most:
+def _check_count(count: int, maximum: int, noun: str) -> None:
+    if count > maximum:
         raise InvalidInputError(
-            f"the answer would have more than {most:,} {what}; shorten the period, or name one cluster"
+            f"the response would have more than {maximum:,} {noun}. Shorten the period, or select one cluster."
         )

@@ -1,4 +1,4 @@
-"""GPU nodes hour by hour: what each cost, who held what of it, and what nobody held."""
+"""Reports GPU nodes by hour, page by page: each node's cost, its lines, and what was not allocated."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,35 +6,35 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import ClusterCharge, Costs, Line, NodeHour
-from gpucost.core.query.cost_query import HOURS_OF_LINES
+from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.paging import fingerprint, read_cursor
 from gpucost.core.query.periods import Period
-from gpucost.storage.ports import ReportedHours
+from gpucost.storage.ports import PublishedHours
 
 DEFAULT_NODES, MAX_NODES_PER_PAGE = 500, 2_000
-"""Rows of a page."""
+"""Rows per page."""
 _NODE_POSITIONS_PER_HOUR = 1_000_000
-"""More than an hour ever has: places in the list are hour × this + node."""
+"""More nodes than an hour can have. A position is hour index × this + node index."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node's hour, or what was paid for without a node."""
+    """One hour of a node, or a charge that belongs to no node, such as unused reserved capacity."""
 
     cluster: str
     hour: datetime
     currency: str
     record: NodeHour | ClusterCharge
     holders: tuple[Line, ...] | None = ()
-    """Lines on the node; None where they cannot be told from those of another node of the same name and hour."""
+    """Lines on the node; None if another node had the same name in that hour, because lines name only the node."""
     position: int = 0
-    """In the list of all rows of the question."""
+    """Position among all rows of the query."""
 
     def held_costs(self) -> Costs | None:
-        """What the holders cost together."""
+        """Return the sum of the holders' costs; None if the holders are not known."""
         return None if self.holders is None else Costs.total(line.costs() for line in self.holders)
 
 
@@ -46,63 +46,66 @@ class NodePage:
     rows: list[NodeRow]
     is_last: bool
     next_position: int
-    """Of the row that would follow."""
+    """Position of the first row of the next page."""
     etag: str
 
 
 class NodeReports:
-    """Reads nodes hour by hour, so that a page costs what it shows.
+    """Reads nodes hour by hour, so that a page reads only the hours it shows.
 
     Args:
-        ledger: hours, as the caller may see them.
+        ledger: the hours that the caller may see.
     """
 
-    def __init__(self, ledger: ReportedHours) -> None:
+    def __init__(self, ledger: PublishedHours) -> None:
         self._ledger = ledger
 
     def page(self, period: Period, clusters: Sequence[str], *, limit: int, cursor: str | None) -> NodePage:
-        """Rows in order of hour, cluster and node.
+        """Return rows in order of hour, cluster and node.
 
         Raises:
-            ParameterError: a period longer than 48 hours, or a cursor of another question.
+            ParameterError: a period longer than 48 hours, or the cursor of another query.
         """
-        if period.hours() > HOURS_OF_LINES:
-            raise ParameterError(period.given_by, f"nodes are answered for at most {HOURS_OF_LINES} hours at once")
-        hours = sorted(
-            (one for name in clusters for one in self._ledger.manifests(name, period.start, period.end)),
-            key=lambda one: (one.hour, one.cluster),
+        if period.hours() > MAX_LINE_HOURS:
+            raise ParameterError(
+                period.parameter,
+                f"the period has more than {MAX_LINE_HOURS} hours, the maximum for nodes. Shorten the period.",
+            )
+        manifests = sorted(
+            (manifest for name in clusters for manifest in self._ledger.manifests(name, period.start, period.end)),
+            key=lambda manifest: (manifest.hour, manifest.cluster),
         )
-        question = f"nodes {format_instant(period.start)} {format_instant(period.end)} {list(clusters)} {limit}"
-        seal = fingerprint(question, (f"{one.cluster} {format_instant(one.hour)} {one.version}" for one in hours))
-        place = read_cursor(cursor, seal)
-        at, skip = divmod(place, _NODE_POSITIONS_PER_HOUR)
+        query = f"nodes {format_timestamp(period.start)} {format_timestamp(period.end)} {list(clusters)} {limit}"
+        etag = fingerprint(
+            query, (f"{hour.cluster} {format_timestamp(hour.hour)} {hour.version}" for hour in manifests)
+        )
+        position = read_cursor(cursor, etag)
+        first_hour, skip = divmod(position, _NODE_POSITIONS_PER_HOUR)
         rows: list[NodeRow] = []
-        for number, manifest in enumerate(hours[at:], at):
+        for hour_index, manifest in enumerate(manifests[first_hour:], first_hour):
             if len(rows) > limit:
                 break
-            own = self._rows(manifest, number)
-            rows += own[skip if number == at else 0 :]
-        more = rows[limit:]
-        return NodePage(period, rows[:limit], not more, more[0].position if more else 0, seal)
+            hour_rows = self._rows(manifest, hour_index)
+            rows += hour_rows[skip if hour_index == first_hour else 0 :]
+        remaining_rows = rows[limit:]
+        next_position = remaining_rows[0].position if remaining_rows else 0
+        return NodePage(period, rows[:limit], not remaining_rows, next_position, etag)
 
-    def _rows(self, manifest: Manifest, number: int) -> list[NodeRow]:
+    def _rows(self, manifest: Manifest, hour_index: int) -> list[NodeRow]:
         nodes, charges = self._ledger.nodes_of(manifest)
         if not nodes and not charges:
             return []
-        held: dict[str, list[Line]] = {}
+        lines_by_node: dict[str, list[Line]] = {}
         for line in self._ledger.lines_of(manifest):
-            held.setdefault(line.node, []).append(line)
+            lines_by_node.setdefault(line.node, []).append(line)
         cluster, hour, currency = manifest.cluster, manifest.hour, manifest.currency
-        names = Counter(node.node for node in nodes)
-        rows = [
-            NodeRow(
-                cluster, hour, currency, node,
-                None if names[node.node] > 1 and node.node in held else tuple(held.get(node.node, ())),
-            )
-            for node in nodes
-        ]  # fmt: skip
-        rows += [NodeRow(cluster, hour, currency, charge) for charge in charges]
-        return [
-            NodeRow(row.cluster, row.hour, row.currency, row.record, row.holders, number * _NODE_POSITIONS_PER_HOUR + place)
-            for place, row in enumerate(rows)
-        ]
+        name_counts = Counter(node.node for node in nodes)
+        first_position = hour_index * _NODE_POSITIONS_PER_HOUR
+        rows = []
+        for node in nodes:
+            is_ambiguous = name_counts[node.node] > 1 and node.node in lines_by_node
+            holders = None if is_ambiguous else tuple(lines_by_node.get(node.node, ()))
+            rows.append(NodeRow(cluster, hour, currency, node, holders, first_position + len(rows)))
+        for charge in charges:
+            rows.append(NodeRow(cluster, hour, currency, charge, (), first_position + len(rows)))
+        return rows

@@ -1,4 +1,4 @@
-"""From a request's parameters to a question: everything is checked before anything is read."""
+"""Turns a request's parameters into a checked cost query, before anything is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from datetime import datetime
 
 from gpucost.core.access import Scope
 from gpucost.core.errors import ParameterError
-from gpucost.core.query.cost_query import LARGEST_PAGE, IdlePolicy, CostQuery, check_reach, parse_sort
+from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery, IdlePolicy, check_line_hours, parse_sort
 from gpucost.core.query.dimensions import parse_group_by
 from gpucost.core.query.filters import parse_filter, parse_label_filters
 from gpucost.core.query.periods import Granularity, check_length, parse_period
@@ -16,7 +16,7 @@ from gpucost.storage.ports import StoredSettings
 
 @dataclass(frozen=True, slots=True)
 class QueryParameters:
-    """The parameters of `/v1/costs` as they came; None where one was not given."""
+    """The parameters of `/v1/costs` as sent; None for a parameter that was not sent."""
 
     start: str | None = None
     end: str | None = None
@@ -24,64 +24,67 @@ class QueryParameters:
     granularity: Granularity = "hour"
     group_by: str = ""
     filters: Mapping[str, str | None] = field(default_factory=dict)
-    """By dimension, and `label`."""
+    """By dimension name, or `label`."""
     cluster: str | None = None
     idle: IdlePolicy = "hidden"
     sort: str = ""
-    limit: int = LARGEST_PAGE
+    limit: int = MAX_PAGE_SIZE
     cursor: str | None = None
 
 
-def parse_cost_query(asked: QueryParameters, settings: Settings, now: datetime) -> CostQuery:
-    """The question that parameters ask.
+def parse_cost_query(parameters: QueryParameters, settings: Settings, now: datetime) -> CostQuery:
+    """Parse and check the parameters.
 
     Raises:
-        ParameterError: which one is wrong, and what is allowed.
+        ParameterError: names the wrong parameter and what is allowed.
     """
-    period = parse_period(asked.start, asked.end, asked.window, now)
-    check_length(period, asked.granularity)
-    group_by = parse_group_by(asked.group_by, settings.cost_labels)
-    question = CostQuery(
+    period = parse_period(parameters.start, parameters.end, parameters.window, now)
+    check_length(period, parameters.granularity)
+    group_by = parse_group_by(parameters.group_by, settings.cost_labels)
+    query = CostQuery(
         period=period,
-        granularity=asked.granularity,
+        granularity=parameters.granularity,
         group_by=group_by,
         filters=tuple(
-            one
-            for name, text in asked.filters.items()
+            parsed
+            for name, text in parameters.filters.items()
             if text is not None
-            for one in (
+            for parsed in (
                 parse_label_filters(text, settings.cost_labels) if name == "label" else [parse_filter(name, text)]
             )
         ),
-        idle=asked.idle,
-        sort=parse_sort(asked.sort, group_by, asked.idle),
-        limit=asked.limit,
+        idle=parameters.idle,
+        sort=parse_sort(parameters.sort, group_by, parameters.idle),
+        limit=parameters.limit,
     )
-    check_reach(question)
-    return question
+    check_line_hours(query)
+    return query
 
 
-def select_clusters(text: str | None, stored: StoredSettings, scope: Scope, since: datetime | None = None) -> list[str]:
-    """The clusters that an answer is about, in order of name. Only who sees the whole fleet is told their names.
+def select_clusters(
+    cluster_filter: str | None, stored_settings: StoredSettings, scope: Scope, since: datetime | None = None
+) -> list[str]:
+    """Return the names of the clusters that a report covers, sorted.
 
     Args:
-        text: which are asked for; None: all.
-        stored: names the clusters.
-        scope: the caller's.
-        since: where the question's period begins, so that it is about those that left the settings later, too.
+        cluster_filter: the parameter `cluster`; None selects all clusters.
+        stored_settings: source of the cluster names.
+        scope: the caller's scope. Error messages list cluster names only to callers who see the whole fleet.
+        since: start of the period, which also selects clusters that were removed from the settings after it.
 
     Raises:
-        ParameterError: a name that is not in the settings, or none is left.
+        ParameterError: a name is not in the settings, or the filter matches no cluster.
     """
-    names = stored.clusters(since) if since else sorted(known.name for known in stored.settings.clusters)
-    if text is None:
+    current_names = (cluster.name for cluster in stored_settings.settings.clusters)
+    names = stored_settings.clusters(since) if since else sorted(current_names)
+    if cluster_filter is None:
         return names
-    wanted = parse_filter("cluster", text)
-    allowed = f"; allowed: {', '.join(names)}" if scope.is_fleet else ""
-    unknown = [one.text for one in wanted.allowed if not one.is_prefix and one.text not in names]
+    pattern = parse_filter("cluster", cluster_filter)
+    allowed = f". Allowed: {', '.join(names)}" if scope.is_fleet else ""
+    unknown = [name.text for name in pattern.allowed if not name.is_prefix and name.text not in names]
     if unknown:
         raise ParameterError("cluster", f"{unknown[0]!r} is not in the settings{allowed}")
-    found = [name for name in names if wanted.matches(name)]
-    if not found:
-        raise ParameterError("cluster", f"no cluster of the settings is meant{allowed}")
-    return found
+    matching_names = [name for name in names if pattern.matches(name)]
+    if not matching_names:
+        raise ParameterError("cluster", f"{cluster_filter!r} matches no cluster in the settings{allowed}")
+    return matching_names

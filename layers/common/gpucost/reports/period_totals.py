@@ -1,4 +1,4 @@
-"""What a period's hours say beside their rows: sums of the fleet, coverage, currency, versions."""
+"""Sums over the hours of a period: fleet costs and capacity, coverage, currencies and versions."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,31 +10,31 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import Capacity, Costs, Coverage, Totals
 from gpucost.core.money import quantize
-from gpucost.core.rollups import DaySummary, by_unit
+from gpucost.core.rollups import DaySummary, costs_by_unit
 from gpucost.reports.records import PeriodCoverage
 
 
 @dataclass(slots=True)
 class PeriodTotals:
-    """What is added up while hours and days are read."""
+    """Adds up hours and days while they are read."""
 
     selected_units: tuple[str, ...] | None = None
-    """The business units whose sums are needed beside the fleet's."""
+    """Business units to sum separately from the fleet; None sums the fleet only."""
     costs: list[Costs] = field(default_factory=list)
     capacities: list[Capacity | None] = field(default_factory=list)
     costs_by_unit: dict[str, list[Costs]] = field(default_factory=dict)
     coverages: list[Coverage] = field(default_factory=list)
     currencies: set[str] = field(default_factory=set)
     versions: set[str] = field(default_factory=set)
-    """Of every hour that was read: whatever changes a figure changes one of them."""
+    """Versions of all hours read. Any change of a figure changes one of them."""
     hour_counts: Counter[str] = field(default_factory=Counter)
-    """How many of each cluster have a record."""
+    """Number of recorded hours by cluster."""
     complete_hours: int = 0
     newest_manifests: dict[str, Manifest] = field(default_factory=dict)
-    """Of each cluster's hours the newest one with figures."""
+    """The newest hour with figures, by cluster."""
 
     def add_hour(self, summary: HourSummary) -> bool:
-        """Add an hour; whether it has figures."""
+        """Add an hour and return whether it has figures."""
         self._add_coverage(summary.cluster, summary.hour, summary.version, summary.coverage)
         if summary.totals is None or summary.status == "incomplete":
             return False
@@ -43,25 +43,25 @@ class PeriodTotals:
         self.costs.append(summary.totals.costs)
         self.capacities.append(summary.totals.capacity)
         if self.selected_units is not None:
-            self._add_units(by_unit(summary))
+            self._add_units(costs_by_unit(summary))
         return True
 
     def add_day(self, day: DaySummary) -> bool:
-        """Add a day; whether it has figures."""
+        """Add a day and return whether it has figures."""
         self.add_manifests(day.hours)
         if day.totals is None:
             return False
-        self.currencies |= {one.currency for one in day.hours if one.status != "incomplete"}
+        self.currencies |= {hour.currency for hour in day.hours if hour.status != "incomplete"}
         self.costs.append(day.totals.costs)
         self.capacities.append(day.totals.capacity)
         self._add_units(day.units)
         return True
 
     def add_manifests(self, manifests: Sequence[Manifest]) -> None:
-        """Add where hours stand, without their figures."""
-        for one in manifests:
-            self._add_coverage(one.cluster, one.hour, one.version, one.coverage)
-            self.complete_hours += one.status == "complete"
+        """Add the status, version and coverage of hours, without their figures."""
+        for manifest in manifests:
+            self._add_coverage(manifest.cluster, manifest.hour, manifest.version, manifest.coverage)
+            self.complete_hours += manifest.status == "complete"
 
     def _add_coverage(self, cluster: str, hour: datetime, version: int, coverage: Coverage | None) -> None:
         self.versions.add(f"{cluster} {hour.isoformat()} {version}")
@@ -70,7 +70,7 @@ class PeriodTotals:
             self.coverages.append(coverage)
 
     def unit_costs(self) -> Costs:
-        """What the units that are needed cost, or all."""
+        """Return the costs of the selected business units, or of all if none are selected."""
         if self.selected_units is None:
             return Costs.total(self.costs)
         return Costs.total(costs for parts in self.costs_by_unit.values() for costs in parts)
@@ -81,38 +81,40 @@ class PeriodTotals:
                 self.costs_by_unit.setdefault(unit, []).append(units[unit])
 
     def totals(self) -> Totals | None:
-        """Exact sums; the capacity is unknown as soon as one hour's is."""
+        """Return exact sums, or None if no hour has figures. The capacity is None if any hour's is."""
         if not self.costs:
             return None
-        known = [capacity for capacity in self.capacities if capacity is not None]
-        complete = len(known) == len(self.capacities)
-        return Totals(Costs.total(self.costs), Capacity.total(known) if complete else None)
+        capacities = [capacity for capacity in self.capacities if capacity is not None]
+        is_complete = len(capacities) == len(self.capacities)
+        return Totals(Costs.total(self.costs), Capacity.total(capacities) if is_complete else None)
 
-    def currency(self, otherwise: str) -> str:
-        """The one of all amounts.
+    def currency(self, default: str) -> str:
+        """Return the currency of all amounts.
 
         Args:
-            otherwise: the settings', where no hour has figures.
+            default: returned if no hour has figures.
 
         Raises:
-            InvalidInputError: there are several, which are never added up.
+            InvalidInputError: the hours have several currencies, which cannot be added up.
         """
         if len(self.currencies) > 1:
             raise InvalidInputError(
-                f"the period has hours in {' and '.join(sorted(self.currencies))}, which are never added up; "
-                "ask for one cluster, or for the time before or after the change"
+                f"the period has amounts in {' and '.join(sorted(self.currencies))}, which cannot be added up. "
+                "Select one cluster, or a period before or after the change of currency."
             )
-        return next(iter(self.currencies), otherwise)
+        return next(iter(self.currencies), default)
 
     def coverage(self, hours_expected: int) -> PeriodCoverage:
-        """How much of the period is known."""
+        """Return how much of the period has been measured."""
         return PeriodCoverage(
             hours_expected=hours_expected,
             hours_complete=self.complete_hours,
             allocation=_mean([coverage.allocation for coverage in self.coverages]),
-            utilization=_mean([seen.utilization for seen in self.coverages if seen.utilization is not None]),
+            utilization=_mean(
+                [coverage.utilization for coverage in self.coverages if coverage.utilization is not None]
+            ),
         )
 
 
-def _mean(values: Sequence[Decimal]) -> Decimal | None:
-    return quantize(sum(values, Decimal(0)) / len(values)) if values else None
+def _mean(shares: Sequence[Decimal]) -> Decimal | None:
+    return quantize(sum(shares, Decimal(0)) / len(shares)) if shares else None

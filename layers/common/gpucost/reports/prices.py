@@ -1,4 +1,4 @@
-"""What the price book holds, for people: prices in force in a period, in an order that pages can be cut from."""
+"""Lists the prices of the price book that are in force in a period, page by page."""
 
 import json
 from collections.abc import Sequence
@@ -7,45 +7,45 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 from gpucost.core.pricing.prices import PRICE_SOURCES, Price, PriceSource
-from gpucost.storage.price_ports import PriceStore
+from gpucost.storage.price_book import PriceStore
 
 PAGE_SIZE = 1000
-"""Prices in one answer of the API."""
+"""Prices per page of the API."""
 MAX_DAYS = 35
-"""Of a listing."""
+"""Longest period of a listing, in days."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPrice:
-    """A price of the book; overrides have an id to drop them by."""
+    """A price of the price book. Prices set by hand have an id, with which they can be removed."""
 
     price: Price
     id: str | None = None
 
     @property
     def position(self) -> str:
-        """Where it stands in a listing: by source, what it applies to, and time."""
+        """Sort key in a listing: source, what the price applies to, and time."""
         price = self.price
-        began = "" if price.valid_from is None else format_instant(price.valid_from)
+        valid_from = "" if price.valid_from is None else format_timestamp(price.valid_from)
         applies_to = sorted(price.applies_to.items())
-        return json.dumps([PRICE_SOURCES.index(price.source), applies_to, began, price.unit, self.id or ""])
+        return json.dumps([PRICE_SOURCES.index(price.source), applies_to, valid_from, price.unit, self.id or ""])
 
 
 @dataclass(frozen=True, slots=True)
 class PricePage:
-    """A part of a listing; `last` is the place to go on from, None at the end."""
+    """A page of a listing. `next_position` starts the next page; None on the last page."""
 
     rows: Sequence[ListedPrice]
     next_position: str | None
 
 
 class PriceListing:
-    """Reads the price book for people.
+    """Reads the price book.
 
     Args:
-        book: the prices fetched and those set by hand; the settings' own are in the settings.
+        book: prices fetched from AWS and prices set by hand. Prices in the settings are not part of it.
     """
 
     def __init__(self, book: PriceStore) -> None:
@@ -61,38 +61,38 @@ class PriceListing:
         after: str = "",
         limit: int = PAGE_SIZE,
     ) -> PricePage:
-        """Prices in force at some time of `[start, end)`.
+        """Return prices in force at some time of `[start, end)`.
 
         Args:
-            start: of the period.
-            end: of the period.
-            source: only this one.
-            instance_type: only prices that can apply to it.
-            after: the place to go on from.
-            limit: at most so many; 0 for all.
+            start: start of the period.
+            end: end of the period, exclusive.
+            source: only prices of this source; None for all.
+            instance_type: only prices that can apply to this instance type; None for all.
+            after: position of the last price of the previous page.
+            limit: maximum number of prices; 0 for all.
 
         Raises:
             ParameterError: the period is empty or longer than 35 days.
-            SourceError: the book could not be read.
+            SourceError: the price book could not be read.
         """
         if not start < end:
-            raise ParameterError("end", "must be after start")
+            raise ParameterError("end", "must be after start.")
         if (end - start).total_seconds() > MAX_DAYS * 86_400:
-            raise ParameterError("end", f"prices are listed for {MAX_DAYS} days at most")
+            raise ParameterError("end", f"must be at most {MAX_DAYS} days after start.")
         sources = None if source is None else (source,)
-        found = self._book.in_force(start, end, sources=sources).prices
-        by_hand = self._book.overrides() if any(price.source == "override" for price in found) else []
+        prices = self._book.in_force(start, end, sources=sources).prices
+        overrides = self._book.overrides() if any(price.source == "override" for price in prices) else []
         rows = sorted(
             (
-                ListedPrice(price, next((one.id for one in by_hand if one.price == price), None))
-                for price in found
+                ListedPrice(price, next((override.id for override in overrides if override.price == price), None))
+                for price in prices
                 if source in (None, price.source) and _can_apply(price, instance_type)
             ),
             key=lambda row: row.position,
         )
-        rest = [row for row in rows if row.position > after]
-        shown = rest[:limit] if limit else rest
-        return PricePage(shown, shown[-1].position if len(shown) < len(rest) else None)
+        remaining_rows = [row for row in rows if row.position > after]
+        page_rows = remaining_rows[:limit] if limit else remaining_rows
+        return PricePage(page_rows, page_rows[-1].position if len(page_rows) < len(remaining_rows) else None)
 
 
 def _can_apply(price: Price, instance_type: str | None) -> bool:

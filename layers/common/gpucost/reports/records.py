@@ -1,4 +1,4 @@
-"""What reports are made of."""
+"""Records that reports consist of."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,9 +13,9 @@ from gpucost.core.query.periods import Period
 
 @dataclass(frozen=True, slots=True)
 class PeriodCoverage:
-    """How much of a period is known: hours of all clusters that have ended, and how many of them are complete.
+    """How much of a period has been measured: ended hours of all clusters, and how many of them are complete.
 
-    `allocation` and `utilization` are means over the hours that were published; None where there are none.
+    `allocation` and `utilization` are means over the published hours; None if there are none.
     """
 
     hours_expected: int
@@ -26,33 +26,33 @@ class PeriodCoverage:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """A page of an answer. Totals, what was filtered out and coverage are the whole answer's on every page."""
+    """A page of a cost report. Totals, filtered-out costs and coverage are those of the whole report on every page."""
 
     query: CostQuery
     rows: list[Row]
     row_count: int
-    """Of all pages."""
+    """Rows on all pages."""
     totals: Totals | None
-    """None where no hour has figures; never changed by grouping, filters or pages."""
+    """None if no hour has figures. Grouping, filters and pages do not change it."""
     filtered_out: Row | None
-    """What the filters leave out: with the rows of all pages it adds up to the totals. None where nothing filters."""
+    """What the filters exclude. The rows of all pages and this add up to the totals. None without filters."""
     coverage: PeriodCoverage
     currency: str
-    """Of every amount, whatever the names of their fields say."""
+    """Currency of every amount, also of those in fields named `_usd`."""
     offset: int
-    """Rows on the pages before."""
+    """Number of rows on previous pages."""
     etag: str
-    """Fingerprint of the question and of what answers it: cursors carry it."""
+    """Digest of the query and of the versions of the hours it reads. Cursors contain it."""
 
     @property
     def period(self) -> Period:
-        """What was asked about."""
+        """The query's period."""
         return self.query.period
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRow:
-    """A period's part of the identity."""
+    """The parts of the node cost in one period."""
 
     start: datetime
     end: datetime
@@ -61,7 +61,7 @@ class FleetRow:
 
 @dataclass(frozen=True, slots=True)
 class HourRow:
-    """Where one cluster-hour stands; `manifest` is None for an hour that was never published."""
+    """The state of one cluster-hour. `manifest` is None if the hour was never published."""
 
     cluster: str
     hour: datetime
@@ -71,7 +71,7 @@ class HourRow:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A period beside the one before it."""
+    """A period and the one before it."""
 
     current: CostReport
     previous: CostReport

@@ -1,7 +1,7 @@
-"""The ledger as a caller may see it: whatever a report reads, reads this, so that no report can forget a filter.
+"""The ledger restricted to what a caller may see. All reports read through it, so no report can forget the filter.
 
-For one who may not see the whole fleet, hours and days hold only that caller's business units, sums are sums of those,
-and nothing says what the fleet has or costs: the answer closes on allocated = effective + waste + unmeasured.
+Callers who may not see the whole fleet get only their business units: hours, days and sums contain nothing else, and
+no capacity. Their figures add up to allocated = effective + waste + unmeasured.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,53 +15,53 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest, Restatement
 from gpucost.core.model import ClusterCharge, Costs, Line, NodeHour, Totals
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour
-from gpucost.storage.ports import ReportedHours, SummedVersions
+from gpucost.storage.ports import PublishedHours, RollupReader
 
 
-def scoped_hours(ledger: ReportedHours, scope: Scope) -> ReportedHours:
-    """The hours that a scope covers."""
+def scoped_hours(ledger: PublishedHours, scope: Scope) -> PublishedHours:
+    """Return the hours that a scope covers."""
     return ledger if scope.is_fleet else _ScopedHours(ledger, scope)
 
 
-def scoped_rollups(rollups: SummedVersions, scope: Scope) -> SummedVersions:
-    """Sums of what a scope covers."""
+def scoped_rollups(rollups: RollupReader, scope: Scope) -> RollupReader:
+    """Return the rollups that a scope covers."""
     return rollups if scope.is_fleet else _ScopedRollups(rollups, scope)
 
 
-def _refuse() -> Never:
-    raise AccessDeniedError("this is answered to those who may see all business units; your roles cover some")
+def _deny() -> Never:
+    raise AccessDeniedError("this report covers all business units. It needs the role viewer or admin.")
 
 
 @dataclass(frozen=True, slots=True)
 class _ScopedHours:
-    """Of `ReportedHours`, what some business units may see."""
+    """`PublishedHours` restricted to some business units."""
 
-    ledger: ReportedHours
+    ledger: PublishedHours
     scope: Scope
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
-        found = self.ledger.manifest(cluster, hour)
-        return None if found is None else replace(found, notes=())
+        manifest = self.ledger.manifest(cluster, hour)
+        return None if manifest is None else replace(manifest, notes=())
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        return [replace(one, notes=()) for one in self.ledger.manifests(cluster, start, end)]
+        return [replace(manifest, notes=()) for manifest in self.ledger.manifests(cluster, start, end)]
 
     def latest(self, cluster: str) -> Manifest | None:
-        found = self.ledger.latest(cluster)
-        return None if found is None else replace(found, notes=())
+        manifest = self.ledger.latest(cluster)
+        return None if manifest is None else replace(manifest, notes=())
 
     def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
-        return {}  # they name nodes, pods and namespaces of anybody
+        return {}  # notes name nodes, pods and namespaces of other business units
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         return self.summaries_of(self.manifests(cluster, start, end))
 
     def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
-        return [self._summary(one) for one in self.ledger.summaries_of(manifests)]
+        return [self._summary(summary) for summary in self.ledger.summaries_of(manifests)]
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
-        found = self.manifests(cluster, hour, hour + HOUR)
-        return [line for one in found for line in self.lines_of(one, business_unit)]
+        manifests = self.manifests(cluster, hour, hour + HOUR)
+        return [line for manifest in manifests for line in self.lines_of(manifest, business_unit)]
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         if business_unit is not None:
@@ -70,16 +70,16 @@ class _ScopedHours:
         return [line for unit in sorted(self.scope.units or ()) for line in self.ledger.lines_of(manifest, unit)]
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        _refuse()
+        _deny()
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        _refuse()
+        _deny()
 
     def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
-        _refuse()
+        _deny()
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
-        _refuse()
+        _deny()
 
     def _summary(self, summary: HourSummary) -> HourSummary:
         groups = {key: costs for key, costs in summary.groups.items() if self.scope.covers(key[0])}
@@ -88,13 +88,13 @@ class _ScopedHours:
 
 @dataclass(frozen=True, slots=True)
 class _ScopedRollups:
-    """Of `SummedVersions`, what some business units may see; of the versions it tells what it is told of them."""
+    """`SummedVersions` restricted to some business units. Versions of hours are passed on unchanged."""
 
-    rollups: SummedVersions
+    rollups: RollupReader
     scope: Scope
 
     def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
-        return [self._day(one) for one in self.rollups.days_of(manifests)]
+        return [self._day(day) for day in self.rollups.days_of(manifests)]
 
     def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
         self.scope.require(business_unit)
@@ -116,5 +116,5 @@ class _ScopedRollups:
 
 
 def _totals(totals: Totals | None, groups: Iterable[Costs]) -> Totals | None:
-    """Sums of the groups, with nothing of the fleet; None where the hours have no figures."""
+    """Return the sum of the groups, without capacity; None if the hours have no figures."""
     return None if totals is None else Totals(Costs.total(groups), None)

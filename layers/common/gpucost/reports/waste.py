@@ -1,4 +1,4 @@
-"""Worst offenders: which workloads waste most, since when, and which of their pods."""
+"""Top wasters: the workloads that waste most, since when they do, and which of their pods waste most."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,101 +10,103 @@ from gpucost.core.hours import floor_day
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Costs, Line
 from gpucost.core.query.cost_query import CostQuery
-from gpucost.core.query.dimensions import Key
+from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.grouping import Cell, QueryResult, Row
 from gpucost.core.rollups import DAY
+from gpucost.reports.aggregation import CostReader
 from gpucost.reports.period_totals import PeriodTotals
-from gpucost.reports.reading import CostReader
 from gpucost.reports.records import CostReport
 from gpucost.reports.scoped import scoped_hours
-from gpucost.storage.ports import ReportedHours, SummedVersions
+from gpucost.storage.ports import PublishedHours, RollupReader
 
 MAX_PODS = 10
-"""Pods shown of each workload."""
+"""Pods listed for each workload."""
 _RECENT = 2 * DAY
-"""Before the period's end: pods of longer ago are not shown."""
+"""Pods are listed only if they ran within this time before the period's end."""
 DEFAULT_TOP_WASTERS, MAX_TOP_WASTERS = 20, 100
 
 
 @dataclass(frozen=True, slots=True)
 class TopWaster:
-    """One workload and what it wasted."""
+    """A workload and its waste."""
 
     row: Row
     since: datetime | None
-    """The UTC day from which on it wasted on every day up to its last in the period; None: it wasted nothing."""
+    """First of the consecutive UTC days with waste that end with the last such day in the period; None if none."""
     hour: datetime | None
-    """The newest hour of the period's last two days that has figures: the pods are of that hour."""
+    """The newest hour with figures in the period's last two days. `pods` are from this hour."""
     pods: tuple[Line, ...]
-    """Those that wasted in that hour, the worst first; at most ten."""
+    """Pods with waste in that hour, most waste first; at most ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class WastePage:
-    """A page of offenders."""
+    """A page of top wasters."""
 
     report: CostReport
     top_wasters: list[TopWaster]
 
 
 class WasteReports:
-    """Finds who wasted most.
+    """Reads the waste of workloads.
 
     Args:
-        ledger: every hour.
-        rollups: every day.
-        scope: what of them the caller may see.
+        ledger: all hours.
+        rollups: all rollups.
+        scope: what the caller may see of them.
     """
 
     GROUP_BY: ClassVar = ("cluster", "business_unit", "namespace", "workload_kind", "workload")
 
-    def __init__(self, ledger: ReportedHours, rollups: SummedVersions, scope: Scope) -> None:
+    def __init__(self, ledger: PublishedHours, rollups: RollupReader, scope: Scope) -> None:
         self._ledger = scoped_hours(ledger, scope)
         self._reader = CostReader(ledger, rollups, scope)
-        self._days: dict[Key, set[datetime]] = {}
-        self._newest: dict[str, Manifest] = {}
+        self._waste_days: dict[GroupKey, set[datetime]] = {}
+        self._newest_manifests: dict[str, Manifest] = {}
 
-    def read(self, question: CostQuery, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
-        """What workloads cost, noting the days on which each wasted."""
-        count = len(self.GROUP_BY)
+    def read(self, query: CostQuery, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
+        """Read the costs of workloads, and remember the days on which each had waste."""
+        key_length = len(self.GROUP_BY)
 
-        def seen(moment: datetime, cell: Cell, costs: Costs) -> None:
+        def record_waste_day(moment: datetime, cell: Cell, costs: Costs) -> None:
             if costs.waste_usd > 0:
-                self._days.setdefault(cell.key[:count], set()).add(floor_day(moment))
+                self._waste_days.setdefault(cell.key[:key_length], set()).add(floor_day(moment))
 
-        read, known = self._reader.read(question, clusters, seen)
-        end = question.period.end
-        self._newest = {name: one for name, one in known.newest_manifests.items() if one.hour >= end - _RECENT}
-        return read, known
+        result, totals = self._reader.read(query, clusters, record_waste_day)
+        earliest = query.period.end - _RECENT
+        self._newest_manifests = {
+            name: manifest for name, manifest in totals.newest_manifests.items() if manifest.hour >= earliest
+        }
+        return result, totals
 
     def page(self, report: CostReport) -> WastePage:
-        """The offenders of a page, each with its pods, which are of the versions that its row is of."""
+        """Add pods to the workloads of a page, read from the same versions of hours as the workloads' rows."""
         lines: dict[tuple[str, str], list[Line]] = {}
-        found = []
+        top_wasters = []
         for row in report.rows:
             cluster, unit, *_ = key = tuple(row.group.values())
-            newest = self._newest.get(cluster)
+            newest = self._newest_manifests.get(cluster)
             if newest is not None and (cluster, unit) not in lines:
                 lines[cluster, unit] = self._ledger.lines_of(newest, unit)
-            pods = _worst(key, lines.get((cluster, unit), []))
-            since = _since(self._days.get(key, set()), report.period.start)
-            found.append(TopWaster(row, since, newest.hour if newest else None, pods))
-        return WastePage(report, found)
+            pods = _top_pods(key, lines.get((cluster, unit), []))
+            since = _waste_start(self._waste_days.get(key, set()), report.period.start)
+            top_wasters.append(TopWaster(row, since, newest.hour if newest else None, pods))
+        return WastePage(report, top_wasters)
 
 
-def _worst(key: Key, lines: Sequence[Line]) -> tuple[Line, ...]:
+def _top_pods(key: GroupKey, lines: Sequence[Line]) -> tuple[Line, ...]:
     _, unit, namespace, kind, workload = key
-    own = [
+    wasting_lines = [
         line
         for line in lines
         if (line.business_unit, line.namespace, line.workload_kind, line.workload) == (unit, namespace, kind, workload)
         and line.waste_usd
     ]
-    return tuple(sorted(own, key=lambda line: (-(line.waste_usd or 0), line.pod))[:MAX_PODS])
+    return tuple(sorted(wasting_lines, key=lambda line: (-(line.waste_usd or 0), line.pod))[:MAX_PODS])
 
 
-def _since(days: set[datetime], start: datetime) -> datetime | None:
-    """The first of the days without a gap up to the last of them."""
+def _waste_start(days: set[datetime], start: datetime) -> datetime | None:
+    """Return the first of the consecutive days that end with the last day, but not before the period's start."""
     if not days:
         return None
     first = max(days)

@@ -45,8 +45,7 @@ def new_session() -> "boto3.Session":
     return boto3.Session(profile_name=_profile)
 
 
-@cache
-def client(service: str, region: str | None = None) -> Any:
+def new_client(service: str, region: str | None = None) -> Any:
     """A boto3 client of this process's credentials and region, or another; `AWS_ENDPOINT_URL` leads it elsewhere."""
     import boto3
 
@@ -55,6 +54,12 @@ def client(service: str, region: str | None = None) -> Any:
     if service == "dynamodb":
         count_units(made)
     return made
+
+
+@cache
+def client(service: str, region: str | None = None) -> Any:
+    """The process's client of a service; see `new_client`."""
+    return new_client(service, region)
 
 
 @cache

@@ -77,7 +77,7 @@ class BoundedHttp:
         weakref.finalize(self, _close, self._idle)
 
     def send(
-        self, prepare: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int, truncate: bool = False
+        self, make_request: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int, truncate: bool = False
     ) -> HttpResponse:
         """Send a request and read the answer.
 
@@ -95,7 +95,7 @@ class BoundedHttp:
         response: BaseHTTPResponse | None = None
         is_reusable = False
         try:
-            run_within(deadline, lambda: _send(connection, prepare, deadline))
+            run_within(deadline, lambda: _send(connection, make_request, deadline))
             if deadline.has_passed():
                 raise TimeoutError
             connection.response_class = lambda own, **options: HTTPResponse(  # type: ignore[assignment]

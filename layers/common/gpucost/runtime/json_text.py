@@ -11,7 +11,7 @@ from typing import Any
 
 import simplejson
 
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """What makes a spreadsheet read a cell as a formula (OWASP, CSV injection)."""
@@ -61,7 +61,7 @@ def _quoted(text: str) -> str:
     return simplejson.dumps(text)
 
 
-_instant = lru_cache(maxsize=4096)(format_instant)
+_instant = lru_cache(maxsize=4096)(format_timestamp)
 
 
 def decimal_text(value: Decimal) -> str:
@@ -100,7 +100,7 @@ def csv_cell(value: object) -> str:
     if isinstance(value, Decimal):
         return decimal_text(value)
     if isinstance(value, datetime):
-        return format_instant(value)
+        return format_timestamp(value)
     text = str(value)
     if isinstance(value, str) and text.startswith(FORMULA_STARTS):
         return "'" + text
@@ -123,7 +123,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return simplejson.RawJSON(decimal_text(value))
     if isinstance(value, datetime):
-        return format_instant(value)
+        return format_timestamp(value)
     if isinstance(value, Mapping):
         return {_key(name): _plain(item) for name, item in value.items()}
     if hasattr(value, "_asdict"):

@@ -5,7 +5,7 @@
 | `ScheduledTick` | EventBridge Scheduler → dispatch | the schedule's input |
 | `PricesDue` | EventBridge Scheduler, `gpucost prices refresh` → prices | the schedules' input |
 | `ExportDue` | EventBridge Scheduler, `gpucost export` → export | the schedule's input |
-| `AdviceDue` | EventBridge Scheduler, `gpucost advise --run` → advise | the schedule's input |
+| `RecommendationsDue` | EventBridge Scheduler, `gpucost recommendations run` → recommend | the schedule's input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
@@ -32,7 +32,7 @@ from pydantic import (
 )
 
 from gpucost.core.errors import MessageError
-from gpucost.core.hours import HOUR, floor_day, floor_hour, format_instant
+from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.model import Status
 
 MAX_HOURS_PER_MESSAGE = 24
@@ -62,7 +62,7 @@ def _full_day(moment: datetime) -> datetime:
     return moment
 
 
-Instant = Annotated[AwareDatetime, AfterValidator(_in_the_calendar), PlainSerializer(format_instant, when_used="json")]
+Instant = Annotated[AwareDatetime, AfterValidator(_in_the_calendar), PlainSerializer(format_timestamp, when_used="json")]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 Hour = Annotated[Instant, AfterValidator(_full_hour)]
 Day = Annotated[Instant, AfterValidator(_full_day)]
@@ -106,8 +106,8 @@ class ExportDue(Message):
     """How many days from `first_day` on."""
 
 
-class AdviceDue(Message):
-    """Review clusters and advise."""
+class RecommendationsDue(Message):
+    """Review clusters and recommend changes."""
 
     version: Literal[1] = 1
     scheduled_time: Instant
@@ -148,7 +148,7 @@ class HoursToRestate(Message):
     hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
     settings_version: int | None = Field(default=None, ge=1)
     """Under which business units and pricing, or newer ones in force; None: those that each hour was published with."""
-    why: str = Field(min_length=1, max_length=500)
+    reason: str = Field(min_length=1, max_length=500)
     correlation_id: str = Field(min_length=1)
 
     @property
@@ -230,7 +230,7 @@ class ExternalAlerts(BaseModel):
         return "amp-" + "-".join(sorted({alert.labels.get("alertname", "alert") for alert in self.alerts}))[:100]
 
 
-class Work(BaseModel):
+class AttributeInput(BaseModel):
     """What the attribute function is sent: either message, told apart by `kind`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -256,13 +256,13 @@ def read_message(model: type[M], body: str | bytes) -> M:
         raise MessageError(f"not a valid {model.__name__}: {first_problem(error)}") from error
 
 
-def read_work(body: str) -> HoursDue | HoursToRestate:
+def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
     """Parse what arrives on the queues `hours` and `backfill`.
 
     Raises:
         MessageError: as `read_message`.
     """
-    return read_message(Work, f'{{"message": {body}}}').message
+    return read_message(AttributeInput, f'{{"message": {body}}}').message
 
 
 def read_alert_input(body: str) -> HourClosed | Tick | ExternalAlerts:

@@ -1,6 +1,6 @@
 """Queues and the topic between the functions; fulfils `ports.Bus`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,12 +18,27 @@ LONGEST_REASON = 1_000
 LONGEST_BODY = 200_000
 
 
-class AwsBus:
-    """SQS and SNS."""
+class MessageBus:
+    """SQS and SNS.
+
+    Args:
+        hours_queue_url: of the schedule's hours.
+        backfill_queue_url: of backfilled hours.
+        dead_letter_queue_url: of messages that cannot be handled.
+        events_topic_arn: of events for the alert function.
+        client: makes the boto3 client of a service.
+    """
 
     def __init__(
-        self, *, hours_queue_url: str, backfill_queue_url: str, dead_letter_queue_url: str, events_topic_arn: str
+        self,
+        *,
+        hours_queue_url: str,
+        backfill_queue_url: str,
+        dead_letter_queue_url: str,
+        events_topic_arn: str,
+        client: Callable[[str], Any] | None = None,
     ) -> None:
+        self._client = client or aws.client
         self._queues: dict[Origin, str] = {"schedule": hours_queue_url, "backfill": backfill_queue_url}
         self._dead_letter_queue_url = dead_letter_queue_url
         self._events_topic_arn = events_topic_arn
@@ -41,7 +56,7 @@ class AwsBus:
                     {"Id": str(i), "MessageBody": message.model_dump_json()}
                     for i, message in enumerate(own[at : at + BATCH])
                 ]
-                _send(url, entries)
+                _send(self._client("sqs"), url, entries)
 
     def backlog(self, origin: Origin) -> int:
         """About how many messages wait in the queue of an origin, or are being worked on.
@@ -50,7 +65,7 @@ class AwsBus:
             SourceError: the queue could not be asked.
         """
         with _aws("count messages"):
-            answer = aws.client("sqs").get_queue_attributes(QueueUrl=self._queues[origin], AttributeNames=BACKLOG)
+            answer = self._client("sqs").get_queue_attributes(QueueUrl=self._queues[origin], AttributeNames=BACKLOG)
         return sum(int(count) for count in answer["Attributes"].values())
 
     def publish(self, message: HourClosed | Tick | ExternalAlerts) -> None:
@@ -61,7 +76,7 @@ class AwsBus:
         """
         kind = {"kind": {"DataType": "String", "StringValue": message.kind}}
         with _aws(f"publish {message.kind}"):
-            aws.client("sns").publish(
+            self._client("sns").publish(
                 TopicArn=self._events_topic_arn, Message=message.model_dump_json(by_alias=True), MessageAttributes=kind
             )
 
@@ -73,19 +88,19 @@ class AwsBus:
         """
         told = "".join(letter if letter.isprintable() else " " for letter in reason)[:LONGEST_REASON] or "unknown"
         with _aws("put aside a message"):
-            aws.client("sqs").send_message(
+            self._client("sqs").send_message(
                 QueueUrl=self._dead_letter_queue_url,
                 MessageBody=body[:LONGEST_BODY] or "(empty)",
                 MessageAttributes={"reason": {"DataType": "String", "StringValue": told}},
             )
 
 
-def _send(url: str, entries: Sequence[Mapping[str, str]]) -> None:
+def _send(sqs: Any, url: str, entries: Sequence[Mapping[str, str]]) -> None:
     """Send a batch; what the queue does not take is sent again, as botocore does with whole calls only."""
     failed: list[Any] = []
     for _ in range(TRIES):
         with _aws("send work"):
-            answer = aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries)
+            answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
         failed = answer.get("Failed", [])
         left = {one["Id"] for one in failed}
         entries = [entry for entry in entries if entry["Id"] in left]
@@ -106,13 +121,13 @@ def _aws(what: str) -> Iterator[None]:
         raise SourceError(f"could not {what}: {type(error).__name__}") from error
 
 
-def waiting_messages(queue_url: str) -> int | None:
+def waiting_messages(queue_url: str, *, client: Callable[[str], Any] | None = None) -> int | None:
     """About how many messages wait in a queue; None where it cannot be asked."""
     if not queue_url:
         return None
     try:
         with _aws("count messages"):
-            answer = aws.client("sqs").get_queue_attributes(
+            answer = (client or aws.client)("sqs").get_queue_attributes(
                 QueueUrl=queue_url, AttributeNames=["ApproximateNumberOfMessages"]
             )
     except SourceError:

@@ -31,7 +31,7 @@ from gpucost.settings.section import (
     Region,
     SecretName,
     Section,
-    as_instant,
+    day_as_midnight,
     duplicates,
     matching_pattern,
     protects_secrets,
@@ -94,7 +94,7 @@ class PrometheusSettings(Section):
             raise ValueError("secret goes with auth: bearer, and is needed there")
         return self
 
-    def most_samples(self) -> int | None:
+    def sample_limit(self) -> int | None:
         """What one query may process; None where the server has no such limit."""
         return (self.max_samples_per_query or SAMPLES_PER_QUERY) if self.auth == "sigv4" else None
 
@@ -169,7 +169,7 @@ class BusinessUnitSettings(Section):
     @field_validator("since", mode="before")
     @classmethod
     def _is_a_day_or_hour(cls, since: object) -> object:
-        return as_instant(since)
+        return day_as_midnight(since)
 
     @field_validator("since")
     @classmethod

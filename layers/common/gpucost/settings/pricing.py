@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from gpucost.core.pricing.prices import PRICE_SOURCES, PriceSource
 from gpucost.settings.bill import CurSettings
-from gpucost.settings.section import Moment, Name, Percent, Positive, Section, matching_pattern
+from gpucost.settings.section import UtcTime, Name, Percent, Positive, Section, matching_pattern
 
 Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, as USD")]
 
@@ -23,9 +23,9 @@ class Matchers(Section):
     capacity_type: Name | None = None
     region: Name | None = None
     zone: Name | None = None
-    since: Annotated[Moment | None, Field(alias="from", default=None)]
+    since: Annotated[UtcTime | None, Field(alias="from", default=None)]
     """The UTC instant or day from which on it is in force."""
-    until: Moment | None = None
+    until: UtcTime | None = None
 
     @model_validator(mode="after")
     def _ends_after_it_begins(self) -> "Matchers":
@@ -75,8 +75,8 @@ class CapacityBlockSettings(Section):
     instances: Annotated[int, Field(ge=1, le=1000)]
     fee_usd: Positive
     """Paid up front for the whole block."""
-    since: Annotated[Moment, Field(alias="from")]
-    until: Moment
+    since: Annotated[UtcTime, Field(alias="from")]
+    until: UtcTime
     cluster: Name | None = None
     """Which cluster pays for instance-hours that nobody used; needed where there are several."""
 

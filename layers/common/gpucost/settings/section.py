@@ -71,19 +71,19 @@ def protects_secrets(address: str) -> bool:
     return parts.scheme == "https" or is_loopback
 
 
-def as_instant(value: object) -> object:
+def day_as_midnight(value: object) -> object:
     """A day stands for its first moment, UTC."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     return f"{value}T00:00:00Z" if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value) else value
 
 
-def _not_a_number(value: object) -> object:
+def _reject_numbers(value: object) -> object:
     if isinstance(value, int | float):
         raise ValueError(  # noqa: TRY004 - pydantic makes a finding of this one
             f"{value} is neither a UTC time like 2026-11-19T10:00:00Z nor a day like 2026-11-19"
         )
-    return as_instant(value)
+    return day_as_midnight(value)
 
 
 def _in_utc(value: datetime) -> datetime:
@@ -92,5 +92,5 @@ def _in_utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
-Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_in_utc)]
+UtcTime = Annotated[datetime, BeforeValidator(_reject_numbers), AfterValidator(_in_utc)]
 """A UTC instant or day."""

@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from gpucost.core.fixed_point import CostTable, costs_of
+from gpucost.core.fixed_point import CostTable, to_costs
 from gpucost.core.model import Costs
-from gpucost.core.money import to_quanta
+from gpucost.core.money import to_fixed_point
 
 _WORD = 8
 _SIGNS = bytes([0] * 128 + [255] * 128)
@@ -46,7 +46,7 @@ def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
     texts, amounts = _unpacked(data)
     rows = [*zip(*amounts, strict=True)]
     keys = zip(*texts, strict=True) if texts else [()] * len(rows)
-    return [*zip(keys, costs_of(rows), strict=True)]
+    return [*zip(keys, to_costs(rows), strict=True)]
 
 
 def unpack_sums(data: bytes) -> CostTable[str]:
@@ -73,7 +73,7 @@ def _unpacked(data: bytes) -> tuple[list[list[str]], list[Sequence[int]]]:
 
 def _told(costs: Costs) -> list[int]:
     """A row's amounts, each less what those before it lead to expect."""
-    own = {name: to_quanta(getattr(costs, name)) for name in Costs.names()}
+    own = {name: to_fixed_point(getattr(costs, name)) for name in Costs.names()}
     return [own[name] - _expected(name, own) for name in own]
 
 

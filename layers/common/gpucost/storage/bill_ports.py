@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.bill_lines import BillExtract
 from gpucost.settings.bill import CurSettings
 
@@ -38,52 +37,6 @@ class BillChange:
     hours: tuple[datetime, ...]
     at: datetime
     """When it was stored."""
-
-
-class BillStore(Protocol):
-    """Billed hours, kept where attribution reads them without Athena. Every read is consistent."""
-
-    def bills(self, start: datetime, end: datetime) -> dict[datetime, Bill]:
-        """The bill of the hours in `[start, end)` that have one."""
-        ...
-
-    def bill(self, hour: datetime) -> Bill | None:
-        """One hour's bill; None until it arrives."""
-        ...
-
-    def store(self, day: datetime, bills: Mapping[datetime, Bill]) -> list[datetime]:
-        """Make these the bills of a UTC day, in place of all that it had.
-
-        Atomic, and together with the record of the change: `changes` tells of it until it is settled. The same bills
-        again write nothing.
-
-        Args:
-            day: its first moment.
-            bills: by hour; an hour without one has none.
-
-        Returns:
-            The hours whose bill is another one now, oldest first.
-
-        Raises:
-            ConflictError: somebody else stored the day at the same time; nothing changed.
-        """
-        ...
-
-    def changes(self) -> list[BillChange]:
-        """Changes that nobody has settled, oldest day first."""
-        ...
-
-    def settle(self, change: BillChange) -> None:
-        """The hours of a change have been seen to."""
-        ...
-
-    def months(self) -> dict[datetime, bool]:
-        """The months that were read, by their first moment, and whether their bill is closed."""
-        ...
-
-    def mark(self, month: datetime, *, is_closed: bool) -> None:
-        """A month was read as a whole."""
-        ...
 
 
 class NodePools(Protocol):

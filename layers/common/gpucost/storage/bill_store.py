@@ -26,7 +26,7 @@ LARGEST_PIECES = 12
 _DAY = timedelta(days=1)
 
 
-class DynamoBillStore:
+class BillStore:
     """The bill by day, its unsettled changes, and which months are closed.
 
     Args:

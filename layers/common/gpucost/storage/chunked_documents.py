@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpucost.core.errors import ConflictError, SourceError
-from gpucost.storage.compressed_documents import PIECE
+from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.table import ConditionalPut, Item, Table, key, text, whole
 
 MOST = 12
@@ -31,11 +31,11 @@ def items_of(head: Item, data: bytes, mark: Item) -> list[Item]:
     Raises:
         SourceError: a transaction does not hold it.
     """
-    pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)] or [b""]
+    pieces = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)] or [b""]
     pk, sk = text(head, "pk"), text(head, "sk")
     if len(pieces) > MOST:
         raise SourceError(
-            f"the ledger's item {pk} {sk} is too large: {len(data):,} bytes compressed, and {MOST * PIECE:,} fit"
+            f"the ledger's item {pk} {sk} is too large: {len(data):,} bytes compressed, and {MOST * CHUNK_BYTES:,} fit"
         )
     count: Item = {"k": {"N": str(len(pieces))}} if len(pieces) > 1 else {}
     end = {name: head[name] for name in ("v", "expires_at") if name in head}

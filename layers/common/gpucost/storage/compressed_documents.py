@@ -13,14 +13,14 @@ from gpucost.core.model import Amounts, Capacity, ClusterCharge, Costs, HourReco
 from gpucost.storage.table import Item, verify_integrity
 
 T = TypeVar("T")
-PIECE = 300_000
+CHUNK_BYTES = 300_000
 """Bytes; an item holds 400 KB at most."""
 
 
 def pack(document: Any) -> list[bytes]:
     """A document as compressed pieces."""
     data = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=str).encode())
-    return [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+    return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
 
 
 def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: document) -> T:
@@ -31,7 +31,7 @@ def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: do
         read: makes of the document what is wanted.
 
     Raises:
-        DamagedError: a piece is missing or not what was written.
+        IntegrityError: a piece is missing or not what was written.
     """
     with verify_integrity(items[0]):
         return read(json.loads(zlib.decompress(b"".join([item["b"]["B"] for item in items]))))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gpucost.core.errors import DamagedError
+from gpucost.core.errors import IntegrityError
 from gpucost.core.ledger import HourSummary, Manifest, Retention, content_digest, summarize
 from gpucost.core.model import HourRecord, Line
 from gpucost.runtime.observability import logger
@@ -58,14 +58,14 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
     An hour whose figures are beyond reason has none and counts as incomplete.
 
     Raises:
-        DamagedError: what is there cannot be read, or nothing is and it cannot have expired.
+        IntegrityError: what is there cannot be read, or nothing is and it cannot have expired.
     """
     totals = None
     if items:
         with verify_integrity(items[0]):
             totals = blobs.read_totals_text(text(items[0], "t"))
     elif manifest.status != "incomplete" and not _has_expired(manifest):
-        raise DamagedError(
+        raise IntegrityError(
             f"the figures of {manifest.cluster} {keys.hour(manifest.hour)} are missing from the ledger, though they "
             "have not expired; restating the hour writes them anew"
         )

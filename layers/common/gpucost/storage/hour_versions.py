@@ -57,7 +57,7 @@ class HourVersions:
         Raises:
             ConflictError: the newest version is not the one to be replaced, or the month is frozen, or no longer.
         """
-        month, base, own = key(MONTHS, month_of(manifest.hour)), replacing, replace(manifest, beside=False)
+        month, base, own = key(MONTHS, month_of(manifest.hour)), replacing, replace(manifest, is_adjustment=False)
         if replacing is not None and replacing.is_adjustment:
             base = self.in_force(manifest.cluster, manifest.hour)
         item = write_manifest(manifest, expires_at)
@@ -74,7 +74,7 @@ class HourVersions:
             # Its month was opened: it comes into force itself, or what follows it does.
             checks.append((_key(replacing), *_stands_beside(replacing, base)))
         else:  # nor was one recorded beside while the month was frozen for a moment
-            checks.append((_key(replace(manifest, beside=True)), *_nothing_beside(base)))
+            checks.append((_key(replace(manifest, is_adjustment=True)), *_nothing_beside(base)))
         self._table.transact([(item, *_is(base))], checks=checks)
 
     def closed_month(self, month: str) -> ClosedMonth | None:
@@ -115,7 +115,7 @@ class HourVersions:
 
 
 def _beside(cluster: str, item: Item, in_force: Manifest | None) -> Manifest | None:
-    return read_manifest(cluster, item, beside=True) if text(item, "b4") == _run(in_force) else None
+    return read_manifest(cluster, item, is_adjustment=True) if text(item, "b4") == _run(in_force) else None
 
 
 def _run(manifest: Manifest | None) -> str:

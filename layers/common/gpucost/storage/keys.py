@@ -18,7 +18,7 @@ Kind = Literal[
     "rollups",
     "exports",
     "limits",
-    "advice",
+    "recommendations",
     "reviews",
     "memory",
     "waiting",

@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from gpucost.core.errors import ConflictError, DamagedError
+from gpucost.core.errors import ConflictError, IntegrityError
 from gpucost.core.hours import HOUR, month_of
 from gpucost.core.ledger import (
     DEFAULT_RETENTION,
@@ -32,13 +32,13 @@ from gpucost.core.ledger import (
     Manifest,
     Restatement,
     Retention,
-    changes,
+    changed_business_units,
     next_attempt,
 )
 from gpucost.core.line_use import LineUse
 from gpucost.core.metering.usage import Usage
 from gpucost.core.model import ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
-from gpucost.core.money import MOST_AMOUNT, ZERO, is_amount
+from gpucost.core.money import MAX_AMOUNT, ZERO, is_amount
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.hour_items import hour_items, pieces, read_notes, read_summary, run_id_of
@@ -57,7 +57,7 @@ SUPERSEDED_KEPT = timedelta(days=1)
 """Readers that follow the old manifest finish long before."""
 
 
-class DynamoLedgerTmp:
+class Ledger:
     """Fulfils `ports.Ledger`.
 
     Args:
@@ -189,7 +189,7 @@ class DynamoLedgerTmp:
             return False
         try:
             (summary,) = self.summaries_of([manifest])
-        except DamagedError:
+        except IntegrityError:
             return True
         return summary.status != "incomplete"
 
@@ -199,7 +199,7 @@ class DynamoLedgerTmp:
             (summary,) = self.summaries_of([manifest])
             len(summary.groups)  # they are unpacked when somebody looks
             self.nodes_of(manifest)
-        except DamagedError:
+        except IntegrityError:
             return False
         return summary.status == manifest.status
 
@@ -210,7 +210,7 @@ class DynamoLedgerTmp:
             ConflictError: it is no longer the newest, or the month is frozen.
         """
         base = self.versions.in_force(manifest.cluster, manifest.hour)
-        adopted = replace(manifest, beside=False)
+        adopted = replace(manifest, is_adjustment=False)
         self.versions.put(adopted, manifest, now + retention.days)
         self._supersede(adopted, manifest, base, now)
         return adopted
@@ -245,7 +245,7 @@ class DynamoLedgerTmp:
         """The lines of this very version of an hour, as advice looks at them; none as `lines_of`."""
         uses = self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
         amounts = (amount or 0 for use in uses for amount in (use.allocated_gpu_hours, use.allocated_usd))
-        return uses if all(abs(amount) <= MOST_AMOUNT for amount in amounts) else []
+        return uses if all(abs(amount) <= MAX_AMOUNT for amount in amounts) else []
 
     def _read_lines(self, manifest: Manifest, start: str, read: Callable[[Iterable[Item]], list[T]]) -> list[T]:
         partition = keys.lines(manifest.cluster, manifest.hour)
@@ -302,7 +302,7 @@ class DynamoLedgerTmp:
         return sorted(found, key=lambda one: (one.hour, one.version))
 
     def _restated(
-        self, record: HourRecord, replacing: Manifest | None, manifest: Manifest, why: str, end: datetime
+        self, record: HourRecord, replacing: Manifest | None, manifest: Manifest, reason: str, end: datetime
     ) -> list[Item]:
         """What a version changes, as items; where nothing had figures, it is told only beside a frozen hour."""
         before = self._replaced(replacing) if replacing else None
@@ -315,10 +315,10 @@ class DynamoLedgerTmp:
             version=manifest.version,
             restated_at=manifest.published_at,
             settings_version=manifest.settings_version,
-            reason=why,
+            reason=reason,
             before=before.totals if before else None,
             after=record.totals,
-            units=changes(before.groups if before else {}, record),
+            units=changed_business_units(before.groups if before else {}, record),
             currency=record.currency,
             currency_before=replacing.currency if replacing and had_figures else record.currency,
         )
@@ -329,7 +329,7 @@ class DynamoLedgerTmp:
         try:
             (summary,) = self.summaries_of([manifest])
             len(summary.groups)
-        except DamagedError:
+        except IntegrityError:
             groups: dict[tuple[str, str], list[Costs]] = {}
             for line in self.lines_of(manifest):
                 groups.setdefault((line.business_unit, line.namespace), []).append(line.costs())

@@ -20,7 +20,7 @@ from gpucost.storage import keys
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text
 
 
-class DynamoLimits:
+class LimitsStore:
     """Fulfils `ports.LimitsStore`.
 
     Args:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import repeat
 from typing import Any
 
-from gpucost.core.errors import DamagedError, SourceError
+from gpucost.core.errors import IntegrityError, SourceError
 from gpucost.core.line_use import LineUse
 from gpucost.core.model import Line
 from gpucost.storage import compressed_documents as blobs
@@ -86,7 +86,7 @@ def _document(items: Sequence[Item]) -> Any:
         raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are incomplete: {len(items)} of {pieces} pieces")
     try:
         return blobs.unpack(items)
-    except DamagedError:
+    except IntegrityError:
         raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are not whole") from None
 
 

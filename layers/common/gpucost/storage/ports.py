@@ -7,11 +7,10 @@ from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
 
-from gpucost.core.ledger import DEFAULT_RETENTION, ClosedMonth, HourSummary, Manifest, Restatement, Retention
+from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Restatement, Retention
 from gpucost.core.limits import Limits
 from gpucost.core.metering.observations import Observation
-from gpucost.core.metering.usage import Usage
-from gpucost.core.model import ClusterCharge, Costs, HourRecord, Line, NodeHour
+from gpucost.core.model import ClusterCharge, Costs, Line, NodeHour
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
@@ -34,7 +33,7 @@ class MetricsReader(Protocol):
 
         Raises:
             MetricsUnavailableError: not reachable after retries.
-            MetricsAnswerError: an answer that must not be used.
+            MetricsResponseError: an answer that must not be used.
         """
         ...
 
@@ -56,58 +55,6 @@ class MetricsReaders(Protocol):
             settings: the document in force.
             deadline: for all of its queries together.
         """
-        ...
-
-
-class PublishedHours(Protocol):
-    """What is in force. Every read is consistent."""
-
-    def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
-        """The version of an hour that is in force."""
-        ...
-
-    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        """Those in `[start, end)`, oldest first, without their notes."""
-        ...
-
-    def latest(self, cluster: str) -> Manifest | None:
-        """The newest hour that was ever published."""
-        ...
-
-    def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
-        """Published hours in `[start, end)`, oldest first."""
-        ...
-
-    def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
-        """An hour's lines, all or one unit's; empty where the hour has none."""
-        ...
-
-
-class FrozenMonths(Protocol):
-    """Months closed for chargeback."""
-
-    def closed_month(self, month: str) -> ClosedMonth | None:
-        """Whether, when, by whom and why a month was frozen."""
-        ...
-
-    def closed_months(self) -> list[ClosedMonth]:
-        """All of them, in order."""
-        ...
-
-
-class FreezableMonths(FrozenMonths, Protocol):
-    """What closes months and opens them again."""
-
-    def close_month(self, month: ClosedMonth) -> None:
-        """Freeze a month.
-
-        Raises:
-            ConflictError: it is frozen.
-        """
-        ...
-
-    def reopen_month(self, month: str) -> None:
-        """Open a month; the versions beside its hours wait to be put in force."""
         ...
 
 
@@ -133,7 +80,7 @@ class Rollups(Protocol):
         ...
 
 
-class SummedVersions(Protocol):
+class RollupReader(Protocol):
     """Sums of versions of one cluster's hours, which are in order: those of a day that was rolled up are read, the
     others are summed from what the versions say, in force or not."""
 
@@ -152,12 +99,32 @@ class SummedVersions(Protocol):
         ...
 
 
-class ReportedHours(PublishedHours, Protocol):
+class PublishedHours(Protocol):
     """What reports read beside.
 
     An answer reads the manifests once and then what these very versions say (`..._of`), so that it holds nothing of a
     version that is put in force meanwhile. What is superseded is kept for longer than any answer takes.
     """
+
+    def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
+        """The version of an hour that is in force."""
+        ...
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        """Those in `[start, end)`, oldest first, without their notes."""
+        ...
+
+    def latest(self, cluster: str) -> Manifest | None:
+        """The newest hour that was ever published."""
+        ...
+
+    def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
+        """Published hours in `[start, end)`, oldest first."""
+        ...
+
+    def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
+        """An hour's lines, all or one unit's; empty where the hour has none."""
+        ...
 
     def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
         """The summaries of versions of one cluster's hours, which are in order."""
@@ -188,67 +155,6 @@ class ReportedHours(PublishedHours, Protocol):
         ...
 
 
-class AdjustableHours(PublishedHours, Protocol):
-    """Hours, and what is recorded beside those of frozen months."""
-
-    def adjustments(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        """The versions recorded beside hours of `[start, end)`, oldest first."""
-        ...
-
-    def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
-        """The summaries of these very versions of one cluster's hours, which are in order."""
-        ...
-
-    def apply_adjustment(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
-        """Put a version in force that was recorded beside, once its month is open again.
-
-        Raises:
-            ConflictError: it is no longer the newest, or the month is frozen.
-        """
-        ...
-
-
-class Ledger(ReportedHours, AdjustableHours, Protocol):
-    """The records. Hours are published atomically."""
-
-    def publish(
-        self,
-        record: HourRecord,
-        *,
-        replacing: Manifest | None,
-        settings_version: int,
-        now: datetime,
-        usage: Usage | None = None,
-        reason: str = "",
-        last_attempt: datetime | None = None,
-        retention: Retention = DEFAULT_RETENTION,
-        backfilled: bool = False,
-    ) -> Manifest:
-        """Write a record's items, then put it in force; all readers see the old version or the new one, whole.
-
-        Where the hour's month is frozen it is recorded beside the version in force, which stays. `replacing` is the
-        newest version, as `newest` answers it. An incomplete record counts an attempt and sets the next one, none from
-        `last_attempt` on. `usage` is what the record was rated from; None keeps that of the version before. `why` says
-        why figures are replaced: it is kept with what changed. `backfilled` is kept of an hour's first version.
-
-        Raises:
-            ConflictError: the newest version is no longer the one to be replaced; nothing changed for readers.
-        """
-        ...
-
-    def is_readable(self, manifest: Manifest) -> bool:
-        """Whether a version's sums and nodes are there, and whole; else the same figures are worth writing anew."""
-        ...
-
-    def newest(self, cluster: str, hour: datetime) -> Manifest | None:
-        """The version that the next one replaces: the one in force, or what stands beside a frozen one."""
-        ...
-
-    def usage(self, manifest: Manifest) -> Usage | None:
-        """The usage that a version was rated from; None where it is not (or no longer) kept."""
-        ...
-
-
 class LimitsReader(Protocol):
     """What a cluster's Prometheus says of node pools' limits and namespaces' quotas."""
 
@@ -266,18 +172,6 @@ class LimitsReaders(Protocol):
 
     def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> LimitsReader:
         """The reader of one cluster, whose queries all end by a deadline."""
-        ...
-
-
-class LimitsStore(Protocol):
-    """Limits and quotas of hours."""
-
-    def put(self, limits: Limits, expires_at: datetime) -> None:
-        """Keep what was in force at the end of an hour."""
-        ...
-
-    def limits(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
-        """Those of hours in `[start, end)`, oldest first."""
         ...
 
 

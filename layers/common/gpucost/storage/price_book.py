@@ -17,18 +17,18 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
 from gpucost.core.errors import InvalidInputError, NotFoundError
-from gpucost.core.hours import floor_hour, format_instant
+from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.intervals import Interval
 from gpucost.core.pricing.price_changes import (
     Override,
     PriceChange,
-    change,
+    new_change,
     changes_between,
-    dropped,
+    drop_override,
     override_change,
-    override_of,
+    new_override,
 )
-from gpucost.core.pricing.price_history import EVER, Key, Timeline, prices_of, revised, seconds, timelines_of
+from gpucost.core.pricing.price_history import FAR_FUTURE, PriceKey, Timeline, prices_of, merge_response, to_epoch_seconds, timelines_of
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price, PriceSource
 from gpucost.storage import compressed_documents as blobs
@@ -36,7 +36,7 @@ from gpucost.storage import packed_items as packed
 from gpucost.storage import price_items
 from gpucost.storage.packed_items import Packed, persistently
 from gpucost.storage.price_items import BOOK, PENDING, SETTLED
-from gpucost.storage.price_ports import FetchedSource, PricesInForce, Replaced
+from gpucost.storage.price_ports import FetchedSource, PricesInForce, PriceUpdate
 from gpucost.storage.spot_days import KEPT, SpotDays, whole
 from gpucost.storage.table import Item, Table, key, text
 
@@ -45,7 +45,7 @@ LONGEST = timedelta(days=35)
 Name = Literal["on-demand", "override", "shapes", "spot"]
 
 
-class DynamoPriceBook:
+class PriceStore:
     """Prices of all sources but the settings' own.
 
     Args:
@@ -68,7 +68,7 @@ class DynamoPriceBook:
         """
         if end - start > LONGEST:
             raise InvalidInputError(f"prices are read for {LONGEST.days} days at most")
-        first, last = seconds(start), seconds(end)
+        first, last = to_epoch_seconds(start), to_epoch_seconds(end)
 
         def once() -> PricesInForce:
             documents = self._documents()
@@ -103,7 +103,7 @@ class DynamoPriceBook:
         since: datetime | None = None,
         rated_until: datetime,
         now: datetime,
-    ) -> Replaced:
+    ) -> PriceUpdate:
         """Lay an answer of AWS over what is known.
 
         Raises:
@@ -112,28 +112,28 @@ class DynamoPriceBook:
         """
         answer = timelines_of(prices)
         if source == "spot":
-            begins = seconds(since) if since else min((events[0].at for events in answer.values()), default=0)
+            begins = to_epoch_seconds(since) if since else min((events[0].at for events in answer.values()), default=0)
 
-            def spot() -> Replaced:
+            def spot() -> PriceUpdate:
                 generation = self._documents()["spot"].generation
                 return self._spot.replace(answer, begins, generation=generation, rated_until=rated_until, now=now)
 
-            return persistently(spot) if answer else Replaced(0, ())
+            return persistently(spot) if answer else PriceUpdate(0, ())
 
-        def once() -> Replaced:
+        def once() -> PriceUpdate:
             document = self._documents()["on-demand"]
             old = _timelines(document)
-            new = revised(old, answer, seconds(since) if since else None)
+            new = merge_response(old, answer, to_epoch_seconds(since) if since else None)
             count = sum(old.get(one) != events for one, events in new.items())
-            changes = changes_between("on-demand", old, new, Interval(-EVER, seconds(rated_until)), now)
+            changes = changes_between("on-demand", old, new, Interval(-FAR_FUTURE, to_epoch_seconds(rated_until)), now)
             return self._write("on-demand", document, price_items.timelines_document(new), changes, count)
 
         return persistently(once)
 
-    def replace_shapes(self, shapes: Sequence[InstanceShape], *, rated_until: datetime, now: datetime) -> Replaced:
+    def replace_shapes(self, shapes: Sequence[InstanceShape], *, rated_until: datetime, now: datetime) -> PriceUpdate:
         """Add shapes of instance types, or correct them."""
 
-        def once() -> Replaced:
+        def once() -> PriceUpdate:
             document = self._documents()["shapes"]
             old = price_items.read_shapes(document.read([]))
             new = [one for one in shapes if old.get(one.instance_type) != one]
@@ -141,7 +141,7 @@ class DynamoPriceBook:
             if new:
                 keys = [{"instance_type": one.instance_type} for one in new]
                 why = f"{len(new)} shape{'s' if len(new) > 1 else ''} of instance types new or changed"
-                changes = [change("shapes", keys, (None, rated_until), why=why, author="prices", at=now)]
+                changes = [new_change("shapes", keys, (None, rated_until), reason=why, author="prices", at=now)]
             known = {**old, **{one.instance_type: one for one in new}}
             return self._write("shapes", document, price_items.shapes_document(known), changes, len(new))
 
@@ -155,12 +155,12 @@ class DynamoPriceBook:
         """
 
         def once(known: list[Override]) -> tuple[Override, PriceChange | None]:
-            override = override_of(price, known)
+            override = new_override(price, known)
             if override not in known:
                 known.append(override)
             time = (price.valid_from, price.valid_to)
             why = f"override {override.id} set: {price.reason}"
-            return override, override_change(override, time, floor_hour(now), why=why, author=price.author, at=now)
+            return override, override_change(override, time, floor_hour(now), reason=why, author=price.author, at=now)
 
         return self._change_overrides(once)
 
@@ -179,16 +179,16 @@ class DynamoPriceBook:
             before = known[place]
             if before.dropped_at is not None and before.price.valid_to is not None and at >= before.price.valid_to:
                 return before, None
-            known[place] = dropped(before, at=at, author=author, reason=reason, now=now)
+            known[place] = drop_override(before, at=at, author=author, reason=reason, now=now)
             time = (known[place].price.valid_to, before.price.valid_to)
             why = f"override {override_id} dropped: {reason}"
-            return known[place], override_change(before, time, floor_hour(now), why=why, author=author, at=now)
+            return known[place], override_change(before, time, floor_hour(now), reason=why, author=author, at=now)
 
         return self._change_overrides(once)
 
     def changes(self, start: datetime, end: datetime) -> list[PriceChange]:
         """Changes made in `[start, end)`, settled or not, oldest first."""
-        first, last = format_instant(start), format_instant(end)
+        first, last = format_timestamp(start), format_timestamp(end)
         found = [
             price_items.change_of(item)
             for pk in (SETTLED, PENDING)
@@ -216,8 +216,8 @@ class DynamoPriceBook:
             settled: Item = {
                 **item,
                 **key(SETTLED, change_id),
-                "t": {"N": str(seconds(now))},
-                "expires_at": {"N": str(seconds(now + KEPT))},
+                "t": {"N": str(to_epoch_seconds(now))},
+                "expires_at": {"N": str(to_epoch_seconds(now + KEPT))},
             }
             self._table.transact([(settled, "", None)], [(key(PENDING, change_id), "attribute_exists(pk)")])
 
@@ -238,16 +238,16 @@ class DynamoPriceBook:
 
     def _write(
         self, name: Name, document: Packed, content: Any, changes: Sequence[PriceChange], count: int
-    ) -> Replaced:
+    ) -> PriceUpdate:
         """Put a document in place of the one that was read, with the changes that this makes."""
         if not count:
-            return Replaced(0, ())
+            return PriceUpdate(0, ())
         pieces = blobs.pack(content)
         self._table.transact(
             [*packed.puts(BOOK, name, pieces, document.generation), *map(price_items.put_change, changes)],
             [(key(BOOK, packed.sk(name, place)), "") for place in range(len(pieces), len(document.pieces))],
         )
-        return Replaced(count, tuple(changes))
+        return PriceUpdate(count, tuple(changes))
 
     def _documents(self) -> dict[Name, Packed]:
         """Everything but the spot prices: one query."""
@@ -260,7 +260,7 @@ class DynamoPriceBook:
         return found
 
 
-def _timelines(document: Packed) -> dict[Key, Timeline]:
+def _timelines(document: Packed) -> dict[PriceKey, Timeline]:
     return price_items.read_timelines(document.read({"fetched": [], "prices": []}))
 
 

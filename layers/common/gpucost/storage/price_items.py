@@ -6,9 +6,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.core.hours import format_instant, parse_instant
+from gpucost.core.hours import format_timestamp, parse_timestamp
 from gpucost.core.pricing.price_changes import Override, PriceChange
-from gpucost.core.pricing.price_history import Event, Key, Timeline, Timelines, instant
+from gpucost.core.pricing.price_history import PriceEvent, PriceKey, Timeline, Timelines, from_epoch_seconds
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
 from gpucost.storage import compressed_documents as blobs
@@ -30,24 +30,24 @@ def timelines_document(timelines: Timelines, base: int = 0) -> dict[str, Any]:
     }
 
 
-def read_timelines(document: Mapping[str, Any], base: int = 0) -> dict[Key, Timeline]:
+def read_timelines(document: Mapping[str, Any], base: int = 0) -> dict[PriceKey, Timeline]:
     """Back from `timelines_document`."""
     fetched = document["fetched"]
     return {
-        Key(tuple(sorted(applies_to.items())), unit): tuple(_read_event(row, base, fetched) for row in events)
+        PriceKey(tuple(sorted(applies_to.items())), unit): tuple(_read_event(row, base, fetched) for row in events)
         for applies_to, unit, events in document["prices"]
     }
 
 
-def _event(event: Event, base: int, places: Mapping[int, int]) -> list[Any]:
+def _event(event: PriceEvent, base: int, places: Mapping[int, int]) -> list[Any]:
     row = [event.at - base, None if event.amount is None else str(event.amount), places[event.fetched_at]]
     return row if event.currency == "USD" else [*row, event.currency]
 
 
-def _read_event(row: Sequence[Any], base: int, fetched: Sequence[int]) -> Event:
+def _read_event(row: Sequence[Any], base: int, fetched: Sequence[int]) -> PriceEvent:
     at, amount, place, *foreign = row
     currency = foreign[0] if foreign else "USD"
-    return Event(at + base, None if amount is None else Decimal(amount), currency, fetched[place])
+    return PriceEvent(at + base, None if amount is None else Decimal(amount), currency, fetched[place])
 
 
 def overrides_document(overrides: Iterable[Override]) -> list[dict[str, Any]]:
@@ -123,7 +123,7 @@ def change_document(change: PriceChange) -> dict[str, Any]:
         "applies_to": {name: list(values) for name, values in change.applies_to.items()},
         "from": _moment(change.start),
         "to": _moment(change.end),
-        "why": change.why,
+        "why": change.reason,
         "author": change.author,
         "at": _moment(change.at),
     }
@@ -136,10 +136,10 @@ def read_change(document: Mapping[str, Any], settled_at: datetime | None) -> Pri
         source=document["source"],
         applies_to={name: tuple(values) for name, values in document["applies_to"].items()},
         start=_read_moment(document["from"]),
-        end=parse_instant(document["to"]),
-        why=document["why"],
+        end=parse_timestamp(document["to"]),
+        reason=document["why"],
         author=document["author"],
-        at=parse_instant(document["at"]),
+        at=parse_timestamp(document["at"]),
         settled_at=settled_at,
     )
 
@@ -153,13 +153,13 @@ def put_change(change: PriceChange) -> ConditionalPut:
 def change_of(item: Item) -> PriceChange:
     """Back from its item, settled or not."""
     check_format(item)
-    settled_at = instant(whole(item, "t")) if "t" in item else None
+    settled_at = from_epoch_seconds(whole(item, "t")) if "t" in item else None
     return blobs.unpack([item], lambda document: read_change(document, settled_at))
 
 
 def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else format_instant(moment)
+    return None if moment is None else format_timestamp(moment)
 
 
 def _read_moment(text: str | None) -> datetime | None:
-    return None if text is None else parse_instant(text)
+    return None if text is None else parse_timestamp(text)

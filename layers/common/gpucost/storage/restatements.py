@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from gpucost.core.ledger import Manifest, Restatement, digest_of
+from gpucost.core.ledger import Manifest, Restatement, digest_of_run
 from gpucost.core.model import Costs, Totals
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
@@ -50,7 +50,7 @@ def chained(
     found, run = [], manifest.run_id
     while run != until and (own := items.get((manifest.hour, run))):
         before = text(own[0], "b4")
-        if digest_of(run) != digest_of(before):
+        if digest_of_run(run) != digest_of_run(before):
             found.append(_read(manifest, own))
         run = before
     return found[::-1]

@@ -21,17 +21,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpucost.core.errors import ConflictError, DamagedError, NotKeptError
+from gpucost.core.errors import ConflictError, IntegrityError, ExpiredError
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
 from gpucost.core.model import Costs
-from gpucost.core.rollups import DAY, DaySummary, FactKey, UnitHour, add_facts, by_unit, sum_day, sum_facts
+from gpucost.core.rollups import DAY, DaySummary, FactKey, UnitHour, merge_facts, costs_by_unit, sum_day, sum_facts
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.amount_columns import pack_table, unpack_sums, unpack_table
-from gpucost.storage.compressed_documents import PIECE
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.compressed_documents import CHUNK_BYTES
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, verify_integrity, whole
 
 BUCKETS = 16
@@ -40,7 +40,7 @@ MARK = 6
 """Bytes of a run id's hash: what tells one version of an hour from every other one."""
 
 
-class DynamoRollups:
+class RollupStore:
     """Fulfils `ports.Rollups` and `ports.SummedVersions`.
 
     Args:
@@ -50,7 +50,7 @@ class DynamoRollups:
 
     def __init__(self, client: Any, table: str) -> None:
         self._table = Table(client, table)
-        self._ledger = DynamoLedgerTmp(client, table)
+        self._ledger = Ledger(client, table)
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
         """Every UTC day of `[start, end)` that has a published hour, in order."""
@@ -107,7 +107,7 @@ class DynamoRollups:
                 found[manifest.hour] = Costs()
         for run in _by_day(manifest for manifest in manifests if manifest.hour not in found).values():
             for summary in self._ledger.summaries_of(run):
-                found[summary.hour] = by_unit(summary).get(business_unit, Costs()) if summary.totals else None
+                found[summary.hour] = costs_by_unit(summary).get(business_unit, Costs()) if summary.totals else None
         return [UnitHour(manifest, found[manifest.hour]) for manifest in manifests]
 
     def facts(
@@ -160,15 +160,15 @@ class DynamoRollups:
         """Bring a UTC day's sums up to its hours, its facts only once the day is over; False where they were.
 
         Raises:
-            NotKeptError: an hour's figures have expired or are damaged, so that the day cannot be summed; it stays as
+            ExpiredError: an hour's figures have expired or are damaged, so that the day cannot be summed; it stays as
                 it was.
             SourceError: the table failed; rolling up again is safe.
         """
         manifests = self._ledger.manifests(cluster, day, day + DAY)
         try:
             return self._roll_up(cluster, day, manifests, now, retention) if manifests else False
-        except DamagedError as error:
-            raise NotKeptError(f"{cluster} {_day(day)} cannot be summed: {error}") from error
+        except IntegrityError as error:
+            raise ExpiredError(f"{cluster} {_day(day)} cannot be summed: {error}") from error
 
     def _roll_up(
         self, cluster: str, day: datetime, manifests: Sequence[Manifest], now: datetime, retention: Retention
@@ -197,13 +197,13 @@ class DynamoRollups:
         """Write a day's sums and every unit's hours."""
         for manifest, summary in zip(manifests, summaries, strict=True):
             if manifest.status != "incomplete" and summary.totals is None:
-                raise NotKeptError(
+                raise ExpiredError(
                     f"the figures of {cluster} {summary.hour} are gone, or beyond reason; its day cannot be summed"
                 )
         self._put_if_newer(*_day_items(sum_day(cluster, day, manifests, summaries), retention))
         units: dict[str, list[tuple[tuple[str], Costs]]] = {}
         for summary in summaries:
-            for unit, costs in by_unit(summary).items():
+            for unit, costs in costs_by_unit(summary).items():
                 units.setdefault(unit, []).append(((f"{summary.hour:%H}",), costs))
         self._table.put_all(
             [
@@ -228,7 +228,7 @@ class DynamoRollups:
         items = []
         for bucket, rows in buckets.items():
             data = pack_table(rows)
-            parts = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+            parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
             for place, part in enumerate(parts):
                 more: Item = {"b": {"B": part}, "k": {"N": str(len(parts))}}
                 sk = f"{_day(day)}#{place:04d}"
@@ -272,7 +272,7 @@ class DynamoRollups:
                 if not _is_kept(summary) or any(business_unit in {None, unit} for unit, _ in summary.groups):
                     return None
             found.append(sum_facts(lines))
-        return add_facts(found)
+        return merge_facts(found)
 
     def _put_if_newer(self, *items: Item) -> None:
         """Of two that sum a day at once, the one that saw more stays. A version counts up with each publication."""

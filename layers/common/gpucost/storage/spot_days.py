@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from gpucost.core.hours import floor_day
 from gpucost.core.intervals import Interval
 from gpucost.core.pricing.price_changes import PriceChange, changes_between
-from gpucost.core.pricing.price_history import EVER, Event, Timelines, cut, instant, joined, revised, seconds
+from gpucost.core.pricing.price_history import FAR_FUTURE, PriceEvent, Timelines, slice_timelines, from_epoch_seconds, join_slices, merge_response, to_epoch_seconds
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import packed_items as packed
 from gpucost.storage import price_items
 from gpucost.storage.packed_items import Packed
-from gpucost.storage.price_ports import Replaced
+from gpucost.storage.price_ports import PriceUpdate
 from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, Table, key, text
 
 PARTITION = "PRICES#spot"
@@ -35,11 +35,11 @@ class Day:
 
 def whole(days: Iterable[Day]) -> Timelines:
     """Several days as one; a day speaks for itself alone, but where it tells until when its last prices count."""
-    return joined((day.start, _closed(day)) for day in days)
+    return join_slices((day.start, _closed(day)) for day in days)
 
 
 def _closed(day: Day) -> Timelines:
-    end = Event(day.start + DAY, None)
+    end = PriceEvent(day.start + DAY, None)
     return {one: events if events[-1].amount is None else (*events, end) for one, events in day.timelines.items()}
 
 
@@ -70,10 +70,10 @@ class SpotDays:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def read(self, first: int, last: int = EVER) -> list[Day]:
+    def read(self, first: int, last: int = FAR_FUTURE) -> list[Day]:
         """The days of a time (seconds), in order; and the one before where the first day is not held."""
         start = first // DAY * DAY
-        end = "~" if last == EVER else f"{_name((last - 1) // DAY * DAY)}~"
+        end = "~" if last == FAR_FUTURE else f"{_name((last - 1) // DAY * DAY)}~"
         days = _days(self._table.query(PARTITION, "sk BETWEEN :first AND :last", first=_name(start), last=end))
         before = None if days and days[0].start == start else self.newest(_name(start))
         return [before, *days] if before else days
@@ -91,7 +91,7 @@ class SpotDays:
 
     def replace(
         self, answer: Timelines, since: int, *, generation: int, rated_until: datetime, now: datetime
-    ) -> Replaced:
+    ) -> PriceUpdate:
         """Lay an answer over the days, week by week, oldest first: killed in between, running again goes on.
 
         Args:
@@ -108,10 +108,10 @@ class SpotDays:
         days = self.read(first)
         stored = {day.start: day for day in days if day.start >= first}
         old = whole(days)
-        new = revised(old, answer, since)
-        chunks = _chunks(new, first, max([seconds(floor_day(now)), *stored]), stored)
+        new = merge_response(old, answer, since)
+        chunks = _chunks(new, first, max([to_epoch_seconds(floor_day(now)), *stored]), stored)
         made: list[PriceChange] = []
-        limit = seconds(rated_until)
+        limit = to_epoch_seconds(rated_until)
         for place, chunk in enumerate(chunks):
             begins = chunk.start if place else first
             ends = chunks[place + 1].start if place + 1 < len(chunks) else limit
@@ -119,7 +119,7 @@ class SpotDays:
             self._write(chunk, generation + place, stored, changes)
             made += changes
         count = sum(old.get(one) != events for one, events in new.items()) if chunks else 0
-        return Replaced(count, tuple(made))
+        return PriceUpdate(count, tuple(made))
 
     def _write(self, chunk: _Chunk, generation: int, stored: Mapping[int, Day], changes: Iterable[PriceChange]) -> None:
         puts: list[ConditionalPut] = packed.puts(price_items.BOOK, "spot", [b"0"], generation)
@@ -137,7 +137,7 @@ def _chunks(timelines: Timelines, first: int, last: int, stored: Mapping[int, Da
     """The days that are not stored as they are now, as they are written together."""
     chunks: list[_Chunk] = []
     for start in range(first, last + DAY, DAY):
-        own = cut(timelines, start, EVER if start == last else start + DAY)
+        own = slice_timelines(timelines, start, FAR_FUTURE if start == last else start + DAY)
         if not own or (start in stored and stored[start].timelines == own):
             continue
         chunk = _Chunk({start: blobs.pack(price_items.timelines_document(own, start))})
@@ -154,11 +154,11 @@ def _days(items: Iterable[Item]) -> list[Day]:
         documents.setdefault(text(item, "sk").partition("#")[0], Packed()).add(item)
     found = []
     for name, document in documents.items():
-        start = seconds(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC))
+        start = to_epoch_seconds(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC))
         timelines = price_items.read_timelines(document.read(None), start)
         found.append(Day(start, timelines, len(document.pieces)))
     return found
 
 
 def _name(start: int) -> str:
-    return f"{instant(start):%Y-%m-%d}"
+    return f"{from_epoch_seconds(start):%Y-%m-%d}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gpucost.core.errors import ConflictError, DamagedError, SourceError
+from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.storage.errors import BusyError, map_aws_errors
 
 FORMAT = 1
@@ -215,13 +215,13 @@ def verify_integrity(item: Item) -> Iterator[None]:
         item: as it was read; the first one of several pieces.
 
     Raises:
-        DamagedError: names the item.
+        IntegrityError: names the item.
     """
     try:
         yield
     except _DAMAGE as error:
         where = f"{text(item, 'pk')} {text(item, 'sk')}"
-        raise DamagedError(f"the ledger's item {where} is damaged: {type(error).__name__}: {error}") from error
+        raise IntegrityError(f"the ledger's item {where} is damaged: {type(error).__name__}: {error}") from error
 
 
 def _is_alive(item: Item) -> bool:

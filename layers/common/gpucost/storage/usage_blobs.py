@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
 from gpucost.core.model import Coverage
@@ -39,15 +39,15 @@ def usage_document(usage: Usage) -> dict[str, Any]:
             facts.number(one.holding.node),
             one.holding.resource,
             one.holding.units,
-            [_text(one.holding.share.of_gpu), one.holding.share.source, one.holding.share.replicas],
+            [_text(one.holding.share.gpus_per_unit), one.holding.share.source, one.holding.share.replicas],
             *_span(one.holding.held),
             *_span(one.holding.running),
-            one.holding.sure_until,
+            one.holding.last_sample_ms,
             one.measurement.source,
             None if one.measurement.utilization is None else _text(one.measurement.utilization),
             _text(one.measurement.observed_ms),
             _text(one.measurement.effective_gpu_ms),
-            _text(one.measurement.beyond_gpu_ms),
+            _text(one.measurement.used_beyond_allocation_gpu_ms),
         ]
         for one in usage.pods
     ]
@@ -121,14 +121,14 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         share=_share(*share),
         held=_interval(held_start, held_end),
         running=_interval(run_start, run_end),
-        sure_until=sure_until,
+        last_sample_ms=sure_until,
     )
     measurement = Measurement(
         source=source,
         utilization=None if utilization is None else Fraction(utilization),
         observed_ms=Fraction(observed),
         effective_gpu_ms=Fraction(effective),
-        beyond_gpu_ms=Fraction(beyond),
+        used_beyond_allocation_gpu_ms=Fraction(beyond),
     )
     return PodUsage(holding, measurement)
 
@@ -137,8 +137,8 @@ _interval = lru_cache(maxsize=256)(Interval)  # most pods of an hour are there a
 
 
 @lru_cache(maxsize=256)
-def _share(of_gpu: int | str, source: str, replicas: int) -> Share:
-    return Share(Fraction(of_gpu), source, replicas)
+def _share(of_gpu: int | str, source: str, replicas: int) -> GpuShare:
+    return GpuShare(Fraction(of_gpu), source, replicas)
 
 
 class _Facts:

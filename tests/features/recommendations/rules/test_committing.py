@@ -8,10 +8,10 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.model import HourRecord
-from gpucost.features.recommendations.model import Advice
+from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.price_lists import reserved_prices
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.review import review_cluster
 from gpucost.settings_document import parse_settings
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
@@ -41,24 +41,24 @@ def load(**pool: object) -> sim.Load:
     return sim.Load("serve", lambda hour: 0.5 * nodes(hour), nodes, pool=replace(sim.Pool(), **pool))  # type: ignore[arg-type]
 
 
-def advised(own: list[sim.Load], hours: int = HOURS, **prices: float) -> list[Advice]:
+def advised(own: list[sim.Load], hours: int = HOURS, **prices: float) -> list[RecommendationContent]:
     look = look_at(list(sim.simulate(own, hours)))
     look.reserved_prices.update(
         {(full := name.replace("_", ".")): ReservedPrice(price, full) for name, price in prices.items()}
     )
-    return [one for one in review(look, sim.START, {}).advice if one.kind == "commitment"]
+    return [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "commitment"]
 
 
 def test_the_floor_is_committed_to_and_saves_what_the_fleet_would_cost_less() -> None:
     (one,) = advised([load()], g5_xlarge=0.9)
-    assert one.about.instance_type == "g5.xlarge"
+    assert one.subject.instance_type == "g5.xlarge"
     assert "Commit to 2 g5.xlarge nodes" in one.summary
     # By hand: two nodes are paid at $0.90 in every hour, whatever is there; only what is above costs $1.50.
     before = sum(1.5 * nodes(hour) for hour in range(HOURS))
     after = sum(2 * 0.9 + 1.5 * max(0, nodes(hour) - 2) for hour in range(HOURS))
     assert float(one.saving.usd) == pytest.approx((before - after) / HOURS * 730, rel=1e-4)
     assert one.evidence.facts["floor in use"] == "99.7% of its hours"
-    assert one.gpus_then == one.gpus_now - 2
+    assert one.recommended_gpus == one.current_gpus - 2
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_recall_precision_and_savings_of_families_against_the_bill_with_the_plan
         for load in loads:
             usd = float(load.pool.price) * percent
             look.reserved_prices[load.pool.instance_type] = ReservedPrice(usd, f"f{number}.*")
-        own = [one for one in review(look, sim.START, {}).advice if one.kind == "commitment"]
+        own = [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "commitment"]
         given |= {number for _ in own}
         steady = [sum(float(n.capacity.node_cost_usd) * percent for n in one.nodes if n.capacity_type == "on-demand")
                   for one in records]  # fmt: skip
@@ -166,7 +166,7 @@ def test_recall_precision_and_savings_of_families_against_the_bill_with_the_plan
         if floor and min(steady[-24:]) > 0:
             wanted.add(number)
             if own:
-                assert own[0].about.instance_type == f"f{number}.*"
+                assert own[0].subject.instance_type == f"f{number}.*"
                 saved = bill(records, 0, percent) - bill(records, floor, percent)
                 assert float(own[0].saving.usd) == pytest.approx(saved, rel=0.1)
     assert len(wanted) >= 4
@@ -186,15 +186,15 @@ def test_sizes_that_take_turns_are_no_floor_of_a_type_and_one_of_the_family() ->
     prices = {"g5.xlarge": 0.6, "g5.12xlarge": 2.64}
     for scopes, kinds in (((name, name) for name in prices), 0), (((name, "g5.*") for name in prices), 1):
         look.reserved_prices.update({name: ReservedPrice(prices[name], scope) for name, scope in scopes})
-        found = [one for one in review(look, sim.START, {}).advice if one.kind == "commitment"]
+        found = [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "commitment"]
         assert len(found) == kinds
     (one,) = found
     assert one.summary.startswith("Commit to $2.400 an hour of g5.* (a Savings Plan of the family)")
     assert float(one.saving.usd) == pytest.approx((2.4 / 0.6 - 2.4) * 730, rel=1e-6), "$4 of list price an hour"
     assert one.evidence.facts["steady"] == "4 GPUs"
     assert one.evidence.facts["floor in use"] == "100.0% of its hours"
-    assert one.gpus_now == 4
-    assert one.gpus_then == 0
+    assert one.current_gpus == 4
+    assert one.recommended_gpus == 0
 
 
 def test_what_the_plan_makes_cheapest_is_covered_first() -> None:
@@ -207,5 +207,5 @@ def test_what_the_plan_makes_cheapest_is_covered_first() -> None:
     ]
     look = look_at(list(sim.simulate(loads, HOURS)))
     look.reserved_prices.update({"g5.xlarge": ReservedPrice(0.6, "g5.*"), "g5.12xlarge": ReservedPrice(3.6, "g5.*")})
-    (one,) = [one for one in review(look, sim.START, {}).advice if one.kind == "commitment"]
+    (one,) = [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "commitment"]
     assert float(one.saving.usd) == pytest.approx(0.4 * 730, rel=1e-6)

@@ -53,7 +53,7 @@ def test_intervals_of_public_shapes_with_many_tries() -> None:
     held = coverage(40, SHAPES)
     assert all(0.7 <= held[shape.__name__] <= 0.95 for shape in STEADY), held
     assert held["growth"] >= 0.8, "a trend that it does not know makes its errors, and so its intervals, large"
-    assert 0.4 <= held["launch"] < 0.8, "nobody can foresee a step; docs/advice.md says so"
+    assert 0.4 <= held["launch"] < 0.8, "nobody can foresee a step; docs/recommendations.md says so"
 
 
 def test_a_pattern_without_noise_is_continued_exactly() -> None:
@@ -77,7 +77,7 @@ def test_the_backtest_only_knows_what_was_known() -> None:
     found = backtest(history, START, WEEK)
     assert found is not None
     assert found.hours == WEEK
-    assert 0 < found.inside < found.tried
+    assert 0 < found.covered < found.evaluated
 
 
 def test_too_little_is_no_forecast() -> None:

@@ -8,23 +8,31 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.features.recommendations.lifecycle import Measures, advance, dismiss, reopen
-from gpucost.features.recommendations.model import About, Advice, Evidence, Kind, Recommendation, Saving, identity
+from gpucost.features.recommendations.lifecycle import SingleSubject, update_recommendations, dismiss, reopen
+from gpucost.features.recommendations.model import (
+    Evidence,
+    Recommendation,
+    RecommendationContent,
+    RecommendationKind,
+    Saving,
+    Subject,
+    recommendation_id,
+)
 from tests.features.recommendations.advice_fleet import START
 
 NOW = START + timedelta(days=30)
 
 
-def advice(kind: Kind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat") -> Advice:
+def advice(kind: RecommendationKind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat") -> RecommendationContent:
     zero = Decimal(0)
-    return Advice(
-        kind, About("demo", "research", "ns", "Deployment", workload), "do it",
+    return RecommendationContent(
+        kind, Subject("demo", "research", "ns", "Deployment", workload), "do it",
         Saving(Decimal(10_000), zero, zero, None, None, zero), Evidence(START, NOW, 700, 0, None, None, None),
         "high", "low", "", "low", "", Decimal(now), Decimal(then), Decimal(16),
     )  # fmt: skip
 
 
-def opened(one: Advice) -> Recommendation:
+def opened(one: RecommendationContent) -> Recommendation:
     return Recommendation(one, "open", START, START, START, version=1)
 
 
@@ -36,9 +44,9 @@ def weekly(day: float, night: float, days: int = 30) -> list[float | None]:
     ]
 
 
-def run(known: list[Recommendation], held: Sequence[float | None] | None, found: list[Advice]) -> list[Recommendation]:
+def run(known: list[Recommendation], held: Sequence[float | None] | None, found: list[RecommendationContent]) -> list[Recommendation]:
     cost = [None if own is None else own * 2 for own in held or []]
-    return advance(known, {one.id: one for one in found}, Measures(START, held, cost), NOW)
+    return update_recommendations(known, {one.id: one for one in found}, SingleSubject(START, held, cost), NOW)
 
 
 def test_an_id_is_stable_and_tells_things_apart() -> None:
@@ -46,16 +54,16 @@ def test_an_id_is_stable_and_tells_things_apart() -> None:
     assert one.id == replace(one, summary="other words", gpus_now=Decimal(9)).id
     assert one.id != advice(workload="chat2").id
     assert one.id != advice(kind="idle").id
-    assert identity("idle", About("a", "bc")) != identity("idle", About("ab", "c"))
+    assert recommendation_id("idle", Subject("a", "bc")) != recommendation_id("idle", Subject("ab", "c"))
 
 
 def test_what_is_advised_again_stays_open_since_it_was_first_advised() -> None:
     one = advice()
     (new,) = run([], [8.0] * 720, [one])
-    assert (new.state, new.first_advised, new.version) == ("open", NOW, 0)
+    assert (new.state, new.first_recommended, new.version) == ("open", NOW, 0)
     (again,) = run([opened(one)], [8.0] * 720, [replace(one, summary="new figures")])
-    assert (again.state, again.first_advised, again.last_advised) == ("open", START, NOW)
-    assert again.advice.summary == "new figures"
+    assert (again.state, again.first_recommended, again.last_recommended) == ("open", START, NOW)
+    assert again.content.summary == "new figures"
 
 
 @pytest.mark.parametrize("hours", [6, 100])
@@ -71,9 +79,9 @@ def test_five_hours_are_not_believed_yet_and_lower_no_claim() -> None:
     """What is verified later is at most what was claimed: not what is left to save once the change has begun."""
     less = replace(advice(), saving=replace(advice().saving, usd=Decimal(7_900)))
     (new,) = run([opened(advice())], [8.0] * 715 + [2.0] * 5, [less])
-    assert (new.state, new.advice.saving.usd) == ("open", Decimal(10_000))
+    assert (new.state, new.content.saving.usd) == ("open", Decimal(10_000))
     (same,) = run([opened(advice())], [8.0] * 720, [less])
-    assert (same.state, same.advice.saving.usd) == ("open", Decimal(7_900))
+    assert (same.state, same.content.saving.usd) == ("open", Decimal(7_900))
 
 
 def test_nights_and_weekends_are_no_change() -> None:
@@ -148,7 +156,7 @@ def test_what_was_dismissed_stays_so_until_somebody_opens_it() -> None:
     one = dismiss(opened(advice()), author="ann", reason=" a demo on Friday ", now=NOW)
     assert (one.state, one.author, one.reason) == ("dismissed", "ann", "a demo on Friday")
     (same,) = run([one], [8.0] * 720, [replace(advice(), summary="new figures")])
-    assert (same.state, same.reason, same.advice.summary) == ("dismissed", "a demo on Friday", "new figures")
+    assert (same.state, same.reason, same.content.summary) == ("dismissed", "a demo on Friday", "new figures")
     assert not run([one], [8.0] * 720, [])
     assert reopen(one, now=NOW).state == "open"
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.metering.gpu_models import memory_gb, profile_share
-from gpucost.features.recommendations.model import Advice, Review
-from gpucost.features.recommendations.review import review
-from gpucost.features.recommendations.rules.mig_layouts import Plan, fitting_profile, geometries, plan, replay
+from gpucost.features.recommendations.model import RecommendationContent, Review
+from gpucost.features.recommendations.review import review_cluster
+from gpucost.features.recommendations.rules.mig_layouts import MigPlan, fitting_profile, geometries, plan_geometries, replay_plan
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
@@ -40,7 +40,7 @@ def test_no_geometry_mixes_the_names_that_two_drivers_give_the_slices_of_a_gb200
     pool = sim.Pool("gb", "p6e-gb200.36xlarge", 4, Decimal(64), model=GB200)
     jobs = [sim.Load(f"j{n}", lambda _: 0.2, lambda _: 2, kind="Job", pool=pool, memory_gib=60.0) for n in range(8)]
     records = list(sim.simulate(jobs, HOURS))
-    found = review(look_at(records, sim.memory(jobs, HOURS)), sim.START, {}).advice
+    found = review_cluster(look_at(records, sim.memory(jobs, HOURS)), sim.START, {}).recommendations
     (one,) = [one for one in found if one.kind == "mig-geometry"]
     assert "3g.93gb" in one.patch
     assert "95gb" not in one.patch
@@ -103,7 +103,7 @@ def fewest(model: str, demand: Mapping[str, int]) -> int:
 def test_plans_are_as_small_as_brute_force_finds(demand: dict[str, int]) -> None:
     if sum(int(one[0]) * count for one, count in demand.items()) > 20 or not any(demand.values()):
         return  # brute force takes minutes from four GPUs on
-    found = plan(A100, demand)
+    found = plan_geometries(A100, demand)
     assert found is not None
     supply = found.supply()
     assert all(supply.get(one, 0) >= count for one, count in demand.items())
@@ -113,18 +113,18 @@ def test_plans_are_as_small_as_brute_force_finds(demand: dict[str, int]) -> None
 
 
 def test_no_plan_where_the_search_would_be_too_large_or_the_model_has_no_mig() -> None:
-    assert plan(A100, {"1g.5gb": 400, "2g.10gb": 400}) is None
-    assert plan("NVIDIA A10G", {"1g.5gb": 1}) is None
-    assert plan(A100, {"1g.10gb": 0}) is None
-    many = plan(A100, {"1g.5gb": 700})
+    assert plan_geometries(A100, {"1g.5gb": 400, "2g.10gb": 400}) is None
+    assert plan_geometries("NVIDIA A10G", {"1g.5gb": 1}) is None
+    assert plan_geometries(A100, {"1g.10gb": 0}) is None
+    many = plan_geometries(A100, {"1g.5gb": 700})
     assert many is not None
     assert many.count == 100
 
 
 def test_a_replay_counts_who_would_have_waited() -> None:
-    small = Plan(A100, {("3g.20gb", "3g.20gb"): 1}, {"3g.20gb": 2}, Fraction(1, 7))
-    found = replay(small, [{"3g.20gb": 2}, {}, {"3g.20gb": 3}, {"1g.5gb": 1}])
-    assert (found.hours, found.waited, found.tightest) == (4, 2, Fraction(1))
+    small = MigPlan(A100, {("3g.20gb", "3g.20gb"): 1}, {"3g.20gb": 2}, Fraction(1, 7))
+    found = replay_plan(small, [{"3g.20gb": 2}, {}, {"3g.20gb": 3}, {"1g.5gb": 1}])
+    assert (found.hours, found.pod_hours_waited, found.peak_usage) == (4, 2, Fraction(1))
 
 
 # Pools
@@ -155,10 +155,10 @@ def reviewed(loads: Sequence[sim.Load]) -> tuple[Review, float]:
     records = list(sim.simulate(loads, HOURS))
     look = sim.START, records
     found = look_at(records, sim.memory(loads, HOURS))
-    return review(found, look[0] + timedelta(hours=HOURS), {}), sim.costs(records)[0]
+    return review_cluster(found, look[0] + timedelta(hours=HOURS), {}), sim.costs(records)[0]
 
 
-def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[Advice]) -> int:
+def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[RecommendationContent]) -> int:
     """Pod-hours that find no slice when the very manifest is applied: pods keep their slice while they are there."""
     document = yaml.safe_load(patch)
     counts = {line.split("mig.config=")[1].split()[0]: int(line.split()[1]) for line in patch.splitlines()
@@ -168,7 +168,7 @@ def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[Advice]) -> i
         for device in document["mig-configs"][name]:
             for profile, number in device.get("mig-devices", {}).items():
                 free += [profile] * number * nodes * len(device["devices"])
-    profile_of = {one.about.workload: one.evidence.facts["profile"].split(",")[0] for one in advice}
+    profile_of = {one.subject.workload: one.evidence.facts["profile"].split(",")[0] for one in advice}
     held: dict[tuple[str, int], str] = {}
     waited = 0
     for hour in range(HOURS):
@@ -189,9 +189,9 @@ def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[Advice]) -> i
 def test_a_pool_s_plan_is_the_smallest_nobody_waits_and_the_saving_is_there(pool: sim.Pool) -> None:
     loads = small_loads(3, pool, 6)
     found, nodes_cost = reviewed(loads)
-    by_kind = {kind: [one for one in found.advice if one.kind == kind] for kind in ("mig-geometry", "mig-slice")}
+    by_kind = {kind: [one for one in found.recommendations if one.kind == kind] for kind in ("mig-geometry", "mig-slice")}
     (pooled,) = by_kind["mig-geometry"]
-    names = {one.about.workload for one in by_kind["mig-slice"]}
+    names = {one.subject.workload for one in by_kind["mig-slice"]}
     assert names == {load.name for load in loads if load.name != "whole"}
     assert {one.part_of for one in by_kind["mig-slice"]} == {pooled.id}
     assert played(loads, pooled.patch, by_kind["mig-slice"]) == 0
@@ -216,8 +216,8 @@ def test_a_pool_s_plan_is_the_smallest_nobody_waits_and_the_saving_is_there(pool
 def test_the_saving_of_a_slice_is_what_the_workload_costs_less() -> None:
     loads = small_loads(3, SOLO, 6)
     found, _ = reviewed(loads)
-    one = next(one for one in found.advice if one.kind == "mig-slice")
-    (load,) = [load for load in loads if load.name == one.about.workload]
+    one = next(one for one in found.recommendations if one.kind == "mig-slice")
+    (load,) = [load for load in loads if load.name == one.subject.workload]
     share = profile_share(one.evidence.facts["profile"].split(",")[0], H100)
     assert share is not None
     sliced = replace(load, slice=Decimal(share.numerator) / share.denominator, resource="nvidia.com/mig")
@@ -233,14 +233,14 @@ def test_the_saving_of_a_slice_is_what_the_workload_costs_less() -> None:
 def test_no_slices_where_memory_or_use_is_not_known_or_does_not_fit(change: dict[str, object]) -> None:
     loads = [replace(load, **change) for load in small_loads(3, SOLO, 6)]  # type: ignore[arg-type]
     found, _ = reviewed(loads)
-    assert not [one for one in found.advice if one.kind.startswith("mig")]
+    assert not [one for one in found.recommendations if one.kind.startswith("mig")]
 
 
 def test_models_without_mig_and_pools_where_no_node_goes_get_no_plan() -> None:
     without = [replace(load, pool=replace(load.pool, model="NVIDIA A10G")) for load in small_loads(3, SOLO, 6)]
-    assert not [one for one in reviewed(without)[0].advice if one.kind.startswith("mig")]
+    assert not [one for one in reviewed(without)[0].recommendations if one.kind.startswith("mig")]
     single = [replace(small_loads(3, POOL, 6)[0], name="alone")]
-    assert not [one for one in reviewed(single)[0].advice if one.kind.startswith("mig")], "one node before and after"
+    assert not [one for one in reviewed(single)[0].recommendations if one.kind.startswith("mig")], "one node before and after"
 
 
 def test_a_plan_has_what_each_profile_s_own_busiest_hour_wants() -> None:
@@ -261,9 +261,9 @@ def test_a_plan_has_what_each_profile_s_own_busiest_hour_wants() -> None:
         sim.Load("night", lambda hour: 0.25 * large(hour), large, kind="Job", pool=SOLO, memory_gib=30.0),
     ]
     found, _ = reviewed(loads)
-    (pooled,) = (one for one in found.advice if one.kind == "mig-geometry")
+    (pooled,) = (one for one in found.recommendations if one.kind == "mig-geometry")
     assert pooled.evidence.facts["slices"] == "7 × 1g.10gb, 2 × 3g.40gb"
     assert pooled.evidence.facts["GPUs"].startswith("2, ")
-    assert played(loads, pooled.patch, [one for one in found.advice if one.kind == "mig-slice"]) == 0
+    assert played(loads, pooled.patch, [one for one in found.recommendations if one.kind == "mig-slice"]) == 0
     there = [small(hour) + large(hour) for hour in range(24)]  # nodes of one GPU, which become two
     assert float(pooled.saving.usd) == pytest.approx((sum(there) / 24 - 2) * 7 * 730, rel=1e-3)

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from gpucost.features.recommendations.model import Advice
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.model import RecommendationContent
+from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
@@ -42,18 +42,18 @@ def loads(seed: int) -> list[sim.Load]:
     return found
 
 
-def advised(own: list[sim.Load], hours: int = HOURS) -> list[Advice]:
+def advised(own: list[sim.Load], hours: int = HOURS) -> list[RecommendationContent]:
     look = look_at(list(sim.simulate(own, hours)))
-    return list(review(look, sim.START + timedelta(hours=hours), {}).advice)
+    return list(review_cluster(look, sim.START + timedelta(hours=hours), {}).recommendations)
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[list[sim.Load], dict[str, Advice]]:
+def found() -> tuple[list[sim.Load], dict[str, RecommendationContent]]:
     own = loads(5)
-    return own, {one.about.workload: one for one in advised(own) if one.kind == "off-hours"}
+    return own, {one.subject.workload: one for one in advised(own) if one.kind == "off-hours"}
 
 
-def test_recall_and_precision_of_off_hours(found: tuple[list[sim.Load], dict[str, Advice]]) -> None:
+def test_recall_and_precision_of_off_hours(found: tuple[list[sim.Load], dict[str, RecommendationContent]]) -> None:
     own, given = found
     wanted = {load.name for load in own if load.truth}
     assert len(wanted) == 8
@@ -61,7 +61,7 @@ def test_recall_and_precision_of_off_hours(found: tuple[list[sim.Load], dict[str
     assert len(wanted & given.keys()) / len(given) >= 0.95, given.keys() - wanted
 
 
-def test_claimed_savings_are_those_of_the_fleet_that_stops(found: tuple[list[sim.Load], dict[str, Advice]]) -> None:
+def test_claimed_savings_are_those_of_the_fleet_that_stops(found: tuple[list[sim.Load], dict[str, RecommendationContent]]) -> None:
     own, given = found
     for load in own:
         if load.name not in given:
@@ -77,7 +77,7 @@ def test_claimed_savings_are_those_of_the_fleet_that_stops(found: tuple[list[sim
 
 
 def test_the_schedule_runs_when_it_is_needed_and_stops_when_not(
-    found: tuple[list[sim.Load], dict[str, Advice]],
+    found: tuple[list[sim.Load], dict[str, RecommendationContent]],
 ) -> None:
     one = next(one for name, one in found[1].items() if name.startswith("office"))
     document = yaml.safe_load(one.patch)
@@ -105,7 +105,7 @@ def test_a_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
         for one in rollout.lines for which in "ab"
     ]  # fmt: skip
     records[200] = replace(rollout, lines=tuple(half))
-    (one,) = review(look_at(records), sim.START + timedelta(hours=HOURS), {}).advice
+    (one,) = review_cluster(look_at(records), sim.START + timedelta(hours=HOURS), {}).recommendations
     assert one.kind == "off-hours"
     triggers = yaml.safe_load(one.patch)["spec"]["triggers"]
     assert {trigger["metadata"]["desiredReplicas"] for trigger in triggers} == {"3"}
@@ -115,7 +115,7 @@ def test_a_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
 @pytest.mark.parametrize("seed", range(6, 16))
 def test_recall_precision_and_savings_on_many_fleets(seed: int) -> None:
     own = loads(seed)
-    given = {one.about.workload: one for one in advised(own) if one.kind == "off-hours"}
+    given = {one.subject.workload: one for one in advised(own) if one.kind == "off-hours"}
     test_recall_and_precision_of_off_hours((own, given))
     test_claimed_savings_are_those_of_the_fleet_that_stops((own, given))
 
@@ -134,7 +134,7 @@ def test_no_schedule_where_the_pattern_is_not_known(change: dict[str, object], h
 def test_of_fewer_gpus_and_a_schedule_the_larger_saving_is_advised() -> None:
     few = sim.Load("few", lambda hour: 0.3 if is_office(hour) else 0.0, lambda _: 8)
     short = sim.Load("short", lambda hour: 1.0 if is_office(hour) else 0.0, lambda _: 4)
-    kinds = {one.about.workload: one.kind for one in advised([few, short])}
+    kinds = {one.subject.workload: one.kind for one in advised([few, short])}
     assert kinds == {"few": "fewer-gpus", "short": "off-hours"}
 
 
@@ -149,9 +149,9 @@ def test_a_schedule_follows_the_clock_of_the_settings_zone_over_the_end_of_summe
     one = sim.Load("chat", lambda hour: 1.0 * is_office_there(hour), lambda hour: 2 if is_office_there(hour) else 3)
     shift = sim.START - start
     look = look_at([replace(record, hour=record.hour - shift) for record in sim.simulate([one], HOURS)])
-    (in_utc,) = review(look, start, {}).advice
-    look.zone = zone
-    (local,) = review(look, start, {}).advice
+    (in_utc,) = review_cluster(look, start, {}).recommendations
+    look.time_zone = zone
+    (local,) = review_cluster(look, start, {}).recommendations
     assert "alerts.time_zone names their zone" in in_utc.risk_note
     assert "UTC" not in local.risk_note
     assert local.evidence.facts["needed (Europe/Berlin)"].startswith("Mon 09:00 to Mon 19:00, Tue 09:00 to Tue 19:00")
@@ -169,8 +169,8 @@ def test_a_schedule_follows_the_clock_of_the_settings_zone_over_the_end_of_summe
 def test_a_zone_of_half_hours_starts_at_half_past() -> None:
     """07:00 UTC is 12:30 in India."""
     look = look_at(list(sim.simulate([sim.Load("c", lambda hour: 1.0 * is_office(hour), lambda _: 2)], HOURS)))
-    look.zone = ZoneInfo("Asia/Kolkata")
-    (one,) = review(look, sim.START, {}).advice
+    look.time_zone = ZoneInfo("Asia/Kolkata")
+    (one,) = review_cluster(look, sim.START, {}).recommendations
     (first, *_) = yaml.safe_load(one.patch)["spec"]["triggers"]
     assert (first["metadata"]["start"], first["metadata"]["end"]) == ("30 12 * * 1", "30 0 * * 2")
     assert one.evidence.facts["needed (Asia/Kolkata)"].startswith("Mon 12:30 to Tue 00:30")

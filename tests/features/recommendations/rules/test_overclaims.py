@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.model import HourRecord
-from gpucost.features.recommendations.model import Advice, counted
+from gpucost.features.recommendations.model import RecommendationContent, format_count
 from gpucost.features.recommendations.node_prices import ReservedPrice
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at, review_of
 
@@ -35,13 +35,13 @@ def load(pods: Callable[[int], int], work: float = 0.0) -> sim.Load:
 def test_what_shrank_saves_what_it_holds_now(days: int) -> None:
     """Eight GPUs until some days ago, one since: at $1.50 one GPU is $1,095 a month, eight are $8,760."""
     records = list(sim.simulate([load(lambda hour: 1 if hour >= WEEKS - 24 * days else 8)], WEEKS))
-    (one,) = review_of(records).advice
-    assert one.gpus_now == 1
+    (one,) = review_of(records).recommendations
+    assert one.current_gpus == 1
     assert 1095 * 0.75 <= one.saving.usd <= 1095 * 1.25
     assert one.saving.usd <= one.saving.high_usd <= 2 * 1095
     (fewer,) = review_of(
         list(sim.simulate([load(lambda hour: 4 if hour >= WEEKS - 24 * days else 8, 0.8)], WEEKS))
-    ).advice
+    ).recommendations
     assert fewer.kind == "fewer-gpus"
     assert fewer.saving.usd <= 2 * 1095 * 1.25, "four GPUs become two"
 
@@ -50,8 +50,8 @@ def test_what_shrank_saves_what_it_holds_now(days: int) -> None:
 def test_what_has_just_ended_is_not_advised_to_end(hours: int) -> None:
     records = list(sim.simulate([replace(load(lambda _: 8), life=(0, WEEKS - hours))], WEEKS))
     found = review_of(records)
-    assert not found.advice
-    assert not found.judged
+    assert not found.recommendations
+    assert not found.assessments
 
 
 @pytest.mark.parametrize("end", [WEEKS - 90, WEEKS - 48, WEEKS - 42])
@@ -61,7 +61,7 @@ def test_a_night_or_a_weekend_is_no_end(end: int) -> None:
     def pods(hour: int) -> int:
         return 2 if hour // 24 % 7 < 5 and 8 <= hour % 24 < 20 else 0
 
-    (one,) = review_of(list(sim.simulate([load(pods)], end))).advice
+    (one,) = review_of(list(sim.simulate([load(pods)], end))).recommendations
     assert one.kind == "idle"
     assert float(one.saving.usd) == pytest.approx(2 * 1.5 * 60 / 168 * 730, rel=0.2)
 
@@ -69,9 +69,9 @@ def test_a_night_or_a_weekend_is_no_end(end: int) -> None:
 def test_a_job_of_several_pods_keeps_some_of_each() -> None:
     """Four pods of eight GPUs, each 10% used: two each are enough, so eight of 32 stay."""
     jobs = [sim.Load("train", lambda _: 3.2, lambda _: 4, kind="Job", gpus=8, pool=A100)]
-    (one,) = review_of(list(sim.simulate(jobs, 192))).advice
-    assert one.gpus_now == 32
-    assert one.gpus_then == 8
+    (one,) = review_of(list(sim.simulate(jobs, 192))).recommendations
+    assert one.current_gpus == 32
+    assert one.recommended_gpus == 8
     assert one.saving.usd == 24 * 4 * 730
     assert one.evidence.facts["busiest hour with the advice"] == "40%"
 
@@ -82,17 +82,17 @@ def test_gpus_are_not_taken_from_a_model_that_fills_their_memory(gib: float | No
     one = sim.Load("llm", lambda _: 0.8, lambda _: 1, gpus=8, pool=A100, memory_gib=gib)
     records = list(sim.simulate([one], 192))
     look = look_at(records, sim.memory([one], 192))
-    found = list(review(look, records[-1].hour + timedelta(hours=2), {}).advice)
-    assert [int(own.gpus_then) for own in found] == ([] if units is None else [units])
+    found = list(review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations)
+    assert [int(own.recommended_gpus) for own in found] == ([] if units is None else [units])
     if gib is None:
         assert found[0].risk == "high"
         assert "Nobody saw its GPU memory" in found[0].risk_note
 
 
-def of_two_models(work: float) -> list[Advice]:
+def of_two_models(work: float) -> list[RecommendationContent]:
     old = list(sim.simulate([sim.Load("chat", lambda _: 0.0, lambda _: 1)], 192))
     new = list(sim.simulate([sim.Load("chat", lambda _: work, lambda _: 3, pool=L4)], 192))
-    return list(review_of(merged(old, new)).advice)
+    return list(review_of(merged(old, new)).recommendations)
 
 
 def test_an_object_is_not_scaled_to_zero_for_its_pods_of_one_model() -> None:
@@ -115,13 +115,13 @@ def test_pods_that_follow_each_other_within_an_hour_make_no_nodes_that_could_go(
         for one in sim.simulate([small], 192)
     ]  # fmt: skip
     look = look_at(records, sim.memory([small], 192))
-    assert not [one for one in review(look, records[-1].hour + timedelta(hours=2), {}).advice if "mig" in one.kind]
+    assert not [one for one in review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations if "mig" in one.kind]
 
 
 def test_more_gpus_are_not_free_where_those_held_are_committed_to() -> None:
     for kind, cash in (("on-demand", Decimal("-1095.00")), ("reserved", None), ("capacity-block", None)):
         busy = sim.Load("chat", lambda _: 1.0, lambda _: 1, pool=sim.Pool(capacity_type=kind))
-        (one,) = [one for one in review_of(list(sim.simulate([busy], 192))).advice if one.kind == "add-gpus"]
+        (one,) = [one for one in review_of(list(sim.simulate([busy], 192))).recommendations if one.kind == "add-gpus"]
         assert one.saving.usd == -1095
         assert one.saving.cash_usd == cash
 
@@ -129,10 +129,10 @@ def test_more_gpus_are_not_free_where_those_held_are_committed_to() -> None:
 def test_gpus_of_a_node_that_others_hold_are_said_to_be_no_cash_yet() -> None:
     busy = sim.Load("busy", lambda _: 4.2, lambda _: 7, pool=A100)
     idle = sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet", pool=A100)
-    (one,) = review_of(list(sim.simulate([busy, idle], 192))).advice
+    (one,) = review_of(list(sim.simulate([busy, idle], 192))).recommendations
     assert one.evidence.facts["cash"] == "once a node goes: 1 of 8 GPUs are given back, others may hold the rest"
     assert one.saving.cash_usd is None
-    (alone,) = review_of(list(sim.simulate([replace(idle, pool=L4)], 192))).advice
+    (alone,) = review_of(list(sim.simulate([replace(idle, pool=L4)], 192))).recommendations
     assert "cash" not in alone.evidence.facts
     assert alone.saving.cash_usd == alone.saving.usd
 
@@ -142,7 +142,7 @@ def test_numbers_of_gpus_are_read_without_exponents() -> None:
         0.00001: "0.00001", 0.123456: "0.123", 1: "1", 2.5: "2.5", 31.96: "32", 99.96: "100", 130: "130",
         999.6: "1,000", 1000: "1,000", 12345.6: "12,346",
     }  # fmt: skip
-    assert {number: counted(number) for number in told} == told
+    assert {number: format_count(number) for number in told} == told
 
 
 def test_a_large_fleet_is_told_in_whole_numbers() -> None:
@@ -157,7 +157,7 @@ def test_a_large_fleet_is_told_in_whole_numbers() -> None:
         for counts in (pool.nodes, pool.busy):
             counts[place] *= 1000
     pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
-    told = {one.kind: str((one.summary, dict(one.evidence.facts))) for one in review(look, sim.START, {}).advice}
+    told = {one.kind: str((one.summary, dict(one.evidence.facts))) for one in review_cluster(look, sim.START, {}).recommendations}
     assert told.keys() == {"consolidate", "commitment"}
     assert "of 6,000, 4,875 could have been empty" in told["consolidate"]
     assert "39,000 of 48,000 GPUs" in told["consolidate"]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.features.recommendations.model import Advice
-from gpucost.features.recommendations.review import review
-from gpucost.features.recommendations.rules.consolidation import pack
+from gpucost.features.recommendations.model import RecommendationContent
+from gpucost.features.recommendations.review import review_cluster
+from gpucost.features.recommendations.rules.consolidation import pack_nodes
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
@@ -32,10 +32,10 @@ def loads_on(pool: sim.Pool) -> list[sim.Load]:
     ]
 
 
-def advised(loads: list[sim.Load]) -> tuple[list[Advice], float]:
+def advised(loads: list[sim.Load]) -> tuple[list[RecommendationContent], float]:
     records = list(sim.simulate(loads, HOURS))
-    found = review(look_at(records), sim.START + timedelta(hours=HOURS), {})
-    return [one for one in found.advice if one.kind == "consolidate"], sim.costs(records)[0]
+    found = review_cluster(look_at(records), sim.START + timedelta(hours=HOURS), {})
+    return [one for one in found.recommendations if one.kind == "consolidate"], sim.costs(records)[0]
 
 
 def test_what_packing_would_have_emptied_is_what_the_moved_fleet_costs_less() -> None:
@@ -43,8 +43,8 @@ def test_what_packing_would_have_emptied_is_what_the_moved_fleet_costs_less() ->
     moved = replace(SPREAD, packs=True, keeps=0, moves=True)
     after = sim.costs(list(sim.simulate(loads_on(moved), HOURS)))[0]
     assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
-    assert one.about.node_pool == "spread"
-    assert not one.about.is_workload
+    assert one.subject.node_pool == "spread"
+    assert not one.subject.is_workload
     assert "WhenEmptyOrUnderutilized" in one.patch
     assert "GPUs alone" in one.evidence.facts["packed"]
 
@@ -92,20 +92,20 @@ def fewest(sizes: list[int], node: int) -> int:
 @given(st.lists(st.sampled_from([1, 2, 4, 8]), max_size=9))
 def test_packing_is_exact_for_the_usual_sizes(sizes: list[int]) -> None:
     pods = [(float(size), sizes.count(size)) for size in sorted(set(sizes), reverse=True)]
-    assert pack(pods, 8) == fewest(sizes, 8)
+    assert pack_nodes(pods, 8) == fewest(sizes, 8)
 
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(1, 8), max_size=8))
 def test_packing_of_odd_sizes_is_possible_and_near_the_fewest(sizes: list[int]) -> None:
-    found = pack([(float(size), sizes.count(size)) for size in sorted(set(sizes), reverse=True)], 8)
+    found = pack_nodes([(float(size), sizes.count(size)) for size in sorted(set(sizes), reverse=True)], 8)
     best = fewest(sizes, 8)
     assert found is not None
     assert best <= found <= Fraction(11, 9) * best + Fraction(6, 9)
 
 
 def test_a_pod_larger_than_a_node_cannot_be_packed() -> None:
-    assert pack([(9.0, 1)], 8) is None
+    assert pack_nodes([(9.0, 1)], 8) is None
 
 
 def test_nodes_that_the_next_hour_needs_are_not_spare() -> None:
@@ -132,7 +132,7 @@ def test_of_pools_of_slices_the_nodes_that_hold_nothing_are_spare() -> None:
              for name, own in (("s", pool), ("t", tight))]  # fmt: skip
     ((one,), before) = advised(loads)
     after = sim.costs(list(sim.simulate([replace(load, pool=replace(load.pool, keeps=0)) for load in loads], HOURS)))[0]
-    assert one.about.node_pool == "spread"
+    assert one.subject.node_pool == "spread"
     assert float(one.saving.usd) == pytest.approx(3 * 16 * 730)
     assert float(one.saving.usd) == pytest.approx(before - after)
     assert one.summary.endswith("of 4, 3 held no pod")

@@ -14,8 +14,8 @@ from functools import cache
 
 import pytest
 
-from gpucost.features.recommendations.model import Advice
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.model import RecommendationContent
+from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
@@ -108,9 +108,9 @@ def cost(loads: Sequence[sim.Load]) -> float:
     return sim.costs(list(sim.simulate(loads, HOURS)))[0]
 
 
-def advised(loads: Sequence[sim.Load]) -> list[Advice]:
+def advised(loads: Sequence[sim.Load]) -> list[RecommendationContent]:
     look = look_at(list(sim.simulate(loads, HOURS)), sim.memory(loads, HOURS))
-    return list(review(look, sim.START + timedelta(hours=HOURS), {}).advice)
+    return list(review_cluster(look, sim.START + timedelta(hours=HOURS), {}).recommendations)
 
 
 def shares(given: set[str], wanted: set[str]) -> tuple[float, float]:
@@ -143,7 +143,7 @@ def test_recall_precision_and_savings_of_mig_plans(seed: int, count: int) -> Non
         geometries = [one for one in advice if one.kind == "mig-geometry"]
         assert len(geometries) <= 1
         pooled = geometries[0] if geometries else None
-        own = {one.about.workload: one for one in advice if one.kind == "mig-slice"}
+        own = {one.subject.workload: one for one in advice if one.kind == "mig-slice"}
         name = loads[0].pool.name
         saved = cost(loads) - best(loads, profiles)
         sharing = [one for one in advice if one.kind == "sharing"]
@@ -207,7 +207,7 @@ def test_recall_precision_and_savings_of_consolidation(seed: int, count: int) ->
     for loads in nodes_of(seed, count):
         pool = loads[0].pool
         own = [one for one in advised(loads) if one.kind == "consolidate"]
-        given |= {one.about.node_pool for one in own}
+        given |= {one.subject.node_pool for one in own}
         if not pool.price_source:
             continue
         moved = replace(pool, packs=True, keeps=0, moves=True)

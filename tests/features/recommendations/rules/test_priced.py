@@ -9,10 +9,10 @@ import pytest
 
 from gpucost.core.model import HourRecord
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.model import Advice
+from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
-from gpucost.features.recommendations.pools import is_priced
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.pools import has_enough_prices
+from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
@@ -52,12 +52,12 @@ def without_price(records: Sequence[HourRecord], hours: Collection[int], *, half
     return found
 
 
-def advised(records: Sequence[HourRecord]) -> dict[str, Advice]:
+def advised(records: Sequence[HourRecord]) -> dict[str, RecommendationContent]:
     look: LookBack = look_at(records)
     look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look.reserved_prices["g5.xlarge"] = ReservedPrice(0.9, "g5.xlarge")
-    found = review(look, sim.START + timedelta(hours=len(records)), {}).advice
-    return {f"{one.kind} {one.about.workload or one.about.node_pool}".strip(): one for one in found}
+    found = review_cluster(look, sim.START + timedelta(hours=len(records)), {}).recommendations
+    return {f"{one.kind} {one.subject.workload or one.subject.node_pool}".strip(): one for one in found}
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +88,10 @@ def test_without_a_price_for_more_than_a_tenth_nothing_is_said_of_money(records:
     assert len(many) > HOURS / 10 >= len(few)
     assert "idle old" in advised(without_price(records, few))
     look = look_at(without_price(records, many))
-    found = review(look, sim.START + timedelta(hours=HOURS), {})
-    assert not found.advice
-    (old,) = [one for one in found.judged if one.about.workload == "old"]
-    assert (old.standing, old.why) == (
+    found = review_cluster(look, sim.START + timedelta(hours=HOURS), {})
+    assert not found.recommendations
+    (old,) = [one for one in found.assessments if one.subject.workload == "old"]
+    assert (old.finding, old.reason) == (
         "unknown", "all of what it held has a price in 89.9% of its hours; advice needs 90%"
     )  # fmt: skip
 
@@ -102,4 +102,4 @@ def test_a_pool_that_was_there_for_an_hour_in_twenty_and_never_had_a_price_has_n
     for own, expected in ((records, True), (without_price(records, range(HOURS)), False)):
         look = look_at(own)
         (pool,) = look.pools.values()
-        assert is_priced(look, pool) is expected
+        assert has_enough_prices(look, pool) is expected

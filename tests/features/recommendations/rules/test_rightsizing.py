@@ -8,8 +8,8 @@ import pytest
 
 from gpucost.core.model import HourRecord, Line
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.model import Advice, Review
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.model import RecommendationContent, Review
+from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import advice_fleet as sim
 from tests.records import use_of
 
@@ -21,7 +21,7 @@ def look_at(
     records: Sequence[HourRecord], memory: Mapping[datetime, Mapping[tuple[str, str], float]] | None = None
 ) -> LookBack:
     look = LookBack("demo", records[0].hour, len(records))
-    look.memory.update(memory or {})
+    look.memory_peaks.update(memory or {})
     for one in records:
         if one.status != "incomplete":
             look.add(one.hour, map(use_of, one.lines), one.nodes, one.currency)
@@ -29,7 +29,7 @@ def look_at(
 
 
 def review_of(records: Sequence[HourRecord]) -> Review:
-    return review(look_at(records), records[-1].hour + timedelta(hours=2), {})
+    return review_cluster(look_at(records), records[-1].hour + timedelta(hours=2), {})
 
 
 Fleets = list[tuple[list[sim.Load], list[HourRecord], Review]]
@@ -64,7 +64,7 @@ def test_recall_and_precision_are_095_at_least(fleets: Fleets, kind: str) -> Non
     wanted, given = set(), set()
     for number, (loads, _, found) in enumerate(fleets):
         wanted |= {(number, load.name) for load in loads if load.truth == kind}
-        given |= {(number, one.about.workload) for one in found.advice if one.kind == kind}
+        given |= {(number, one.subject.workload) for one in found.recommendations if one.kind == kind}
     assert len(wanted) >= 8
     hits = len(wanted & given)
     assert hits / len(wanted) >= 0.95, wanted - given
@@ -73,27 +73,27 @@ def test_recall_and_precision_are_095_at_least(fleets: Fleets, kind: str) -> Non
 
 def test_nothing_is_advised_where_data_does_not_support_it(fleets: Fleets) -> None:
     for loads, _, found in fleets:
-        advised = {one.about.workload for one in found.advice}
+        advised = {one.subject.workload for one in found.recommendations}
         silent = {load.name for load in loads if load.name.startswith(("unseen", "guessed", "young", "gone"))}
         assert len(silent) >= 12
         assert not advised & silent
-        why = {one.about.workload: one for one in found.judged}
+        why = {one.subject.workload: one for one in found.assessments}
         for name in silent - {one for one in silent if one.startswith("gone")}:
-            assert why[name].standing == "unknown"
-            assert "advice needs" in why[name].why
+            assert why[name].finding == "unknown"
+            assert "advice needs" in why[name].reason
 
 
 def test_what_is_healthy_is_said_to_be(fleets: Fleets) -> None:
     for loads, _, found in fleets:
-        healthy = {one.about.workload for one in found.judged if one.standing == "healthy"}
+        healthy = {one.subject.workload for one in found.assessments if one.finding == "healthy"}
         assert {load.name for load in loads if load.name.startswith("healthy")} <= healthy
 
 
-def applied(load: sim.Load, advice: Advice) -> sim.Load:
+def applied(load: sim.Load, advice: RecommendationContent) -> sim.Load:
     """The workload as the advice wants it."""
     if advice.kind == "idle":
         return replace(load, pods=lambda _: 0)
-    then = int(advice.gpus_then)
+    then = int(advice.recommended_gpus)
     if advice.kind == "add-gpus" or (load.there(0) > 1 and then >= load.gpus):
         return replace(load, pods=lambda _: then // load.gpus)
     pool = sim.Pool(f"{load.pool.name}-{then}", "fitting", then, load.pool.price * then / load.pool.gpus)
@@ -102,7 +102,7 @@ def applied(load: sim.Load, advice: Advice) -> sim.Load:
 
 def test_claimed_savings_are_those_of_the_fleet_simulated_with_the_advice(fleets: Fleets) -> None:
     for loads, _, found in fleets:
-        advice = {one.about.workload: one for one in found.advice}
+        advice = {one.subject.workload: one for one in found.recommendations}
         for kind in KINDS:
             own = {name: one for name, one in advice.items() if one.kind == kind}
             before = [load for load in loads if load.name in own]  # each has nodes of its own: others cost the same
@@ -114,7 +114,7 @@ def test_claimed_savings_are_those_of_the_fleet_simulated_with_the_advice(fleets
             assert claimed == pytest.approx(nodes - nodes_then, rel=0.1), "nodes went with what they carried"
             gpus = {load.name: load.pool.gpus for load in before}
             for name, one in own.items():
-                goes = abs(one.gpus_now - one.gpus_then) >= gpus[name]
+                goes = abs(one.current_gpus - one.recommended_gpus) >= gpus[name]
                 assert one.saving.low_usd <= one.saving.usd <= one.saving.high_usd
                 assert one.saving.list_usd == one.saving.usd, "a constant list price"
                 assert one.saving.cash_usd == (one.saving.usd if goes else None), "others may hold the rest of a node"
@@ -123,11 +123,11 @@ def test_claimed_savings_are_those_of_the_fleet_simulated_with_the_advice(fleets
 def test_with_the_advice_applied_the_busiest_hour_is_at_70_percent_at_most(fleets: Fleets) -> None:
     for loads, _, found in fleets:
         by_name = {load.name: load for load in loads}
-        for one in found.advice:
+        for one in found.recommendations:
             if one.kind == "fewer-gpus":
-                load = by_name[one.about.workload]
+                load = by_name[one.subject.workload]
                 more = replace(load, work=lambda hour, load=load: load.work(hour) * 1.04)  # type: ignore[misc]
-                assert sim.best(load, HOURS) <= int(one.gpus_then) <= sim.best(more, HOURS), "figures are 1% off"
+                assert sim.best(load, HOURS) <= int(one.recommended_gpus) <= sim.best(more, HOURS), "figures are 1% off"
                 assert max(applied(load, one).busy(hour) for hour in range(HOURS)) <= 0.7 * 1.02
 
 
@@ -138,7 +138,7 @@ def test_committed_capacity_saves_no_cash_and_a_bill_leaves_it_unknown() -> None
         "spot": sim.Pool("spot", capacity_type="spot", price_source="spot"),
     }
     loads = [sim.Load(name, lambda _: 0.0, lambda _: 2, pool=pool) for name, pool in pools.items()]
-    found = {one.about.workload: one for one in review_of(list(sim.simulate(loads, HOURS))).advice}
+    found = {one.subject.workload: one for one in review_of(list(sim.simulate(loads, HOURS))).recommendations}
     assert found["reserved"].saving.cash_usd == 0 < found["reserved"].saving.usd
     assert found["billed"].saving.cash_usd is None
     assert found["billed"].saving.list_usd is None, "nobody knows the list price"
@@ -150,7 +150,7 @@ def test_list_prices_value_what_the_bill_charged_less_for() -> None:
     records = list(sim.simulate([sim.Load("a", lambda _: 0.0, lambda _: 2, pool=sim.Pool(price_source="cur"))], HOURS))
     look = look_at(records)
     look.list_prices["g5.xlarge"] = 2.0
-    (one,) = review(look, records[-1].hour, {}).advice
+    (one,) = review_cluster(look, records[-1].hour, {}).recommendations
     assert one.saving.usd == 2190, "2 GPUs × 730 hours at $1.50"
     assert one.saving.list_usd == 2920, "at $2.00"
 
@@ -162,18 +162,18 @@ def test_hours_without_figures_are_not_taken_for_idle_ones() -> None:
         replace(one, status="incomplete", lines=(), nodes=(), totals=None) if one.hour.hour == 12 else one
         for one in records
     ]
-    assert not review_of(records).advice
-    (one,) = review_of(holes).advice
+    assert not review_of(records).recommendations
+    (one,) = review_of(holes).recommendations
     assert one.evidence.hours_unknown == 8
     most = [replace(one, status="incomplete", lines=(), nodes=(), totals=None) if i % 5 == 0 else one
             for i, one in enumerate(records)]  # fmt: skip
-    assert not review_of(most).advice, "a fifth of the hours is missing"
+    assert not review_of(most).recommendations, "a fifth of the hours is missing"
 
 
 def test_figures_of_several_currencies_are_no_ground_for_advice() -> None:
     records = list(sim.simulate([sim.Load("a", lambda _: 0.0, lambda _: 1)], HOURS))
     records[3] = replace(records[3], currency="EUR")
-    assert not review_of(records).advice
+    assert not review_of(records).recommendations
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_figures_of_several_currencies_are_no_ground_for_advice() -> None:
 )
 def test_the_bands_are_the_documented_ones(busy: list[float], standing: str) -> None:
     load = sim.Load("a", lambda hour: busy[hour % 2], lambda _: 1)
-    (judged,) = review_of(list(sim.simulate([load], HOURS))).judged
-    assert judged.standing == standing, judged.why
+    (judged,) = review_of(list(sim.simulate([load], HOURS))).assessments
+    assert judged.finding == standing, judged.reason
 
 
 def test_a_unit_s_cost_that_others_bear_is_advised_to_the_unit_that_holds_the_gpus() -> None:
@@ -211,7 +211,7 @@ def test_a_unit_s_cost_that_others_bear_is_advised_to_the_unit_that_holds_the_gp
         ]  # fmt: skip
 
     shared = [replace(one, lines=tuple(part for line in one.lines for part in parts(line))) for one in records]
-    (one,) = review_of(shared).advice
-    assert (one.kind, one.about.business_unit) == ("idle", "platform")
-    assert one.gpus_now == 2
-    assert one.saving == review_of(records).advice[0].saving
+    (one,) = review_of(shared).recommendations
+    assert (one.kind, one.subject.business_unit) == ("idle", "platform")
+    assert one.current_gpus == 2
+    assert one.saving == review_of(records).recommendations[0].saving

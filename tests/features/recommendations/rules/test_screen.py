@@ -10,9 +10,9 @@ from typing import get_args
 import pytest
 
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.model import About, Advice, Kind, Recommendation
+from gpucost.features.recommendations.model import Recommendation, RecommendationContent, RecommendationKind, Subject
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.review import review_cluster
 from gpucost_cli.recommendation_screen import COLUMNS, LINES, screen
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations import advice_queue as line
@@ -46,29 +46,29 @@ def fleet() -> Iterator[sim.Load]:
 
 
 @pytest.fixture(scope="module")
-def advised() -> dict[str, Advice]:
+def advised() -> dict[str, RecommendationContent]:
     """The longest of each kind."""
     queue = sim.Pool(f"{LONG}-queue", "g5.12xlarge", 1, Decimal(6), keeps=1)
     jobs = [line.Job(f"{LONG}-{day}-{n}", 24 * day + 9, 4, 1, f"{LONG}-ns") for day in range(28) for n in range(3)]
     loads = [*fleet(), *line.loads(jobs, queue, 1, HOURS)]
     look = LookBack("demo", sim.START, HOURS)
-    look.memory.update(sim.memory(loads, HOURS))
-    look.expect(line.waits(jobs, queue, 1, HOURS))
+    look.memory_peaks.update(sim.memory(loads, HOURS))
+    look.add_waits(line.waits(jobs, queue, 1, HOURS))
     for record in sim.simulate(loads, HOURS):
         look.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
     look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look.reserved_prices.update({"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")})
-    found: dict[str, Advice] = {}
-    for one in review(look, sim.START + timedelta(hours=HOURS), {}).advice:
+    found: dict[str, RecommendationContent] = {}
+    for one in review_cluster(look, sim.START + timedelta(hours=HOURS), {}).recommendations:
         known = found.get(one.kind)
         if known is None or len(str(known)) < len(str(one)):
             found[one.kind] = one
     return found
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("kind", get_args(RecommendationKind))
 @pytest.mark.parametrize("state", ["open", "dismissed"])
-def test_a_recommendation_is_one_screen(advised: dict[str, Advice], kind: str, state: str) -> None:
+def test_a_recommendation_is_one_screen(advised: dict[str, RecommendationContent], kind: str, state: str) -> None:
     one = Recommendation(advised[kind], "open", sim.START, sim.START, sim.START)
     if state == "dismissed":
         one = replace(one, state="dismissed", reason="kept for the launch of next month " * 3, author="ann@example.com")
@@ -76,14 +76,14 @@ def test_a_recommendation_is_one_screen(advised: dict[str, Advice], kind: str, s
     assert len(lines) <= LINES, "\n".join(lines)
     assert max(map(len, lines)) <= COLUMNS, "\n".join(lines)
     text = " ".join(" ".join(lines).split())
-    for said in (one.id, one.advice.risk_note, f"{abs(one.advice.saving.usd):,.2f}", "evidence", "confidence"):
+    for said in (one.id, one.content.risk_note, f"{abs(one.content.saving.usd):,.2f}", "evidence", "confidence"):
         assert said in text
-    for name in one.advice.evidence.facts:
+    for name in one.content.evidence.facts:
         assert f"{name}:" in text
-    assert " ".join(one.advice.patch.split()) in text or f"gpucost advise show {one.id} --patch" in text
+    assert " ".join(one.content.patch.split()) in text or f"gpucost advise show {one.id} --patch" in text
 
 
-def test_control_characters_of_a_name_do_not_reach_the_terminal(advised: dict[str, Advice]) -> None:
-    about = About("demo", "u", "ns", "Deployment", "x\x1b[2J")
+def test_control_characters_of_a_name_do_not_reach_the_terminal(advised: dict[str, RecommendationContent]) -> None:
+    about = Subject("demo", "u", "ns", "Deployment", "x\x1b[2J")
     one = replace(advised["idle"], about=about, summary="Scale x\x1b[2J down")
     assert "\x1b" not in "\n".join(screen(Recommendation(one, "open", sim.START, sim.START, sim.START)))

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.metering.gpu_models import memory_gb
-from gpucost.features.recommendations.model import Advice, Review
+from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.node_prices import SpotPrice
-from gpucost.features.recommendations.review import review
-from gpucost.features.recommendations.rules.sharing_groups import EXACT, MOST_SHARERS, Sharer, groups
+from gpucost.features.recommendations.review import review_cluster
+from gpucost.features.recommendations.rules.sharing_groups import EXACT, MOST_SHARERS, SharingPod, group_pods
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
@@ -33,7 +33,7 @@ def pool_of(name: str, gpus: int) -> sim.Pool:
 
 def reviewed(loads: Sequence[sim.Load]) -> Review:
     records = list(sim.simulate(loads, HOURS))
-    return review(look_at(records, sim.memory(loads, HOURS)), sim.START + timedelta(hours=HOURS), {})
+    return review_cluster(look_at(records, sim.memory(loads, HOURS)), sim.START + timedelta(hours=HOURS), {})
 
 
 def partitions(pods: Sequence[Pod]) -> Iterator[list[list[Pod]]]:
@@ -124,7 +124,7 @@ def test_recall_precision_and_savings_are_those_of_the_best_grouping(seed: int) 
     wanted, given = set(), set()
     for sort, loads in pools(seed, 14):
         name = loads[0].pool.name
-        advice = [one for one in reviewed(loads).advice if one.kind == "sharing"]
+        advice = [one for one in reviewed(loads).recommendations if one.kind == "sharing"]
         if advice:
             given.add(name)
         if sort in {"unseen", "guessed"}:
@@ -145,7 +145,7 @@ def by_hand() -> list[sim.Load]:
 
 
 def test_day_and_night_share_a_gpu_and_what_is_said_of_it() -> None:
-    (one,) = [one for one in reviewed(by_hand()).advice if one.kind == "sharing"]
+    (one,) = [one for one in reviewed(by_hand()).recommendations if one.kind == "sharing"]
     assert one.summary == (
         "Let 2 pods take turns on 1 GPU of node pool a10g (time-slicing or MPS, 2 replicas): 3 g5.xlarge nodes become 2"
     )
@@ -167,8 +167,8 @@ def test_shared_workloads_are_not_advised_to_move_to_spot_too() -> None:
     records = list(sim.simulate(loads, HOURS))
     look = look_at(records, sim.memory(loads, HOURS))
     look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
-    found = review(look, sim.START, {}).advice
-    assert [(one.kind, one.about.workload) for one in found] == [("sharing", ""), ("spot", "both")]
+    found = review_cluster(look, sim.START, {}).recommendations
+    assert [(one.kind, one.subject.workload) for one in found] == [("sharing", ""), ("spot", "both")]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_slices_go_before_sharing_unless_sharing_saves_more(low: float, high: fl
     pairs share; at 29% two fit the halves of a GPU, and all four share one (62% at most)."""
     pool = sim.Pool("h100", "p5.4xlarge", 1, Decimal(7), model="NVIDIA H100 80GB HBM3", moves=True)
     loads = [service(f"s{n}", pool, *((low, high) if n % 2 else (high, low)), 6.0, kind="Job") for n in range(4)]
-    found = {str(one.kind): one for one in reviewed(loads).advice}
+    found = {str(one.kind): one for one in reviewed(loads).recommendations}
     assert found.keys() - {"mig-slice"} == {kind}
     assert float(found[kind].saving.usd) == pytest.approx(gone * 7 * 730, rel=1e-3)
 
@@ -205,7 +205,7 @@ SHARERS = st.lists(
 @settings(max_examples=80)
 @given(SHARERS)
 def test_few_pods_are_grouped_exactly_and_many_possibly(rows: list[tuple[int, list[float], int]]) -> None:
-    pods = [Sharer(workload, use, memory) for workload, use, memory in rows]
+    pods = [SharingPod(workload, use, memory) for workload, use, memory in rows]
 
     def possible(own: Sequence[Sequence[int]]) -> bool:
         return all(
@@ -218,28 +218,28 @@ def test_few_pods_are_grouped_exactly_and_many_possibly(rows: list[tuple[int, li
     places = [(sim.Load(str(place), lambda _: 0, lambda _: 1), place) for place in range(len(pods))]
     tried = ([[place for _, place in group] for group in own] for own in partitions(places))
     fewest = min(len(own) for own in tried if possible(own))
-    found = groups(pods, 0.7 + 1e-9, 10)
+    found = group_pods(pods, 0.7 + 1e-9, 10)
     assert possible(found)
     assert sorted(place for group in found for place in group) == list(range(len(pods)))
     assert len(found) == fewest
-    alone = [Sharer(100 + number, [0.7] * 4, 1) for number in range(EXACT + 1)]
-    many = groups([*pods, *alone], 0.7 + 1e-9, 10)
+    alone = [SharingPod(100 + number, [0.7] * 4, 1) for number in range(EXACT + 1)]
+    many = group_pods([*pods, *alone], 0.7 + 1e-9, 10)
     own = [[place for place in group if place < len(pods)] for group in many]
     assert possible([group for group in own if group])
 
 
-def advice_of(found: Review) -> list[Advice]:
-    return [one for one in found.advice if one.kind == "sharing"]
+def advice_of(found: Review) -> list[RecommendationContent]:
+    return [one for one in found.recommendations if one.kind == "sharing"]
 
 
 def test_hours_in_which_nobody_saw_its_use_are_no_room_for_others() -> None:
     """Half an hour a day is not seen, of the day's pod in its busy hours: the night's pod must not count on them."""
     records = list(sim.simulate(by_hand()[:2], HOURS))
     look = look_at(records, sim.memory(by_hand(), HOURS))
-    assert [one.kind for one in review(look, sim.START, {}).advice] == ["sharing"]
+    assert [one.kind for one in review_cluster(look, sim.START, {}).recommendations] == ["sharing"]
     day = next(one for key, one in look.workloads.items() if key.name == "day")
     day.busiest[100] = -1.0
-    assert not advice_of(review(look, sim.START, {}))
+    assert not advice_of(review_cluster(look, sim.START, {}))
 
 
 @pytest.mark.parametrize(

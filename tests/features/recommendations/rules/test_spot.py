@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 import yaml
 
-from gpucost.features.recommendations.model import Advice
+from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.node_prices import SpotPrice
-from gpucost.features.recommendations.review import review
+from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
@@ -59,11 +59,11 @@ def fleet(seed: int) -> list[sim.Load]:
     return found
 
 
-def advised(own: list[sim.Load], prices: Mapping[str, SpotPrice] = PRICES) -> dict[str, Advice]:
+def advised(own: list[sim.Load], prices: Mapping[str, SpotPrice] = PRICES) -> dict[str, RecommendationContent]:
     look = look_at(list(sim.simulate(own, HOURS)))
     look.spot_prices.update(prices)
-    found = review(look, sim.START + timedelta(hours=HOURS), {}).advice
-    return {one.about.workload: one for one in found if one.kind == "spot"}
+    found = review_cluster(look, sim.START + timedelta(hours=HOURS), {}).recommendations
+    return {one.subject.workload: one for one in found if one.kind == "spot"}
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(3, 13))])
@@ -77,7 +77,7 @@ def test_what_may_be_interrupted_runs_on_spot_at_its_mean_price(seed: int) -> No
             moved = replace(load, pool=replace(load.pool, price=Decimal("0.6")))
             before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (load, moved))
             assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
-            assert one.gpus_then == 0, "on demand"
+            assert one.recommended_gpus == 0, "on demand"
 
 
 def test_risk_and_manifest_are_of_the_kind() -> None:
@@ -102,7 +102,7 @@ def test_all_pods_must_say_so() -> None:
         records[hour] = replace(records[hour], lines=tuple(one._replace(labels={}) for one in records[hour].lines))
     look = look_at(records)
     look.spot_prices.update(PRICES)
-    assert not review(look, sim.START, {}).advice, "a tenth of what was held did not"
+    assert not review_cluster(look, sim.START, {}).recommendations, "a tenth of what was held did not"
 
 
 def test_no_spot_where_no_price_is_known_or_it_is_dearer() -> None:

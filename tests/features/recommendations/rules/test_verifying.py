@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.features.recommendations.model import Kind
-from gpucost.features.recommendations.verification import SubjectHour, verified
+from gpucost.features.recommendations.model import RecommendationKind
+from gpucost.features.recommendations.verification import SubjectHour, measured_saving
 from tests.features.recommendations.rules.test_life import advice
 
 CHANGED = 336
@@ -20,17 +20,17 @@ def hour(held: float, price: float, work: float = 1.0, used: float = 0.0) -> Sub
 def measured(
     before: SubjectHour | Hours,
     since: SubjectHour | Hours,
-    kind: Kind = "fewer-gpus",
+    kind: RecommendationKind = "fewer-gpus",
     claimed: int = 10**6,
     workload_kind: str = "Deployment",
 ) -> Decimal | None:
     one = advice(kind)
     one = replace(
-        one, saving=replace(one.saving, usd=Decimal(claimed)), about=one.about._replace(workload_kind=workload_kind)
+        one, saving=replace(one.saving, usd=Decimal(claimed)), about=one.subject._replace(workload_kind=workload_kind)
     )
     old = before if isinstance(before, list) else [before] * CHANGED
     new = since if isinstance(since, list) else [since] * 168
-    return verified(one, [*old, *new], CHANGED)
+    return measured_saving(one, [*old, *new], CHANGED)
 
 
 def monthly(usd: float) -> Decimal:

@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from gpucost.features.recommendations.history import LookBack, Wait
-from gpucost.features.recommendations.model import Advice
-from gpucost.features.recommendations.review import review
-from gpucost.features.recommendations.rules.waiting_pods import Waiter, left_waiting, waiters
+from gpucost.features.recommendations.model import RecommendationContent
+from gpucost.features.recommendations.review import review_cluster
+from gpucost.features.recommendations.rules.waiting_pods import PendingPod, remaining_wait, pending_pods
 from tests.features.recommendations import advice_fleet as sim
 from tests.features.recommendations import advice_queue as line
 from tests.records import use_of
@@ -21,7 +21,7 @@ HOURS = 24 * DAYS
 Waits = Mapping[datetime, Sequence[Wait]]
 
 
-def advised(queues: Sequence[line.Queue], waits: Waits | None = None) -> dict[str, Advice]:
+def advised(queues: Sequence[line.Queue], waits: Waits | None = None) -> dict[str, RecommendationContent]:
     """By pool."""
     loads = [load for one in queues for load in line.loads(one.jobs, one.pool, one.nodes, HOURS)]
     days: dict[datetime, list[Wait]] = {}
@@ -29,21 +29,21 @@ def advised(queues: Sequence[line.Queue], waits: Waits | None = None) -> dict[st
         for day, own in line.waits(one.jobs, one.pool, one.nodes, HOURS).items():
             days.setdefault(day, []).extend(own)
     look = LookBack("demo", sim.START, HOURS)
-    look.expect(days if waits is None else waits)
+    look.add_waits(days if waits is None else waits)
     for record in sim.simulate(loads, HOURS):
         look.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
-    found = review(look, sim.START + timedelta(hours=HOURS), {})
-    return {one.about.node_pool: one for one in found.advice if one.kind == "pending"}
+    found = review_cluster(look, sim.START + timedelta(hours=HOURS), {})
+    return {one.subject.node_pool: one for one in found.recommendations if one.kind == "pending"}
 
 
 @pytest.fixture(scope="module")
-def found() -> list[tuple[line.Queue, Advice | None]]:
+def found() -> list[tuple[line.Queue, RecommendationContent | None]]:
     """Each pool by itself: a node is nobody else's, and jobs of one namespace go where its jobs went."""
     queues = line.queues(1, 10, DAYS)
     return [(one, advised([one]).get(one.pool.name)) for one in queues]
 
 
-def test_recall_and_precision_of_pending_are_095_at_least(found: list[tuple[line.Queue, Advice | None]]) -> None:
+def test_recall_and_precision_of_pending_are_095_at_least(found: list[tuple[line.Queue, RecommendationContent | None]]) -> None:
     wanted = {one.pool.name for one, _ in found if one.truth}
     given = {one.pool.name for one, advice in found if advice is not None}
     assert len(wanted) >= 4
@@ -52,12 +52,12 @@ def test_recall_and_precision_of_pending_are_095_at_least(found: list[tuple[line
 
 
 def test_the_nodes_are_those_with_which_the_simulated_queue_is_gone(
-    found: list[tuple[line.Queue, Advice | None]],
+    found: list[tuple[line.Queue, RecommendationContent | None]],
 ) -> None:
     for one, advice in found:
         if advice is None:
             continue
-        more = int(advice.gpus_then - advice.gpus_now)
+        more = int(advice.recommended_gpus - advice.current_gpus)
         assert more == line.fewest_more(one.jobs, one.pool, one.nodes), one.pool.name
         before, after = (line.waited(one.jobs, one.pool, one.nodes + added) for added in (0, more))
         assert f"{before:,.1f} GPU-hours" in advice.summary
@@ -92,8 +92,8 @@ def test_waiting_is_valued_beside_the_nodes_by_hand() -> None:
     assert facts["waiting is worth"].startswith("$365.00 a month at $3.000 a GPU-hour"), "a sixth of the month's hours"
     assert facts["nodes in hours of waiting only"] == "$365.00 a month"
     assert facts["waited by namespace"] == "research-ns 56.0"
-    assert one.gpus_now == 1
-    assert one.gpus_then == 2  # nodes
+    assert one.current_gpus == 1
+    assert one.recommended_gpus == 2  # nodes
     assert one.confidence == "medium"
 
 
@@ -114,18 +114,18 @@ def test_what_no_pool_has_or_no_node_could_hold_gets_no_nodes() -> None:
 
 
 def test_pods_that_never_ran_hold_what_they_get_as_long_as_others_or_to_the_end() -> None:
-    one = Waiter("ns", "p", 1, 0.0, 5.0, 10.0)
-    assert left_waiting([one, replace(one, pod="q")], 1, 1) == 5, "the second waits as it did"
-    assert left_waiting([one, replace(one, pod="q", arrived=3.0, runs=1.0)], 2, 1) == 0
-    assert left_waiting([replace(one, runs=2.0), replace(one, pod="q")], 1, 1) == 2
-    assert left_waiting([replace(one, units=2)], 5, 1) == 10, "no node is large enough"
+    one = PendingPod("ns", "p", 1, 0.0, 5.0, 10.0)
+    assert remaining_wait([one, replace(one, pod="q")], 1, 1) == 5, "the second waits as it did"
+    assert remaining_wait([one, replace(one, pod="q", arrived=3.0, runs=1.0)], 2, 1) == 0
+    assert remaining_wait([replace(one, runs=2.0), replace(one, pod="q")], 1, 1) == 2
+    assert remaining_wait([replace(one, units=2)], 5, 1) == 10, "no node is large enough"
 
 
 def test_more_nodes_never_leave_more_waiting() -> None:
     queue = line.queues(3, 2, DAYS)[1]
     begun = line.starts(queue.jobs, queue.pool, queue.nodes)
-    own = [Waiter("ns", job.name, job.gpus, job.comes, begun[job.name] - job.comes, job.runs) for job in queue.jobs]
-    left = [left_waiting(own, nodes, queue.pool.gpus) for nodes in range(1, 12)]
+    own = [PendingPod("ns", job.name, job.gpus, job.comes, begun[job.name] - job.comes, job.runs) for job in queue.jobs]
+    left = [remaining_wait(own, nodes, queue.pool.gpus) for nodes in range(1, 12)]
     assert all(one >= other for one, other in pairwise(left))
     assert left[-1] == 0
 
@@ -135,11 +135,11 @@ def test_a_pod_s_life_is_put_together_from_its_days_and_the_ledger() -> None:
     day = timedelta(days=1)
     wait = Wait("ns", "p-0", "p-0", "nvidia.com/gpu", 2, ((23, 0.25),))
     look = LookBack("demo", sim.START, 48)
-    look.expect({sim.START: [wait], sim.START + day: [wait._replace(hours=((0, 1.0), (1, 0.5)))]})
+    look.add_waits({sim.START: [wait], sim.START + day: [wait._replace(hours=((0, 1.0), (1, 0.5)))]})
     load = sim.Load("p", lambda _: 1.0, lambda _: 1, kind="Job", gpus=2, pool=sim.Pool("duo", gpus=2), life=(26, 31))
     for record in sim.simulate([load], 48):
         look.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
-    assert waiters(look) == [("nvidia.com/gpu", Waiter("ns", "p-0", 2, 23.75, 1.75, 5.0))]
+    assert pending_pods(look) == [("nvidia.com/gpu", PendingPod("ns", "p-0", 2, 23.75, 1.75, 5.0))]
 
 
 def test_a_namespace_waits_for_the_pool_that_it_uses_and_a_new_one_for_the_largest() -> None:
@@ -161,10 +161,10 @@ def test_a_namespace_waits_for_the_pool_that_it_uses_and_a_new_one_for_the_large
 def test_amounts_are_in_the_ledger_s_currency() -> None:
     queue = next(one for one in line.queues(1, 5, DAYS) if one.truth)
     look = LookBack("demo", sim.START, HOURS)
-    look.expect(line.waits(queue.jobs, queue.pool, queue.nodes, HOURS))
+    look.add_waits(line.waits(queue.jobs, queue.pool, queue.nodes, HOURS))
     for record in sim.simulate(line.loads(queue.jobs, queue.pool, queue.nodes, HOURS), HOURS):
         look.add(record.hour, map(use_of, record.lines), record.nodes, "EUR")
-    (one,) = [one for one in review(look, sim.START, {}).advice if one.kind == "pending"]
+    (one,) = [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "pending"]
     assert one.currency == "EUR"
     assert one.evidence.facts["waiting is worth"].startswith("EUR ")
     assert "$" not in str(one.evidence.facts)

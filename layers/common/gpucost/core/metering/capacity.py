@@ -7,14 +7,14 @@ from itertools import pairwise
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.metering.nodes import NodeLife, physical_gpus
+from gpucost.core.metering.nodes import NodeLifecycle, physical_gpus
 from gpucost.core.metering.usage import Holding, NodeUsage
 
 ZERO = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AdvertisedGpus:
     """Physical GPUs that a node puts on offer for a time: in all, and those of them that are healthy."""
 
     time: Interval
@@ -23,7 +23,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Disputed:
+class DisputedHolding:
     """GPUs of which nobody knows who held them, because the samples that tell contradict each other or reason."""
 
     time: Interval
@@ -43,27 +43,27 @@ class _Parts:
     excess: Fraction = ZERO
 
 
-def offers(life: NodeLife, slices_per_gpu: int | None, *, capacity_is_kept: bool) -> list[Offer]:
+def advertised_gpus(life: NodeLifecycle, slices_per_gpu: int | None, *, collects_capacity: bool) -> list[AdvertisedGpus]:
     """What a node advertised, and when; its physical GPUs where the metrics keep no capacity of any node."""
-    if not capacity_is_kept:
+    if not collects_capacity:
         physical = physical_gpus(life.node, slices_per_gpu)
-        return [Offer(life.present, physical, physical)]
+        return [AdvertisedGpus(life.present, physical, physical)]
     return [_offer(time, node, slices_per_gpu) for time, node in life.states]
 
 
-def _offer(time: Interval, node: GpuNode, slices_per_gpu: int | None) -> Offer:
+def _offer(time: Interval, node: GpuNode, slices_per_gpu: int | None) -> AdvertisedGpus:
     advertised = node.advertised(node.capacity, slices_per_gpu)
     is_healthy = node.allocatable == node.capacity
-    return Offer(time, advertised, advertised if is_healthy else node.advertised(node.allocatable, slices_per_gpu))
+    return AdvertisedGpus(time, advertised, advertised if is_healthy else node.advertised(node.allocatable, slices_per_gpu))
 
 
-def account(
-    life: NodeLife,
-    on_offer: Sequence[Offer],
+def split_node_time(
+    life: NodeLifecycle,
+    on_offer: Sequence[AdvertisedGpus],
     holdings: Sequence[Holding],
     blind: Sequence[Interval],
     slices_per_gpu: int | None,
-    disputed: Sequence[Disputed] = (),
+    disputed: Sequence[DisputedHolding] = (),
 ) -> NodeUsage:
     """Split a node's physical-GPU time by what became of it.
 
@@ -78,11 +78,11 @@ def account(
     physical = _physical(life, on_offer, slices_per_gpu)
     parts = _Parts()
     cuts = [[offer.time for offer in on_offer], blind, [one.held for one in holdings], [one.time for one in disputed]]
-    for piece in pieces(life.present, *cuts):
-        held = sum((one.gpus for one in holdings if one.held.holds(piece.start)), ZERO)
-        offer = next((offer for offer in on_offer if offer.time.holds(piece.start)), None)
-        is_blind = any(gap.holds(piece.start) for gap in blind)
-        claims = [physical if one.gpus is None else one.gpus for one in disputed if one.time.holds(piece.start)]
+    for piece in cut_at_edges(life.present, *cuts):
+        held = sum((one.gpus for one in holdings if one.held.contains(piece.start)), ZERO)
+        offer = next((offer for offer in on_offer if offer.time.contains(piece.start)), None)
+        is_blind = any(gap.contains(piece.start) for gap in blind)
+        claims = [physical if one.gpus is None else one.gpus for one in disputed if one.time.contains(piece.start)]
         _split(parts, piece.length, physical, held, sum(claims, ZERO), offer, is_blind=is_blind)
     return NodeUsage(
         node=life.node,
@@ -97,7 +97,7 @@ def account(
     )
 
 
-def pieces(whole: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
+def cut_at_edges(whole: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
     """A time, cut wherever any of some intervals starts or ends: within a piece nothing changes."""
     if not whole.length:
         return []
@@ -114,7 +114,7 @@ def _split(
     physical: Fraction,
     held: Fraction,
     disputed: Fraction,
-    offer: Offer | None,
+    offer: AdvertisedGpus | None,
     *,
     is_blind: bool,
 ) -> None:
@@ -142,7 +142,7 @@ def _split(
     parts.unallocated += (free - unhealthy) * length
 
 
-def _physical(life: NodeLife, on_offer: Sequence[Offer], slices_per_gpu: int | None) -> Fraction:
+def _physical(life: NodeLifecycle, on_offer: Sequence[AdvertisedGpus], slices_per_gpu: int | None) -> Fraction:
     """Physical GPUs; the most that it ever advertised where nothing else tells."""
     if life.node.physical is not None:
         return Fraction(life.node.physical)
@@ -150,7 +150,7 @@ def _physical(life: NodeLife, on_offer: Sequence[Offer], slices_per_gpu: int | N
     return max([known, *(offer.advertised for offer in on_offer)])
 
 
-def overcommitted(node: GpuNode, holdings: Sequence[Holding]) -> bool:
+def is_overcommitted(node: GpuNode, holdings: Sequence[Holding]) -> bool:
     """Whether pods hold more than a node can have at one moment, by units or by physical GPUs."""
     if node.physical is not None and sum((one.gpus for one in holdings), ZERO) > node.physical:
         return True

@@ -13,9 +13,9 @@ from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 
 DeviceKey = tuple[str, str, str]
 """Node, UUID and MIG instance."""
-Label = tuple[str, str, str]
+PodLabel = tuple[str, str, str]
 """Namespace, pod and, where the exporter tells it, uid of the pod that a series is labelled with."""
-NOBODY: Label = ("", "", "")
+UNLABELED: PodLabel = ("", "", "")
 NEURON_MODEL = "NeuronCore"
 """What stands for a model on the series of neuron-monitor."""
 ZERO = Fraction(0)
@@ -26,13 +26,13 @@ class Sample:
     """What one scrape showed of a device, and the time for which it speaks."""
 
     time: Interval
-    use: Fraction
+    utilization: Fraction
     """0 to 1. Exporters copy a device's value to every sharer, so the largest copy is the device's, never their sum."""
-    by_label: Mapping[Label, Fraction]
+    by_label: Mapping[PodLabel, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedUse:
     """Use observed in some time."""
 
     used_ms: Fraction
@@ -63,7 +63,7 @@ class DeviceHour:
         self.is_part = part != ""
         """Whether it is a MIG device."""
         self.series = series
-        self.is_plain = all(one.values is None for one in series)
+        self.is_plain = all(one.samples is None for one in series)
         """Whether every series was seen at every scrape, so that means tell all."""
         self._scrapes = scrapes
         self._window = window
@@ -75,14 +75,14 @@ class DeviceHour:
         return self.series[0].model == NEURON_MODEL
 
     @cached_property
-    def labels(self) -> frozenset[Label]:
+    def labels(self) -> frozenset[PodLabel]:
         """Pods that any sample is labelled with."""
-        return frozenset(_label(one) for one in self.series) - {NOBODY}
+        return frozenset(_label(one) for one in self.series) - {UNLABELED}
 
     @cached_property
-    def labels_by_pod(self) -> Mapping[tuple[str, str], Sequence[Label]]:
+    def labels_by_pod(self) -> Mapping[tuple[str, str], Sequence[PodLabel]]:
         """The labels by namespace and pod."""
-        found: dict[tuple[str, str], list[Label]] = {}
+        found: dict[tuple[str, str], list[PodLabel]] = {}
         for label in self.labels:
             found.setdefault(label[:2], []).append(label)
         return found
@@ -90,17 +90,17 @@ class DeviceHour:
     @cached_property
     def interval(self) -> int:
         """The scrape interval in force most of the time, in milliseconds."""
-        known = (self._scrapes[one.instance].typical for one in self.series if one.instance in self._scrapes)
+        known = (self._scrapes[one.instance].typical_interval for one in self.series if one.instance in self._scrapes)
         return max(known, default=0) or DEFAULT_INTERVAL_MS
 
     @cached_property
     def samples(self) -> Sequence[Sample]:
         """Each scrape of the source that saw most; none for a plain device."""
-        by_source: dict[str, dict[int, dict[Label, Fraction]]] = {}
+        by_source: dict[str, dict[int, dict[PodLabel, Fraction]]] = {}
         instances: dict[tuple[str, int], Instance] = {}
         for one in self.series:
             source = one.instance.split("/", 1)[0]
-            for time, value in one.values or ():
+            for time, value in one.samples or ():
                 if is_utilization(value, one.scale):
                     at = by_source.setdefault(source, {}).setdefault(time, {})
                     at[_label(one)] = max(at.get(_label(one), ZERO), _part(value, one.scale))
@@ -122,7 +122,7 @@ class DeviceHour:
         return found
 
     @cached_property
-    def covered(self) -> list[Interval]:
+    def observed_times(self) -> list[Interval]:
         """Times in which its use was observed."""
         if self.is_plain:
             seen = {one.instance: self._plain.get(one.instance, ()) for one in self.series}
@@ -134,11 +134,11 @@ class DeviceHour:
         """Mean use of the time observed, 0 to 1."""
         if self.is_plain:
             return max((_mean(one) for one in self.series), default=ZERO)
-        seen = self.seen(self._window)
+        seen = self.use_during(self._window)
         return seen.used_ms / seen.observed_ms if seen.observed_ms else ZERO
 
     @cached_property
-    def is_told_per_pod(self) -> bool:
+    def is_measured_per_pod(self) -> bool:
         """Whether a pod's copy is its own use: newer exporters read `GPU_UTIL` per process, so that copies differ."""
         if self.is_plain:
             told: dict[Instance, set[Fraction]] = {}
@@ -147,7 +147,7 @@ class DeviceHour:
             return any(len(means) > 1 for means in told.values())
         return any(len(set(sample.by_label.values())) > 1 for sample in self.samples)
 
-    def seen(self, time: Interval, *, of: Label | None = None, only: frozenset[Label] | None = None) -> Seen:
+    def use_during(self, time: Interval, *, of: PodLabel | None = None, only: frozenset[PodLabel] | None = None) -> ObservedUse:
         """The use observed in some time.
 
         Args:
@@ -157,8 +157,8 @@ class DeviceHour:
         """
         if self.is_plain:
             mean = self.mean if of is None else max((_mean(s) for s in self.series if _label(s) == of), default=ZERO)
-            observed = overlap_length(self.covered, time)
-            return Seen(mean * observed, observed)
+            observed = overlap_length(self.observed_times, time)
+            return ObservedUse(mean * observed, observed)
         used, observed = ZERO, 0
         for sample in self.samples:
             length = sample.time.overlap(time).length
@@ -166,23 +166,23 @@ class DeviceHour:
                 continue
             if of is not None and of not in sample.by_label:
                 continue
-            used += (sample.use if of is None else sample.by_label[of]) * length
+            used += (sample.utilization if of is None else sample.by_label[of]) * length
             observed += length
-        return Seen(used, observed)
+        return ObservedUse(used, observed)
 
-    def labelled_ms(self, label: Label, time: Interval) -> int:
+    def labeled_ms(self, label: PodLabel, time: Interval) -> int:
         """For how long of some time it was labelled with a pod."""
         if self.is_plain:
-            return overlap_length(self.covered, time) if label in self.labels else 0
+            return overlap_length(self.observed_times, time) if label in self.labels else 0
         return sum(sample.time.overlap(time).length for sample in self.samples if label in sample.by_label)
 
-    def slots(self, label: Label) -> int:
+    def slot_count(self, label: PodLabel) -> int:
         """How many of its replicas are told to be a pod's; 0 where that is not told."""
         return len(self._slots.get(label, ()))
 
     @cached_property
-    def _slots(self) -> Mapping[Label, set[str]]:
-        found: dict[Label, set[str]] = {}
+    def _slots(self) -> Mapping[PodLabel, set[str]]:
+        found: dict[PodLabel, set[str]] = {}
         for one in self.series:
             if one.slot:
                 found.setdefault(_label(one), set()).add(one.slot)
@@ -195,7 +195,7 @@ def device_hours(
     """All devices of an hour, each by the best signal that tells of it."""
     by_key: dict[DeviceKey, list[DeviceSeries]] = {}
     for one in series:
-        if one.values is None and not (one.samples and one.total.is_finite()):
+        if one.samples is None and not (one.sample_count and one.total.is_finite()):
             continue
         by_key.setdefault((one.node, one.uuid, one.mig_instance), []).append(one)
     plain = {who: run.coverage(window, DEFAULT_INTERVAL_MS) for who, run in scrapes.items()}
@@ -207,8 +207,8 @@ def device_hours(
     return found
 
 
-def _label(one: DeviceSeries) -> Label:
-    return (one.namespace, one.pod, one.uid) if one.pod else NOBODY
+def _label(one: DeviceSeries) -> PodLabel:
+    return (one.namespace, one.pod, one.uid) if one.pod else UNLABELED
 
 
 def _part(value: Decimal, scale: Decimal) -> Fraction:
@@ -219,5 +219,5 @@ def _part(value: Decimal, scale: Decimal) -> Fraction:
 def _mean(one: DeviceSeries) -> Fraction:
     used, parts = one.total.as_integer_ratio()
     scale, per_scale = one.scale.as_integer_ratio()
-    used, full = used * per_scale, parts * one.samples * scale
+    used, full = used * per_scale, parts * one.sample_count * scale
     return Fraction(min(max(used, 0), full), full)

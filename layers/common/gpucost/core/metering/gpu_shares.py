@@ -21,18 +21,18 @@ DRA_GPU = "gpu.nvidia.com"
 
 
 @dataclass(frozen=True)
-class Share:
+class GpuShare:
     """Physical GPUs per requested unit, and which way it was found."""
 
-    of_gpu: Fraction
+    gpus_per_unit: Fraction
     source: str
     replicas: int = 1
     """Units that one device is handed out as, under time-slicing or MPS."""
 
     @cached_property
-    def published(self) -> Decimal:
+    def rounded(self) -> Decimal:
         """The share as it stands on lines, rounded to 1e-12."""
-        return quantize(self.of_gpu)
+        return quantize(self.gpus_per_unit)
 
     @property
     def is_estimate(self) -> bool:
@@ -79,7 +79,7 @@ class GpuNode:
         """Whether its accelerators are AWS's own."""
         return self.instance_type in NEURON_OF_INSTANCE or any(is_neuron(name) for name in self.capacity)
 
-    def share(self, resource: str, slices_per_gpu: int | None) -> Share:
+    def share(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
         """What one unit of a resource is on this node.
 
         Args:
@@ -96,20 +96,20 @@ class GpuNode:
         advertised = self._advertised(self.capacity, slices_per_gpu, scaled=False)
         # Dominant shares of a geometry can sum above the GPU (3g+2g+1g+1g is 15/14): its holders share it, not more.
         if advertised > self.physical:
-            return Share(found.of_gpu * self.physical / advertised, found.source, found.replicas)
+            return GpuShare(found.gpus_per_unit * self.physical / advertised, found.source, found.replicas)
         return found
 
-    def share_on(self, resource: str, gpus: Sequence[str]) -> Share:
+    def share_on(self, resource: str, gpus: Sequence[str]) -> GpuShare:
         """What one MIG slice is on some GPUs, by UUID: where a GPU's layout sums above it, its holders share it."""
         if not self._tells_layouts:
             return self.share(resource, None)
         return self._on(self._unscaled(resource, None), gpus)
 
-    def _on(self, found: Share, gpus: Sequence[str]) -> Share:
+    def _on(self, found: GpuShare, gpus: Sequence[str]) -> GpuShare:
         if not gpus:
             return found
         scale = sum((self._scales[uuid] for uuid in gpus), Fraction(0)) / len(gpus)
-        return Share(found.of_gpu * scale, found.source, found.replicas)
+        return GpuShare(found.gpus_per_unit * scale, found.source, found.replicas)
 
     @cached_property
     def _tells_layouts(self) -> bool:
@@ -125,7 +125,7 @@ class GpuNode:
     def _scales(self) -> Mapping[str, Fraction]:
         """By how much the shares on each GPU are scaled down, so that they sum to it at most."""
         sums = {
-            uuid: sum((self._unscaled(part, None).of_gpu for part in layout), Fraction(0))
+            uuid: sum((self._unscaled(part, None).gpus_per_unit for part in layout), Fraction(0))
             for uuid, layout in self.layouts.items()
         }
         return {uuid: min(Fraction(1), 1 / total) if total else Fraction(1) for uuid, total in sums.items()}
@@ -147,47 +147,47 @@ class GpuNode:
         share = self.share if scaled else self._unscaled
         gpus, neuron = Fraction(0), Fraction(0)
         for resource, count in units.items():
-            amount = Fraction(count) * share(resource, slices_per_gpu).of_gpu
+            amount = Fraction(count) * share(resource, slices_per_gpu).gpus_per_unit
             if is_neuron(resource):
                 neuron = max(neuron, amount)
             else:
                 gpus += amount
         return gpus + neuron
 
-    def _unscaled(self, resource: str, slices_per_gpu: int | None) -> Share:
+    def _unscaled(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
         found, fraction = self._of_device(resource, slices_per_gpu), self.gpu_fraction
-        return found if fraction == 1 else Share(found.of_gpu * fraction, found.source, found.replicas)
+        return found if fraction == 1 else GpuShare(found.gpus_per_unit * fraction, found.source, found.replicas)
 
-    def _of_device(self, resource: str, slices_per_gpu: int | None) -> Share:
+    def _of_device(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
         """What a unit is of a device of the node."""
         if resource.startswith(MIG_PREFIX):
             return self._mig_share(resource)
         if is_neuron(resource):
-            return Share(Fraction(1, self.cores_per_device() if resource == NEURON_CORE else 1), "neuron")
+            return GpuShare(Fraction(1, self.cores_per_device() if resource == NEURON_CORE else 1), "neuron")
         if resource == GPU and any(name.startswith(MIG_PREFIX) for name in self.capacity):
-            return Share(Fraction(1), "whole")
+            return GpuShare(Fraction(1), "whole")
         if resource == GPU and self.capacity.get(GPU_SHARED):
-            return Share(Fraction(1), "whole")
+            return GpuShare(Fraction(1), "whole")
         if resource == GPU and self.mig_profile:
             share = profile_share(self.mig_profile, self.gpu_model)
             if share is not None:
-                return Share(share / self.replicas, "product-label", self.replicas)
+                return GpuShare(share / self.replicas, "product-label", self.replicas)
             share = compute_share(self.mig_profile)
             if share is not None and not self.devices:
-                return Share(share / self.replicas, "mig-compute-slices", self.replicas)
+                return GpuShare(share / self.replicas, "mig-compute-slices", self.replicas)
         if self.replicas > 1:
-            return Share(Fraction(1, self.replicas), "sharing", self.replicas)
+            return GpuShare(Fraction(1, self.replicas), "sharing", self.replicas)
         units = self.capacity.get(resource)
         if self.devices and units and units > self.devices:
             share = Fraction(self.devices) / Fraction(units)
-            return Share(share, "capacity", max(1, int(1 / share)))
+            return GpuShare(share, "capacity", max(1, int(1 / share)))
         if self.devices and units == self.devices:
-            return Share(Fraction(1), "capacity")
+            return GpuShare(Fraction(1), "capacity")
         if resource == GPU and slices_per_gpu:
-            return Share(Fraction(1, slices_per_gpu), "settings")
-        return Share(Fraction(1), "whole")
+            return GpuShare(Fraction(1, slices_per_gpu), "settings")
+        return GpuShare(Fraction(1), "whole")
 
-    def _mig_share(self, resource: str) -> Share:
+    def _mig_share(self, resource: str) -> GpuShare:
         profile = resource.removeprefix(MIG_PREFIX)
         replicas = 1
         if profile.endswith(SHARED_SUFFIX):
@@ -195,13 +195,13 @@ class GpuNode:
             replicas = whole_number(mig_replicas(profile.replace("_", ".")).value(self.labels)) or 1
         share = profile_share(profile.replace("_", "."), self.gpu_model)
         if share is not None:
-            return Share(share / replicas, "mig-profile", replicas)
+            return GpuShare(share / replicas, "mig-profile", replicas)
         # A profile that no table knows for this model: its compute slices are in its name, and better than nothing.
         share = compute_share(profile.replace("_", "."))
         if share is not None:
-            return Share(share / replicas, "mig-compute-slices", replicas)
+            return GpuShare(share / replicas, "mig-compute-slices", replicas)
         units = sum((Fraction(count) for count in self.capacity.values()), Fraction(0))
-        return Share(min(Fraction(1), (self.devices or 1) / units) if units else Fraction(1), "node-average")
+        return GpuShare(min(Fraction(1), (self.devices or 1) / units) if units else Fraction(1), "node-average")
 
 
 def is_neuron(resource: str) -> bool:

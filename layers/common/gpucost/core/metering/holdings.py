@@ -6,10 +6,10 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.capacity import Disputed, overcommitted, pieces
-from gpucost.core.metering.gpu_shares import GpuNode, Share, kubernetes_resource
-from gpucost.core.metering.implausible_samples import MOST_UNITS, SUSPECT, is_count
-from gpucost.core.metering.nodes import NodeLife
+from gpucost.core.metering.capacity import DisputedHolding, cut_at_edges, is_overcommitted
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare, kubernetes_resource
+from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT, is_count
+from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import ContainerRequest, PodObservation
 from gpucost.core.metering.spans import Span, SpanReader
 from gpucost.core.metering.usage import Holding
@@ -27,22 +27,22 @@ class HoldingReader:
         spans: reads spans off sightings.
         lives: the nodes of the hour, by name, those that replaced each other in order.
         slices_per_gpu: the settings' word for nodes that say nothing.
-        nodes_are_kept: whether a node that is not among them is not there.
+        collects_nodes: whether a node that is not among them is not there.
         notes: takes what a reader of the hour should know.
     """
 
     spans: SpanReader
-    lives: Mapping[str, Sequence[NodeLife]]
+    lives: Mapping[str, Sequence[NodeLifecycle]]
     slices_per_gpu: int | None
-    nodes_are_kept: bool = False
+    collects_nodes: bool = False
     notes: list[str] = field(default_factory=list)
     advertised: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """By node, the most units of each resource that it was seen to advertise."""
     suspect_nodes: Mapping[str, str] = field(default_factory=dict)
     """By node, how sources contradict each other about what it advertises."""
-    disputed: dict[NodeKey, list[Disputed]] = field(default_factory=dict)
+    disputed: dict[NodeKey, list[DisputedHolding]] = field(default_factory=dict)
     """What pods may have held of which the samples cannot be true: on nobody's bill."""
-    _shares: dict[tuple[int, str], Share] = field(default_factory=dict)
+    _shares: dict[tuple[int, str], GpuShare] = field(default_factory=dict)
     _all_hour: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node: where and when those held that were seen at every scrape, which most are."""
 
@@ -67,7 +67,7 @@ class HoldingReader:
         if suspicion:
             self.notes.append(f"{SUSPECT}{suspicion}; what it holds is unobserved")
             disputed = self.disputed.setdefault((node.name, node.provider_id), [])
-            disputed.append(Disputed(span.time, gpus))
+            disputed.append(DisputedHolding(span.time, gpus))
             return []
         running = self.spans.running(pod, span)
         return [
@@ -79,8 +79,8 @@ class HoldingReader:
                 self._share(pod, node, resource),
                 span.time,
                 running,
-                span.sure_until,
-                span.since,
+                span.last_sample_ms,
+                span.first_sample_ms,
             )
             for resource, units in (requests or {}).items()
         ]
@@ -106,7 +106,7 @@ class HoldingReader:
                 continue
             bounds = [] if advertised is None else [Fraction(advertised)]
             if node.physical is not None:
-                bounds.append(node.physical / self._share(pod, node, resource).of_gpu)
+                bounds.append(node.physical / self._share(pod, node, resource).gpus_per_unit)
             if bounds and units > max(bounds):
                 what = kubernetes_resource(resource)
                 reason = f"{name} requests {units} of {what}, and node {node.name} has {float(max(bounds)):g}"
@@ -114,7 +114,7 @@ class HoldingReader:
         return "", None
 
     def _gpus(self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int]) -> Fraction:
-        return sum((units * self._share(pod, node, resource).of_gpu for resource, units in requests.items()), ZERO)
+        return sum((units * self._share(pod, node, resource).gpus_per_unit for resource, units in requests.items()), ZERO)
 
     def _placed(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
         """When a pod held, and its node as it was then; no node where that is not there."""
@@ -124,14 +124,14 @@ class HoldingReader:
         life = _life(self.lives.get(pod.node, ()), span.time)
         if life is not None:
             # A spot node that is gone leaves its pod objects behind for a while: they hold nothing any more.
-            span = Span(span.time.overlap(life.present), min(span.sure_until, life.present.end), span.since)
-            return span, life.at(span.time)
-        if self.nodes_are_kept or pod.node in self.lives:
+            span = Span(span.time.overlap(life.present), min(span.last_sample_ms, life.present.end), span.first_sample_ms)
+            return span, life.state_during(span.time)
+        if self.collects_nodes or pod.node in self.lives:
             self.notes.append(f"node {pod.node!r} is not there: pods that are still listed on it hold nothing")
             return span, None
         return span, GpuNode(pod.node)
 
-    def _share(self, pod: PodObservation, node: GpuNode, resource: str) -> Share:
+    def _share(self, pod: PodObservation, node: GpuNode, resource: str) -> GpuShare:
         key = (id(node), resource) if node.labels or node.capacity else (0, resource)
         share = self._shares.get(key)
         if share is None:
@@ -171,12 +171,12 @@ class HoldingReader:
         what = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
         resource = kubernetes_resource(request.resource)
         self.notes.append(
-            f"{SUSPECT}{what} requests {request.units} of {resource}, which is no whole number from 0 to {MOST_UNITS}"
+            f"{SUSPECT}{what} requests {request.units} of {resource}, which is no whole number from 0 to {MAX_UNITS}"
         )
         return False
 
 
-def _life(lives: Sequence[NodeLife], time: Interval) -> NodeLife | None:
+def _life(lives: Sequence[NodeLifecycle], time: Interval) -> NodeLifecycle | None:
     """Which of the nodes of one name a pod was on: the one on which it began; it does not move on to a successor."""
     return next((life for life in lives if life.present.overlap(time).length), None)
 
@@ -191,23 +191,23 @@ def _hand_over(holdings: list[Holding]) -> list[Holding]:
     for place, one in enumerate(holdings):
         on_node.setdefault((one.node.name, one.node.provider_id), []).append(place)
     for places in on_node.values():
-        if any(holdings[place].sure_until < holdings[place].held.end for place in places):
+        if any(holdings[place].last_sample_ms < holdings[place].held.end for place in places):
             _settle(holdings, places)
     return [one for one in holdings if one.held.length]
 
 
 def _settle(holdings: list[Holding], places: Sequence[int]) -> None:
-    guessed = [place for place in places if holdings[place].sure_until < holdings[place].held.end]
-    first = min(holdings[place].sure_until for place in guessed)
+    guessed = [place for place in places if holdings[place].last_sample_ms < holdings[place].held.end]
+    first = min(holdings[place].last_sample_ms for place in guessed)
     last = max(holdings[place].held.end for place in guessed)
-    for piece in pieces(Interval(first, last), [holdings[place].held for place in places]):
-        there = [place for place in places if holdings[place].held.holds(piece.start)]
-        for place in sorted(there, key=lambda place: holdings[place].sure_until):
+    for piece in cut_at_edges(Interval(first, last), [holdings[place].held for place in places]):
+        there = [place for place in places if holdings[place].held.contains(piece.start)]
+        for place in sorted(there, key=lambda place: holdings[place].last_sample_ms):
             one = holdings[place]
-            if not overcommitted(one.node, [holdings[other] for other in there]):
+            if not is_overcommitted(one.node, [holdings[other] for other in there]):
                 break
             # Only a successor tells: what is too much all along is a contradiction, and stays one.
-            if any(holdings[other].since >= one.sure_until for other in there if other != place):
+            if any(holdings[other].first_sample_ms >= one.last_sample_ms for other in there if other != place):
                 cut = Interval(one.held.start, piece.start)
                 holdings[place] = replace(one, held=cut, running=one.running.overlap(cut))
                 there.remove(place)

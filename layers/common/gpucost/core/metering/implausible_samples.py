@@ -11,42 +11,42 @@ from itertools import combinations
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.observations import Instance
-from gpucost.core.money import MOST_AMOUNT, is_amount
+from gpucost.core.money import MAX_AMOUNT, is_amount
 
 __all__ = [
-    "LASTING_MS", "MOST_AMOUNT", "MOST_PRICE", "MOST_UNITS", "SUSPECT", "contradict", "is_amount", "is_count",
-    "is_price", "is_utilization", "overlap_lastingly",
+    "MAX_LAG_MS", "MAX_AMOUNT", "MAX_HOURLY_PRICE", "MAX_UNITS", "SUSPECT", "sources_contradict", "is_amount", "is_count",
+    "is_price", "is_utilization", "overlap_beyond_lag",
 ]  # fmt: skip
 SUSPECT = "suspect samples: "
 """How the notes about such samples begin."""
-MOST_UNITS = Decimal(100_000)
+MAX_UNITS = Decimal(100_000)
 """GPU units that a container may request and a node may advertise: 16 GPUs in thousands of replicas are fewer."""
-MOST_PRICE = Decimal(10**9)
+MAX_HOURLY_PRICE = Decimal(10**9)
 """Of a node-hour or a GPU-hour, in any currency; as settings allow."""
-MOST_TIMES_FULL_USE = 10
+MAX_TIMES_FULL_USE = 10
 """A utilization above so many times the value of full use measures something else, or nothing."""
-MOST_SOURCES = 50
+MAX_SOURCES = 50
 """Of one object in an hour, restarts included. More are made up, and comparing each with each would take too long."""
-LASTING_MS = 300_000
+MAX_LAG_MS = 300_000
 """Two sources that disagree for longer contradict each other; for less, one of them lags."""
 
 
-def is_count(value: Decimal, most: Decimal = MOST_UNITS) -> bool:
+def is_count(value: Decimal, most: Decimal = MAX_UNITS) -> bool:
     """Whether a value is a whole number from 0 to `most`."""
     return value.is_finite() and 0 <= value <= most and value == value.to_integral_value()
 
 
 def is_price(value: Decimal) -> bool:
     """Whether a value can be the price of an hour."""
-    return value.is_finite() and 0 <= value <= MOST_PRICE
+    return value.is_finite() and 0 <= value <= MAX_HOURLY_PRICE
 
 
 def is_utilization(value: Decimal, scale: Decimal) -> bool:
     """Whether a value can be a utilization whose full use is `scale`; MIG devices are at times seen above it."""
-    return value.is_finite() and 0 <= value <= MOST_TIMES_FULL_USE * scale
+    return value.is_finite() and 0 <= value <= MAX_TIMES_FULL_USE * scale
 
 
-def contradict(tellings: Mapping[Instance, Mapping[int, Hashable]]) -> bool:
+def sources_contradict(tellings: Mapping[Instance, Mapping[int, Hashable]]) -> bool:
     """Whether two sources tell different values at the same time, for longer than one of them may lag.
 
     More sources than can be contradict each other, whatever they tell.
@@ -55,7 +55,7 @@ def contradict(tellings: Mapping[Instance, Mapping[int, Hashable]]) -> bool:
         tellings: values by the time of their sample, in milliseconds, for each source.
     """
     runs = [(sorted(values), values) for values in tellings.values() if values]
-    return len(runs) > MOST_SOURCES or any(_disagree(*one, *other) for one, other in combinations(runs, 2))
+    return len(runs) > MAX_SOURCES or any(_disagree(*one, *other) for one, other in combinations(runs, 2))
 
 
 def _disagree(
@@ -69,11 +69,11 @@ def _disagree(
             since = None
             continue
         since = time if since is None else since
-        if time - since > LASTING_MS:
+        if time - since > MAX_LAG_MS:
             return True
     return False
 
 
-def overlap_lastingly(one: Interval, other: Interval) -> bool:
+def overlap_beyond_lag(one: Interval, other: Interval) -> bool:
     """Whether two times share more than a lag."""
-    return one.overlap(other).length > LASTING_MS
+    return one.overlap(other).length > MAX_LAG_MS

@@ -45,7 +45,7 @@ class NodeLabel:
     """The keys in use today."""
     purpose: str
     """What is read from it."""
-    missing: str
+    effect_if_missing: str
     """What attribution cannot do without it."""
     older_keys: tuple[str, ...] = ()
     """Keys of older releases and other installers, read after `keys`."""

@@ -6,29 +6,29 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
-from gpucost.core.hours import HOUR_MS, format_ms, to_ms
+from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
 from gpucost.core.intervals import Interval, gaps, overlap_length, union
-from gpucost.core.metering.capacity import Disputed, Offer, account, offers
-from gpucost.core.metering.claims import find_claims, scaled_to_gpus
-from gpucost.core.metering.conflicting_exporters import (
-    contradictory_devices,
-    notes_on,
-    surplus_claims,
-    surplus_devices,
-    without,
-)
+from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
+from gpucost.core.metering.device_assignment import assign_devices, scale_to_gpus
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
+from gpucost.core.metering.exporter_conflicts import (
+    contradiction_notes,
+    contradictory_devices,
+    exclude_suspect,
+    surplus_assignments,
+    surplus_devices,
+)
 from gpucost.core.metering.holdings import HoldingReader, NodeKey
 from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization
-from gpucost.core.metering.nodes import NodeLife, describe, is_gpu_node
+from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.usage import Holding, NodeUsage, PodUsage, Usage
-from gpucost.core.metering.utilization import Ladder
+from gpucost.core.metering.utilization import UtilizationResolver
 from gpucost.core.model import Coverage, UtilizationSource
 from gpucost.core.money import quantize
 
-LONGEST_BRIDGE_MS = 300_000
+MAX_BRIDGED_GAP_MS = 300_000
 """Gaps up to this long (Prometheus' own look-back) leave free capacity unallocated; longer ones, unobserved."""
 NOTEWORTHY_GPU_MS = 36_000
 """Use that nobody requested is reported from a hundredth of a GPU-hour on."""
@@ -38,7 +38,7 @@ NOTEWORTHY_GPU_MS = 36_000
 class MeteringRules:
     """What settings say about metering."""
 
-    ladder: tuple[UtilizationSource, ...] = ("pod", "shared")
+    utilization_sources: tuple[UtilizationSource, ...] = ("pod", "shared")
     slices_per_gpu: int | None = None
 
 
@@ -53,30 +53,30 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     Returns:
         Usage with coverage; without any scrape of the allocation source coverage is 0 and nothing is concluded.
     """
-    start = to_ms(observation.hour)
+    start = to_epoch_ms(observation.hour)
     window = window or Interval(start, start + HOUR_MS)
     notes = list(observation.notes)
     spans = SpanReader(observation.allocation, window, observation.utilization)
     covered = union(
         piece for run in observation.allocation.values() for piece in run.coverage(window, DEFAULT_INTERVAL_MS)
     )
-    blind = gaps(covered, window, LONGEST_BRIDGE_MS)
+    blind = gaps(covered, window, MAX_BRIDGED_GAP_MS)
     notes += [_says(gap, window) for gap in blind]
     lives = _lives(observation, spans)
     devices, suspect = _trusted_devices(observation, lives, window)
     reader = HoldingReader(
-        spans, lives, rules.slices_per_gpu, observation.nodes_are_kept, notes, _advertised(observation.nodes),
+        spans, lives, rules.slices_per_gpu, observation.collects_nodes, notes, _advertised(observation.nodes),
         {node.name: node.contradiction for node in observation.nodes if node.contradiction},
     )  # fmt: skip
     holdings = reader.read(observation.pods)
-    claims = find_claims(holdings, devices, window, {name for name, _ in reader.disputed})
-    surplus = surplus_claims(holdings, claims, window)
+    claims = assign_devices(holdings, devices, window, {name for name, _ in reader.disputed})
+    surplus = surplus_assignments(holdings, claims, window)
     if surplus:
-        devices, suspect = without(devices, surplus), suspect | surplus
-        claims = find_claims(holdings, devices, window, {name for name, _, _ in surplus})
-    notes += notes_on(suspect)
-    holdings = scaled_to_gpus(holdings, claims)
-    ladder = Ladder(holdings, devices, claims, rules.ladder, window)
+        devices, suspect = exclude_suspect(devices, surplus), suspect | surplus
+        claims = assign_devices(holdings, devices, window, {name for name, _, _ in surplus})
+    notes += contradiction_notes(suspect)
+    holdings = scale_to_gpus(holdings, claims)
+    ladder = UtilizationResolver(holdings, devices, claims, rules.utilization_sources, window)
     measured = ladder.measure()
     notes += _utilization_notes(observation, ladder)
     return Usage(
@@ -93,7 +93,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
 
 
 def _trusted_devices(
-    observation: Observation, lives: Mapping[str, Sequence[NodeLife]], window: Interval
+    observation: Observation, lives: Mapping[str, Sequence[NodeLifecycle]], window: Interval
 ) -> tuple[list[DeviceHour], dict[DeviceKey, tuple[str, str]]]:
     """Devices that exporters agree about; and the others, with two exporters that contradict each other."""
     pods = {(pod.namespace, pod.pod) for pod in observation.pods}
@@ -101,7 +101,7 @@ def _trusted_devices(
     surplus = surplus_devices(lives, observation.devices, window)
     devices = device_hours(observation.devices, observation.utilization, window)
     suspect |= {device.key: surplus[device.node] for device in devices if device.node in surplus}
-    return without(devices, suspect), suspect
+    return exclude_suspect(devices, suspect), suspect
 
 
 def _advertised(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal]]:
@@ -120,7 +120,7 @@ def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(notes), key=lambda note: not note.startswith(SUSPECT)))
 
 
-def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLife]]:
+def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLifecycle]]:
     """All nodes by name; those that replaced each other under one name in order of time."""
     devices: dict[str, list[DeviceSeries]] = {}
     for device in observation.devices:
@@ -129,7 +129,7 @@ def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLi
     for pod in observation.pods:
         if pod.scheduled_at is not None:
             scheduled.setdefault(pod.node, []).append(pod.scheduled_at)
-    found: dict[str, list[NodeLife]] = {}
+    found: dict[str, list[NodeLifecycle]] = {}
     for seen in observation.nodes:
         present = _present(seen, scheduled.get(seen.name, ()), spans)
         lives = found.setdefault(seen.name, [])  # empty: known, and not there in the hour
@@ -139,7 +139,7 @@ def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLi
         lives.sort(key=lambda life: (life.present, life.node.provider_id))
         # The one that was replaced ends where its successor begins: two nodes of one name are never there at once.
         found[name] = [
-            NodeLife(life.node, Interval(life.present.start, min(life.present.end, after.present.start)), life.states)
+            NodeLifecycle(life.node, Interval(life.present.start, min(life.present.end, after.present.start)), life.states)
             for life, after in pairwise(lives)
         ] + lives[-1:]
     return found
@@ -149,36 +149,36 @@ def _present(seen: NodeObservation, scheduled: Sequence[int], spans: SpanReader)
     """When a node was there; one that joined in a gap was there at the latest when the first pod came to it."""
     present = spans.span(seen.present).time
     gap = spans.gap_before(seen.present)
-    start = min((time for time in scheduled if gap.holds(time)), default=present.start)
+    start = min((time for time in scheduled if gap.contains(time)), default=present.start)
     return Interval(min(start, present.start), present.end).overlap(spans.window) if present.length else present
 
 
-def _life(seen: NodeObservation, present: Interval, devices: Sequence[DeviceSeries], spans: SpanReader) -> NodeLife:
+def _life(seen: NodeObservation, present: Interval, devices: Sequence[DeviceSeries], spans: SpanReader) -> NodeLifecycle:
     own = [device for device in devices if _was_there(device, present)]
     states = []
-    ends = [spans.span(state.seen).time for state in seen.states]
+    ends = [spans.span(state.sampled).time for state in seen.states]
     for place, state in enumerate(seen.states):
         start = ends[place].start
-        if place == 0 and spans.gap_before(state.seen).holds(present.start):
+        if place == 0 and spans.gap_before(state.sampled).contains(present.start):
             start = present.start  # pods were on it by then, so that it advertised
         time = Interval(start, ends[place].end).overlap(present)
         if time.length:
             then = [device for device in own if _was_there(device, time)]
-            states.append((time, describe(seen, state.labels, then, state.capacity, state.allocatable)))
-    node = describe(seen, seen.labels, own, seen.states[-1].capacity if seen.states else {}, {})
-    return NodeLife(node, present, tuple(states))
+            states.append((time, describe_node(seen, state.labels, then, state.capacity, state.allocatable)))
+    node = describe_node(seen, seen.labels, own, seen.states[-1].capacity if seen.states else {}, {})
+    return NodeLifecycle(node, present, tuple(states))
 
 
 def _was_there(device: DeviceSeries, present: Interval) -> bool:
     """Whether a device's series is of this node and not of another that had the same name in the hour."""
-    return device.values is None or any(present.holds(time) for time, _ in device.values)
+    return device.samples is None or any(present.contains(time) for time, _ in device.samples)
 
 
 def _capacity(
     observation: Observation,
-    lives: Mapping[str, Sequence[NodeLife]],
+    lives: Mapping[str, Sequence[NodeLifecycle]],
     holdings: Sequence[Holding],
-    disputed: Mapping[NodeKey, Sequence[Disputed]],
+    disputed: Mapping[NodeKey, Sequence[DisputedHolding]],
     blind: Sequence[Interval],
     rules: MeteringRules,
     notes: list[str],
@@ -187,15 +187,15 @@ def _capacity(
     on_node: dict[NodeKey, list[Holding]] = {}
     for holding in holdings:
         on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(holding)
-    is_kept = observation.capacity_is_kept or any(seen.states for seen in observation.nodes)
+    is_kept = observation.collects_capacity or any(seen.states for seen in observation.nodes)
     accounts: list[NodeUsage] = []
     for name in sorted(lives):
         for life in lives[name]:
             if is_gpu_node(life):
                 key = name, life.node.provider_id
                 own = on_node.pop(key, [])
-                offer: Sequence[Offer] = offers(life, rules.slices_per_gpu, capacity_is_kept=is_kept)
-                accounts.append(account(life, offer, own, blind, rules.slices_per_gpu, disputed.get(key, ())))
+                offer: Sequence[AdvertisedGpus] = advertised_gpus(life, rules.slices_per_gpu, collects_capacity=is_kept)
+                accounts.append(split_node_time(life, offer, own, blind, rules.slices_per_gpu, disputed.get(key, ())))
                 excess = accounts[-1].excess_gpu_ms
                 if excess >= NOTEWORTHY_GPU_MS:
                     notes.append(
@@ -211,7 +211,7 @@ def _capacity(
 
 def _device_coverage(
     devices: Sequence[DeviceHour],
-    lives: Mapping[str, Sequence[NodeLife]],
+    lives: Mapping[str, Sequence[NodeLifecycle]],
     holdings: Sequence[Holding],
     window: Interval,
 ) -> Decimal | None:
@@ -224,25 +224,25 @@ def _device_coverage(
         on_node.setdefault(device.node, []).append(device)
     expected, seen = 0, 0
     for life in nodes:
-        own = [device for device in on_node.pop(life.node.name, []) if overlap_length(device.covered, life.present)]
+        own = [device for device in on_node.pop(life.node.name, []) if overlap_length(device.observed_times, life.present)]
         expected += life.present.length * (len(own) or life.node.devices or 1)
         for device in own:
-            observed, present = overlap_length(device.covered, life.present), life.present.length
+            observed, present = overlap_length(device.observed_times, life.present), life.present.length
             seen += present if 2 * (present - observed) <= 3 * device.interval else observed
     for others in on_node.values():
         expected += window.length * len(others)
-        seen += sum(overlap_length(device.covered, window) for device in others)
+        seen += sum(overlap_length(device.observed_times, window) for device in others)
     return quantize(Fraction(seen, expected)) if expected else Decimal(0)
 
 
-def _utilization_notes(observation: Observation, ladder: Ladder) -> list[str]:
+def _utilization_notes(observation: Observation, ladder: UtilizationResolver) -> list[str]:
     odd: dict[str, str] = {}
     for device in observation.devices:
-        for _, value in device.values or ((0, device.total),):
+        for _, value in device.samples or ((0, device.total),):
             name = device.pod or device.node
             if not value.is_finite():
                 odd.setdefault(name, f"utilization of {name!r} holds values that are no numbers")
-            elif device.values and not is_utilization(value, device.scale):
+            elif device.samples and not is_utilization(value, device.scale):
                 odd[name] = f"{SUSPECT}utilization of {name!r} holds {value:g}, where {device.scale} is full use"
     notes = [f"{odd[name]}; they count as not observed" for name in sorted(odd)]
     for node, used in sorted(ladder.unclaimed().items()):
@@ -259,6 +259,6 @@ def _utilization_notes(observation: Observation, ladder: Ladder) -> list[str]:
 def _says(gap: Interval, window: Interval) -> str:
     gap = gap.overlap(window)
     return (
-        f"nobody saw who held GPUs from {format_ms(gap.start)} to {format_ms(gap.end)}: "
+        f"nobody saw who held GPUs from {format_epoch_ms(gap.start)} to {format_epoch_ms(gap.end)}: "
         "what came and went within that time is not known"
     )

@@ -27,7 +27,7 @@ _CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", 
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLife:
+class NodeLifecycle:
     """A node's hour: when it was there, and what it was while it advertised GPUs."""
 
     node: GpuNode
@@ -36,13 +36,13 @@ class NodeLife:
     states: tuple[tuple[Interval, GpuNode], ...]
     """When it advertised GPUs, and as what; disjoint, in order."""
 
-    def at(self, time: Interval) -> GpuNode:
+    def state_during(self, time: Interval) -> GpuNode:
         """What it was for most of a time; what it is in general where it advertised nothing then."""
         best = max(self.states, key=lambda state: state[0].overlap(time).length, default=None)
         return best[1] if best is not None and best[0].overlap(time).length else self.node
 
 
-def describe(
+def describe_node(
     seen: NodeObservation,
     labels: Mapping[str, str],
     devices: Sequence[DeviceSeries],
@@ -65,7 +65,7 @@ def describe(
     count = GPU_COUNT.value(labels)
     sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
     sliced = sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
-    uuids = most_at_once(devices) if sliced or not capacity else 0
+    uuids = max_simultaneous_devices(devices) if sliced or not capacity else 0
     counted = 0 if profile else whole_number(count)
     neuron, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
     return GpuNode(
@@ -96,17 +96,17 @@ def _layouts(devices: Iterable[DeviceSeries]) -> dict[str, list[str]]:
     return found
 
 
-def most_at_once(devices: Iterable[DeviceSeries]) -> int:
+def max_simultaneous_devices(devices: Iterable[DeviceSeries]) -> int:
     """The most distinct UUIDs at one instant: a GPU that was replaced within the hour is not one more."""
     whole: set[str] = set()
     times: dict[str, tuple[int, int]] = {}
     for device in devices:
         if not device.uuid:
             continue
-        if device.values is None:
+        if device.samples is None:
             whole.add(device.uuid)
-        elif device.values:
-            first, last = device.values[0][0], device.values[-1][0]
+        elif device.samples:
+            first, last = device.samples[0][0], device.samples[-1][0]
             before = times.get(device.uuid, (first, last))
             times[device.uuid] = (min(first, before[0]), max(last, before[1]))
     passing = [span for uuid, span in times.items() if uuid not in whole]
@@ -114,7 +114,7 @@ def most_at_once(devices: Iterable[DeviceSeries]) -> int:
     return len(whole) + max(at_once, default=0)
 
 
-def is_gpu_node(life: NodeLife) -> bool:
+def is_gpu_node(life: NodeLifecycle) -> bool:
     """By instance type or devices, not only by what it advertises: a node that boots costs money too."""
     return bool(life.node.physical) or bool(life.states)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
 
-EDGE_MS = 300_000
+EDGE_MARGIN_MS = 300_000
 """How far before the hour samples are counted: more than any scrape interval in use (15 to 120 s)."""
 
 LOOK_AROUND_MS = HOUR_MS
@@ -22,7 +22,7 @@ LOOK_AROUND_MS = HOUR_MS
 Instance = str
 """One scraped process of a source (`job` and `instance` of its series)."""
 
-Sightings = Mapping[Instance, tuple[int, ...]] | None
+SampleTimes = Mapping[Instance, tuple[int, ...]] | None
 """Times at which something was seen, by who saw it; None for what was seen at every scrape of the hour."""
 
 
@@ -46,15 +46,15 @@ class PodObservation:
     uid: str
     node: str
     requests: tuple[ContainerRequest, ...]
-    held: Sightings
+    held: SampleTimes
     """Samples in which the request stood on a node and the pod was not Succeeded or Failed."""
-    running: Sightings = None
+    running: SampleTimes = None
     """Samples in phase Running; like `held` where phases are not kept."""
     scheduled_at: int | None = None
     """`kube_pod_status_scheduled_time`, looked at only where the start fell into a gap."""
     completed_at: int | None = None
     """`kube_pod_completion_time` of a finished pod, looked at only where the finish fell into a gap."""
-    seen_finished: Sightings = field(default_factory=dict)
+    finished: SampleTimes = field(default_factory=dict)
     """Samples in which the pod was Succeeded or Failed."""
     workload_kind: str = ""
     workload: str = ""
@@ -68,7 +68,7 @@ class PodObservation:
 class NodeState:
     """What a node said of itself for as long as what it advertised did not change."""
 
-    seen: Sightings
+    sampled: SampleTimes
     capacity: Mapping[str, Decimal]
     """Advertised units per GPU resource; none of 0."""
     allocatable: Mapping[str, Decimal]
@@ -83,7 +83,7 @@ class NodeObservation:
 
     name: str
     provider_id: str
-    present: Sightings
+    present: SampleTimes
     labels: Mapping[str, str]
     """All labels seen; the latest value of each."""
     states: tuple[NodeState, ...]
@@ -105,18 +105,18 @@ class DeviceSeries(NamedTuple):
     uid: str
     slot: str
     """Which of a shared device's replicas (`vgpu`); "" where that is not told."""
-    claim: str
+    resource_claim: str
     """The ResourceClaim by which its pod holds it (DRA), where that is told."""
     instance: Instance
     scale: Decimal
     """The value that means fully used."""
     rank: int
     """Place of its signal in the order of preference; 0 is best."""
-    samples: int = 0
+    sample_count: int = 0
     """Samples in the hour."""
     total: Decimal = Decimal(0)
     """Sum of their values."""
-    values: tuple[tuple[int, Decimal], ...] | None = None
+    samples: tuple[tuple[int, Decimal], ...] | None = None
     """The samples themselves, where sum and count do not tell enough; None where they do: seen at every scrape."""
 
 
@@ -133,8 +133,8 @@ class Observation:
     devices: tuple[DeviceSeries, ...]
     utilization: Mapping[Instance, Scrapes] = field(default_factory=dict)
     """Scrapes of the exporters of utilization."""
-    nodes_are_kept: bool = False
+    collects_nodes: bool = False
     """Whether nodes themselves are among the metrics, so that one that is not seen is not there."""
-    capacity_is_kept: bool = False
+    collects_capacity: bool = False
     """Whether nodes' capacity is among the metrics even if none advertises GPUs."""
     notes: tuple[str, ...] = ()

@@ -6,12 +6,12 @@ stands on the other side, and what was there would end with the last scrape: an 
 
 from collections.abc import Collection, Iterable
 
-from gpucost.core.hours import HOUR_MS, to_ms
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Scrapes
-from gpucost.core.metering.observations import LOOK_AROUND_MS, Instance, Observation, Sightings
+from gpucost.core.metering.observations import LOOK_AROUND_MS, Instance, Observation, SampleTimes
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 
-TAKES_OVER_MS = 300_000
+REPLACEMENT_MS = 300_000
 """A process that is first scraped so long before another falls silent, or later, replaced it."""
 
 
@@ -26,7 +26,7 @@ def silent_since(observation: Observation, now: int) -> int | None:
         None where nothing is cut by a silence that goes on past the hour's end, and where all the time in which samples
         that would bridge it are looked for has passed: the hour is what it is then.
     """
-    end = to_ms(observation.hour) + HOUR_MS
+    end = to_epoch_ms(observation.hour) + HOUR_MS
     if now >= end + LOOK_AROUND_MS:
         return None
     silent = {who: run.times[-1] for who, run in observation.allocation.items() if _is_silent(run, end)}
@@ -47,12 +47,12 @@ def _is_silent(run: Scrapes, end: int) -> bool:
 def _taken_over(silences: Collection[int], runs: Iterable[Scrapes]) -> int:
     """How many processes began about when these fell silent, or later, and outlived them."""
     first, last = min(silences, default=0), max(silences, default=0)
-    return sum(run.times[0] > first - TAKES_OVER_MS and run.times[-1] > last for run in runs if run.times)
+    return sum(run.times[0] > first - REPLACEMENT_MS and run.times[-1] > last for run in runs if run.times)
 
 
 def _cut(observation: Observation, silent: dict[Instance, int]) -> Iterable[Iterable[Instance]]:
     """Who saw what only silent processes saw, and saw it to their last scrape: a shard's pods and nodes."""
-    sightings: list[Sightings] = [pod.held for pod in observation.pods]
+    sightings: list[SampleTimes] = [pod.held for pod in observation.pods]
     sightings += [node.present for node in observation.nodes]
     for seen in sightings:
         saw = {who: times[-1] for who, times in (seen or {}).items() if times}

@@ -46,7 +46,7 @@ _NEXT_BEST = ("graphics engine", "device")
 anything ran at all in a time, so that it overstates; profiling counters are better where they are collected."""
 
 
-def preference(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
+def signals_by_preference(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
     """Signals to ask for, best rank first: the settings' own and its other names, then families that stand in for it.
 
     Args:

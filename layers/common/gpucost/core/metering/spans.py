@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Interval, Scrapes
-from gpucost.core.metering.observations import Instance, PodObservation, Sightings
+from gpucost.core.metering.observations import Instance, PodObservation, SampleTimes
 
 DEFAULT_INTERVAL_MS = 60_000
 """Taken only where a source was scraped less than twice, so that no distance can be read off it."""
@@ -22,9 +22,9 @@ class Span:
     """When something was there, clipped to the hour."""
 
     time: Interval
-    sure_until: int
+    last_sample_ms: int
     """The last sample; what follows, at most one scrape interval, is how long it may have stayed unseen."""
-    since: int = 0
+    first_sample_ms: int = 0
     """The first sample, be it before the hour; the hour's start of what was seen at every scrape of it."""
 
 
@@ -46,7 +46,7 @@ class SpanReader:
         """Seen at every scrape of the hour."""
         return Span(self.window, self.window.end, self.window.start - self.window.start % HOUR_MS)
 
-    def span(self, sightings: Sightings) -> Span:
+    def span(self, sightings: SampleTimes) -> Span:
         """When something was there; empty where it was not seen."""
         if sightings is None:
             return self.whole()
@@ -86,10 +86,10 @@ class SpanReader:
         start = held.time.start if self._is_first_sight(pod, first) else first
         return Interval(start, held.time.end).overlap(held.time)
 
-    def interval_of(self, sightings: Sightings) -> int:
+    def interval_of(self, sightings: SampleTimes) -> int:
         """The scrape interval in force at the last sighting."""
         if not sightings or not any(sightings.values()):
-            return max((scrapes.typical for scrapes in self.scrapes.values()), default=0) or DEFAULT_INTERVAL_MS
+            return max((scrapes.typical_interval for scrapes in self.scrapes.values()), default=0) or DEFAULT_INTERVAL_MS
         last, who = max((times[-1], who) for who, times in sightings.items() if times)
         return self._of(who).interval_at(last) or DEFAULT_INTERVAL_MS
 
@@ -108,7 +108,7 @@ class SpanReader:
         later = (self._of(who).next_after(last) for who, times in sightings.items() if times)
         return min((time for time in later if time is not None), default=None)
 
-    def gap_before(self, sightings: Sightings) -> Interval:
+    def gap_before(self, sightings: SampleTimes) -> Interval:
         """The time before a first sight in which nobody looked; empty where somebody did an interval earlier.
 
         Those who saw it first tell, where they were there before; others, such as another shard, may never see it.
@@ -126,10 +126,10 @@ class SpanReader:
 
     def _life_in_a_gap(self, pod: PodObservation) -> Span:
         """A pod seen only when it was finished: its whole life was in the gap before, where its times are kept."""
-        finished = [times[0] for times in (pod.seen_finished or {}).values() if times]
+        finished = [times[0] for times in (pod.finished or {}).values() if times]
         if not finished or pod.scheduled_at is None or pod.completed_at is None:
             return Span(NEVER, 0)
-        gap = self.gap_before(pod.seen_finished)
+        gap = self.gap_before(pod.finished)
         if not gap.start < pod.scheduled_at < pod.completed_at <= gap.end:
             return Span(NEVER, 0)
         life = Interval(pod.scheduled_at, pod.completed_at)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.gpu_shares import GpuNode, Share
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.model import Coverage, UtilizationSource
 
@@ -23,25 +23,25 @@ class Holding:
     """The node as it was in the pod's own time."""
     resource: str
     units: int
-    share: Share
+    share: GpuShare
     held: Interval
     """Clipped to the hour and to the life of the node."""
     running: Interval
     """The part of `held` in which the pod ran; the rest is start-up (image pull)."""
-    sure_until: int
+    last_sample_ms: int
     """Its last sample: later it is there only for all that anybody knows."""
-    since: int = 0
+    first_sample_ms: int = 0
     """Its first sample, be it before the hour."""
 
     @property
-    def surely_running(self) -> Interval:
+    def observed_running(self) -> Interval:
         """The time of `running` up to its last sample."""
-        return Interval(self.running.start, min(self.running.end, max(self.sure_until, self.running.start)))
+        return Interval(self.running.start, min(self.running.end, max(self.last_sample_ms, self.running.start)))
 
     @cached_property
     def gpus(self) -> Fraction:
         """Physical GPUs held."""
-        return self.share.of_gpu if self.units == 1 else self.units * self.share.of_gpu
+        return self.share.gpus_per_unit if self.units == 1 else self.units * self.share.gpus_per_unit
 
     @cached_property
     def gpu_ms(self) -> Fraction:
@@ -59,7 +59,7 @@ class Measurement:
     observed_ms: Fraction | int = 0
     """Part of the holding's time whose use was observed."""
     effective_gpu_ms: Fraction = Fraction(0)
-    beyond_gpu_ms: Fraction = Fraction(0)
+    used_beyond_allocation_gpu_ms: Fraction = Fraction(0)
     """Use of a shared device beyond what was allocated; it costs nothing more, and is not credited."""
 
 

@@ -6,14 +6,14 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gpucost.core.intervals import Interval, gaps, overlap_length, union
-from gpucost.core.metering.claims import (
-    Claims,
+from gpucost.core.metering.device_assignment import (
+    DeviceAssignments,
     devices_expected,
     gpus_of_device,
     is_shared_resource,
-    own_labels,
-    replicas,
+    labels_of_holding,
     replicas_held,
+    replicas_per_device,
 )
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey
 from gpucost.core.metering.usage import Holding, Measurement
@@ -51,7 +51,7 @@ class _Sharing:
     times: Sequence[_SharedTime]
 
 
-class Ladder:
+class UtilizationResolver:
     """Finds every holding's use by the first rung that knows it.
 
     Args:
@@ -66,7 +66,7 @@ class Ladder:
         self,
         holdings: Sequence[Holding],
         devices: Sequence[DeviceHour],
-        claims: Claims,
+        claims: DeviceAssignments,
         rungs: Sequence[UtilizationSource],
         window: Interval,
     ) -> None:
@@ -112,7 +112,7 @@ class Ladder:
             if self._window in held:
                 continue
             for free in gaps(union(held), self._window, 2 * device.interval):
-                used = device.seen(free).used_ms
+                used = device.use_during(free).used_ms
                 if used:
                     found[device.node] = found.get(device.node, ZERO) + used
         return found
@@ -132,15 +132,15 @@ class Ladder:
         expected = devices_expected(one)
         if len(devices) == expected == 1 and devices[0].is_plain and one.running.length == self._window.length:
             (device,) = devices  # nearly all pods
-            seen = device.seen(one.running)
+            seen = device.use_during(one.running)
             used, observed = seen.used_ms * gpus_of_device(one, device), seen.observed_ms
             return Measurement("pod", device.mean, observed, min(used, one.gpu_ms))
         used, observed = ZERO, 0
         effective = ZERO
         for device in devices:
             # More devices than units were held one after the other: each only while it was labelled so.
-            labels = frozenset(own_labels(one, device)) if len(devices) > expected else self._not_others(place, device)
-            seen = device.seen(one.running, only=labels)
+            labels = frozenset(labels_of_holding(one, device)) if len(devices) > expected else self._not_others(place, device)
+            seen = device.use_during(one.running, only=labels)
             time = self._observed(one, seen.observed_ms, device, whole=len(devices) <= expected)
             mean = seen.used_ms / seen.observed_ms if seen.observed_ms else ZERO
             used += mean * time
@@ -160,7 +160,7 @@ class Ladder:
         credited, beyond = ZERO, ZERO
         for device in devices:
             told = self._told(place, device)
-            each = [device.seen(piece) for piece in told]
+            each = [device.use_during(piece) for piece in told]
             seen_ms = sum(seen.observed_ms for seen in each)
             time = self._observed(one, seen_ms, device, whole=sum(piece.length for piece in told) == one.running.length)
             mean = sum((seen.used_ms for seen in each), ZERO) / seen_ms if seen_ms else ZERO
@@ -178,20 +178,20 @@ class Ladder:
             utilization=used / observed if observed else None,
             observed_ms=min(Fraction(observed, len(devices)), Fraction(one.running.length)),
             effective_gpu_ms=min(credited, one.gpu_ms),
-            beyond_gpu_ms=beyond,
+            used_beyond_allocation_gpu_ms=beyond,
         )
 
     def _part(self, place: int, device: DeviceHour, time: Interval) -> Fraction:
         """A sharer's part of a device's use × time, piece by piece of time in which the sharers are the same."""
         one = self._holdings[place]
-        if device.is_told_per_pod and own_labels(one, device):
-            return max(device.seen(time, of=label).used_ms for label in own_labels(one, device))
+        if device.is_measured_per_pod and labels_of_holding(one, device):
+            return max(device.use_during(time, of=label).used_ms for label in labels_of_holding(one, device))
         sharing = self._sharing(device)
         total = ZERO
         for shared in sharing.times:
             common = shared.time.overlap(time)
             if common.length:
-                used_ms = shared.used_ms if common == shared.time else device.seen(common).used_ms
+                used_ms = shared.used_ms if common == shared.time else device.use_during(common).used_ms
                 total += used_ms * sharing.replicas[place] / shared.replicas
         return total
 
@@ -212,7 +212,7 @@ class Ladder:
         together = ZERO
         for start, end in pairwise(sorted(changes)):
             together += changes[start]
-            times.append(_SharedTime(Interval(start, end), together, device.seen(Interval(start, end)).used_ms))
+            times.append(_SharedTime(Interval(start, end), together, device.use_during(Interval(start, end)).used_ms))
         self._sharing_of[device.key] = _Sharing(replicas_of, times)
         return self._sharing_of[device.key]
 
@@ -220,7 +220,7 @@ class Ladder:
         """The time in which it is known who shared a device: while somebody shares the node's GPUs of whom nothing
         tells on which one, no split is."""
         one = self._holdings[place]
-        if device.is_told_per_pod:
+        if device.is_measured_per_pod:
             return [one.running]
         others = self._unlabelled.get(one.node.name, ())
         unknown = union(other.running.overlap(one.running) for other in others if other.resource == one.resource)
@@ -229,11 +229,11 @@ class Ladder:
     def _is_shared(self, place: int, devices: Sequence[DeviceHour]) -> bool:
         """Whether others may hold a device at the same time; one after the other is not sharing."""
         one = self._holdings[place]
-        if any(replicas(one, device) > 1 for device in devices):
+        if any(replicas_per_device(one, device) > 1 for device in devices):
             return True
         return any(
             other != place
-            and self._holdings[other].surely_running.overlap(one.surely_running).length > 2 * device.interval
+            and self._holdings[other].observed_running.overlap(one.observed_running).length > 2 * device.interval
             for device in devices
             for other in self._claims.holders_of[device.key]
         )
@@ -244,8 +244,8 @@ class Ladder:
         if len(holders) == 1:
             return None
         others = {
-            label for other in holders if other != place for label in own_labels(self._holdings[other], device)
-        } - set(own_labels(self._holdings[place], device))
+            label for other in holders if other != place for label in labels_of_holding(self._holdings[other], device)
+        } - set(labels_of_holding(self._holdings[place], device))
         return (device.labels | {("", "", "")}) - others
 
     def _observed(self, one: Holding, seen_ms: int, device: DeviceHour, *, whole: bool) -> int:
@@ -265,12 +265,12 @@ class Ladder:
     def _averages(self, rung: UtilizationSource, spoken_for: set[DeviceKey]) -> dict[str, _Average]:
         free: dict[str, list[DeviceHour]] = {}
         for device in self._devices:
-            if device.key not in spoken_for and device.covered:
+            if device.key not in spoken_for and device.observed_times:
                 free.setdefault(device.node if rung == "node" else "", []).append(device)
         return {
             name: _Average(
                 sum((device.mean for device in devices), ZERO) / len(devices),
-                max(overlap_length(device.covered, self._window) for device in devices),
+                max(overlap_length(device.observed_times, self._window) for device in devices),
             )
             for name, devices in free.items()
         }

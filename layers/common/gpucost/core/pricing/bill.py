@@ -37,10 +37,10 @@ class Bill:
     is_final: bool = False
     """Whether the month's bill is closed: an instance that is not in it never will be."""
 
-    def of_instance(self, instance_id: str) -> BilledHour | None:
+    def billed_hour_of(self, instance_id: str) -> BilledHour | None:
         """What the bill says of one instance; None where it does not know it (yet)."""
         return self.instances.get(instance_id) if instance_id else None
 
-    def charges_of(self, cluster: str) -> Sequence[ClusterCharge]:
+    def charges_to(self, cluster: str) -> Sequence[ClusterCharge]:
         """What is charged to a cluster beyond its nodes."""
         return self.charges.get(cluster, ())

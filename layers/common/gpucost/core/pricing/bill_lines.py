@@ -55,7 +55,7 @@ class BillLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class BillSharing:
     """How the bill's amounts are shared out.
 
     Args:
@@ -67,8 +67,8 @@ class Sharing:
 
     blend: Blend = "instance_type"
     node_pools: Mapping[str, str] | None = None
-    unused_to: str = ""
-    unused: Sequence[ChargeKind] = ("savings-plan", "reservation", "capacity-reservation")
+    unused_charged_to: str = ""
+    unused_kinds: Sequence[ChargeKind] = ("savings-plan", "reservation", "capacity-reservation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Instance:
     is_final: bool
 
 
-def by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
+def split_by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
     """A row's hours, each with its part of the amount; parts sum to the whole.
 
     What a reservation's monthly fee was paid for in vain is known when the month is over: until its bill is closed
@@ -100,7 +100,7 @@ def by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
     ]
 
 
-def bill_of(lines: Iterable[BillLine], sharing: Sharing) -> Bill:
+def build_bill(lines: Iterable[BillLine], sharing: BillSharing) -> Bill:
     """One hour's bill.
 
     Args:
@@ -111,17 +111,17 @@ def bill_of(lines: Iterable[BillLine], sharing: Sharing) -> Bill:
         The bill; an instance `in_two_currencies` is not in it.
     """
     lines = list(lines)
-    mixed = set(in_two_currencies(lines))
+    mixed = set(instances_with_mixed_currencies(lines))
     instances = _instances([line for line in lines if line.kind == "instance" and line.resource not in mixed])
-    unused = [line for line in lines if line.kind != "instance" and line.kind.removeprefix("unused-") in sharing.unused]
+    unused = [line for line in lines if line.kind != "instance" and line.kind.removeprefix("unused-") in sharing.unused_kinds]
     return Bill(
         instances=_billed(instances, sharing),
-        charges={sharing.unused_to: _charges(unused)} if sharing.unused_to and unused else {},
+        charges={sharing.unused_charged_to: _charges(unused)} if sharing.unused_charged_to and unused else {},
         is_final=bool(lines) and all(line.is_final for line in lines),
     )
 
 
-def in_two_currencies(lines: Iterable[BillLine]) -> list[str]:
+def instances_with_mixed_currencies(lines: Iterable[BillLine]) -> list[str]:
     """Instances that one hour's bill has in several currencies: they are never added, so nobody knows their price."""
     currencies: dict[str, set[str]] = {}
     for line in lines:
@@ -145,7 +145,7 @@ def _instances(lines: Sequence[BillLine]) -> dict[str, _Instance]:
     return found
 
 
-def _billed(instances: Mapping[str, _Instance], sharing: Sharing) -> dict[str, BilledHour]:
+def _billed(instances: Mapping[str, _Instance], sharing: BillSharing) -> dict[str, BilledHour]:
     pools: dict[tuple[str, ...], list[str]] = {}
     for instance_id, instance in instances.items():
         pools.setdefault(_pool(instance_id, instance, sharing), []).append(instance_id)
@@ -169,7 +169,7 @@ def _billed(instances: Mapping[str, _Instance], sharing: Sharing) -> dict[str, B
     }
 
 
-def _pool(instance_id: str, one: _Instance, sharing: Sharing) -> tuple[str, ...]:
+def _pool(instance_id: str, one: _Instance, sharing: BillSharing) -> tuple[str, ...]:
     if sharing.blend == "none" or _is_interrupted(one):
         return (instance_id,)
     line = one.line

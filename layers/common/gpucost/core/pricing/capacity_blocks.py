@@ -11,12 +11,12 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.hours import HOUR_MS
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.model import ClusterCharge
 from gpucost.core.money import quantize
-from gpucost.core.pricing.prices import Price, epoch_ms
+from gpucost.core.pricing.prices import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class CapacityBlock:
     @property
     def interval(self) -> Interval:
         """Its time, in milliseconds since the epoch."""
-        return Interval(epoch_ms(self.valid_from), epoch_ms(self.valid_to))
+        return Interval(to_epoch_ms(self.valid_from), to_epoch_ms(self.valid_to))
 
     @property
     def node_hourly(self) -> Fraction:
@@ -56,20 +56,20 @@ class CapacityBlock:
         )
 
 
-SLOP_MS = 600_000
+BLOCK_TOLERANCE_MS = 600_000
 """A node may be seen that much longer than its block lasts: a scrape or two, and the time that a node takes to go."""
 
 
-def within_block(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: Interval) -> Interval:
+def clip_to_blocks(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: Interval) -> Interval:
     """A node's time as its blocks pay for it: without the moments in which it was seen before or after them."""
     own = [one.interval for one in blocks if (one.cluster, one.reservation_id) == (cluster, reservation_id)]
     if not own:
         return time
     inside = Interval(min(one.start for one in own), max(one.end for one in own)).overlap(time)
-    return inside if inside.length and time.length - inside.length <= SLOP_MS else time
+    return inside if inside.length and time.length - inside.length <= BLOCK_TOLERANCE_MS else time
 
 
-def unused(
+def unused_block_charges(
     blocks: Iterable[CapacityBlock], cluster: str, hour: Interval, nodes: Sequence[tuple[str, Interval]]
 ) -> list[ClusterCharge]:
     """What a cluster's blocks cost in an hour beyond its nodes.

@@ -60,7 +60,7 @@ def _shape(instance_type: str, vcpus: int, gib: int) -> InstanceShape:
     return InstanceShape(instance_type, gpus, vcpus, gib * _GIB)
 
 
-KNOWN_SHAPES: dict[str, InstanceShape] = {
+BUILT_IN_SHAPES: dict[str, InstanceShape] = {
     f"{family}.{size}": _shape(f"{family}.{size}", vcpus, gib)
     for family, sizes in _FAMILIES.items()
     for size, (vcpus, gib) in sizes.items()

@@ -10,7 +10,7 @@ from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
-from gpucost.core.pricing.capacity_blocks import CapacityBlock, unused, within_block
+from gpucost.core.pricing.capacity_blocks import CapacityBlock, clip_to_blocks, unused_block_charges
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, Quote, facts_of
 
@@ -60,7 +60,7 @@ class Pricing:
     """
 
     book: PriceBook
-    order: Sequence[PriceSource]
+    sources: Sequence[PriceSource]
     policy: SplitPolicy = SPLIT_POLICIES["gpu-bears-all"]
     shapes: Mapping[str, InstanceShape] = field(default_factory=dict)
     currency: str = "USD"
@@ -73,7 +73,7 @@ class Pricing:
         """One price for every GPU-hour."""
         return cls(PriceBook([Price("constant", "gpu-hour", gpu_hourly)]), ("constant",))
 
-    def of_node(self, node: GpuNode, cluster: str, time: Interval, gpus: Fraction) -> NodePrice | Unpriced:
+    def price_node(self, node: GpuNode, cluster: str, time: Interval, gpus: Fraction) -> NodePrice | Unpriced:
         """What a node costs in an hour.
 
         Args:
@@ -84,9 +84,9 @@ class Pricing:
         """
         facts = facts_of(node, cluster)
         foreign: list[str] = []
-        for source in self.order:
+        for source in self.sources:
             if source == "cur":
-                billed = self.bill.of_instance(facts["instance_id"]) if self.bill else None
+                billed = self.bill.billed_hour_of(facts["instance_id"]) if self.bill else None
                 if billed is None:
                     continue
                 if billed.currency != self.currency:
@@ -95,7 +95,7 @@ class Pricing:
                 return self._billed(node, billed)
             paid = time
             if source == "capacity-block":
-                paid = within_block(self.blocks, cluster, facts["reservation_id"], time)
+                paid = clip_to_blocks(self.blocks, cluster, facts["reservation_id"], time)
             quote = self.book.quote(source, facts, paid)
             if quote is None:
                 continue
@@ -104,7 +104,7 @@ class Pricing:
                 continue
             price = self._at_rates(node, quote, gpus)
             return price if isinstance(price, Unpriced) else replace(price, note=self._left_out(node, foreign, source))
-        sources = ", ".join(self.order)
+        sources = ", ".join(self.sources)
         others = f"; {' and '.join(foreign)}, and the hour is in {self.currency}" if foreign else ""
         return Unpriced(f"no price for {_named(node)} from {sources}{others}")
 
@@ -120,8 +120,8 @@ class Pricing:
         """
         used = [(facts_of(node, cluster)["reservation_id"], time) for node, time in nodes]
         return [
-            *unused(self.blocks, cluster, hour, used),
-            *(self.bill.charges_of(cluster) if self.bill else ()),
+            *unused_block_charges(self.blocks, cluster, hour, used),
+            *(self.bill.charges_to(cluster) if self.bill else ()),
         ]
 
     def _left_out(self, node: GpuNode, foreign: Sequence[str], source: str) -> str:
@@ -144,7 +144,7 @@ class Pricing:
         if isinstance(found, Unpriced):
             return found
         is_closed = self.bill is not None and self.bill.is_final
-        waits = "cur" in self.order and self.order.index("cur") < self.order.index(quote.source) and not is_closed
+        waits = "cur" in self.sources and self.sources.index("cur") < self.sources.index(quote.source) and not is_closed
         return NodePrice(
             source=quote.source,
             # A price per GPU-hour leaves nothing to split.
@@ -156,7 +156,7 @@ class Pricing:
         )
 
     def _split(self, node: GpuNode, source: PriceSource, cost: Fraction) -> NodePrice | Unpriced:
-        part = self.policy.of_gpus(self.shapes.get(node.instance_type))
+        part = self.policy.gpu_part_of(self.shapes.get(node.instance_type))
         if part is None:
             return Unpriced(
                 f"no shape for {_named(node)}: split policy {self.policy.name} needs its vCPUs and memory, "

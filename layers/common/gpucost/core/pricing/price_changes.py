@@ -7,14 +7,14 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 from gpucost.core.intervals import Interval
-from gpucost.core.pricing.price_history import Key, Timelines, differences, instant
+from gpucost.core.pricing.price_history import PriceKey, Timelines, differences, from_epoch_seconds
 from gpucost.core.pricing.prices import Price, PriceSource
 
-APART = 24 * 3600
+MIN_SEPARATION_SECONDS = 24 * 3600
 """Seconds between two changes of a refresh that make them two: hours in between would be rated again for nothing."""
-MOST_VALUES = 50
+MAX_VALUES = 50
 """Of one fact in a change's summary; with more it says nothing of the fact."""
 
 
@@ -30,12 +30,12 @@ class PriceChange:
     """None: since ever."""
     end: datetime
     """At most the end of the newest hour that may have been rated."""
-    why: str
+    reason: str
     author: str
     at: datetime
     settled_at: datetime | None = None
 
-    def concerns(self, facts: Mapping[str, str]) -> bool:
+    def affects(self, facts: Mapping[str, str]) -> bool:
         """Whether a node of these facts may have another price now."""
         return all(
             any(fnmatchcase(facts.get(name, ""), value) for value in values) for name, values in self.applies_to.items()
@@ -57,12 +57,12 @@ class Override:
     drop_reason: str = ""
 
 
-def change(
+def new_change(
     source: PriceSource | Literal["shapes"],
     keys: Iterable[Mapping[str, str]],
     time: tuple[datetime | None, datetime],
     *,
-    why: str,
+    reason: str,
     author: str,
     at: datetime,
 ) -> PriceChange:
@@ -72,17 +72,17 @@ def change(
         source: whose prices.
         keys: what they apply to.
         time: when they are in force.
-        why: one sentence.
+        reason: one sentence.
         author: who changed them.
         at: when.
     """
-    applies_to = summary(keys)
-    content = repr((source, sorted(applies_to.items()), time, why, author))
+    applies_to = common_facts(keys)
+    content = repr((source, sorted(applies_to.items()), time, reason, author))
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-    return PriceChange(f"{format_instant(at)}-{digest}", source, applies_to, *time, why=why, author=author, at=at)
+    return PriceChange(f"{format_timestamp(at)}-{digest}", source, applies_to, *time, reason=reason, author=author, at=at)
 
 
-def summary(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+def common_facts(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
     """Things with prices in short: the facts that all of them name, each with its values."""
     values: dict[str, set[str]] = {}
     for number, key in enumerate(keys):
@@ -94,32 +94,32 @@ def summary(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
                 values[name].add(key[name])
             else:
                 del values[name]
-    return {name: tuple(sorted(found)) for name, found in sorted(values.items()) if len(found) <= MOST_VALUES}
+    return {name: tuple(sorted(found)) for name, found in sorted(values.items()) if len(found) <= MAX_VALUES}
 
 
 def changes_between(
     source: PriceSource, old: Timelines, new: Timelines, time: Interval, at: datetime
 ) -> list[PriceChange]:
     """The changes that a refresh makes within a time (seconds), times far apart as changes of their own."""
-    found: list[tuple[Interval, Key]] = []
+    found: list[tuple[Interval, PriceKey]] = []
     for key, events in new.items():
         before = old.get(key, ())
         if before != events:
             found += [(interval, key) for interval in differences(before, events, time)]
     found.sort(key=lambda one: one[0])
-    groups: list[tuple[Interval, list[Key]]] = []
+    groups: list[tuple[Interval, list[PriceKey]]] = []
     for interval, key in found:
-        if groups and interval.start <= groups[-1][0].end + APART:
+        if groups and interval.start <= groups[-1][0].end + MIN_SEPARATION_SECONDS:
             reached = Interval(groups[-1][0].start, max(groups[-1][0].end, interval.end))
             groups[-1] = (reached, [*groups[-1][1], key])
         else:
             groups.append((interval, [key]))
     return [
-        change(
+        new_change(
             source,
             [dict(key.applies_to) for key in keys],
-            (instant(interval.start), instant(interval.end)),
-            why=f"{len(set(keys))} {source} price{'s' if len(set(keys)) > 1 else ''} new or changed",
+            (from_epoch_seconds(interval.start), from_epoch_seconds(interval.end)),
+            reason=f"{len(set(keys))} {source} price{'s' if len(set(keys)) > 1 else ''} new or changed",
             author="prices",
             at=at,
         )
@@ -132,7 +132,7 @@ def override_change(
     time: tuple[datetime | None, datetime | None],
     until: datetime,
     *,
-    why: str,
+    reason: str,
     author: str,
     at: datetime,
 ) -> PriceChange | None:
@@ -141,10 +141,10 @@ def override_change(
     last = until if end is None else min(end, until)
     if start is not None and start >= last:
         return None
-    return change("override", [override.price.applies_to], (start, last), why=why, author=author, at=at)
+    return new_change("override", [override.price.applies_to], (start, last), reason=reason, author=author, at=at)
 
 
-def override_of(price: Price, earlier: Sequence[Override]) -> Override:
+def new_override(price: Price, earlier: Sequence[Override]) -> Override:
     """A price as an override; set twice in a row it is the one that is there.
 
     An earlier one of the same content, after which others were set, is another: what was set last wins.
@@ -164,7 +164,7 @@ def override_of(price: Price, earlier: Sequence[Override]) -> Override:
         times += 1
 
 
-def dropped(override: Override, *, at: datetime, author: str, reason: str, now: datetime) -> Override:
+def drop_override(override: Override, *, at: datetime, author: str, reason: str, now: datetime) -> Override:
     """An override whose validity ends at a moment: earlier than it began, it was never in force."""
     price = override.price
     end = at if price.valid_from is None else max(at, price.valid_from)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from gpucost.core.intervals import Interval, union
 from gpucost.core.pricing.prices import Price, PriceSource, PriceUnit
 
-EVER = 2**40
+FAR_FUTURE = 2**40
 """Seconds since the epoch that no event reaches."""
 
 
-class Event(NamedTuple):
+class PriceEvent(NamedTuple):
     """From a moment on, one price; with no amount, none is known."""
 
     at: int
@@ -28,54 +28,54 @@ class Event(NamedTuple):
     fetched_at: int = 0
 
 
-class Key(NamedTuple):
+class PriceKey(NamedTuple):
     """What has a price: facts of nodes in order of name, and the unit."""
 
     applies_to: tuple[tuple[str, str], ...]
     unit: PriceUnit
 
 
-Timeline = tuple[Event, ...]
-Timelines = Mapping[Key, Timeline]
+Timeline = tuple[PriceEvent, ...]
+Timelines = Mapping[PriceKey, Timeline]
 
 
-def key_of(price: Price) -> Key:
+def key_of(price: Price) -> PriceKey:
     """The thing that a price is of."""
-    return Key(tuple(sorted(price.applies_to.items())), price.unit)
+    return PriceKey(tuple(sorted(price.applies_to.items())), price.unit)
 
 
-def timelines_of(prices: Iterable[Price]) -> dict[Key, Timeline]:
+def timelines_of(prices: Iterable[Price]) -> dict[PriceKey, Timeline]:
     """Prices by what they are of.
 
     Raises:
         ValueError: one without a beginning, or whose amount is no Decimal.
     """
-    found: dict[Key, list[Price]] = {}
+    found: dict[PriceKey, list[Price]] = {}
     for price in prices:
         if price.valid_from is None or not isinstance(price.amount, Decimal):
             raise ValueError(f"a fetched price needs a beginning and a decimal amount: {price}")
         found.setdefault(key_of(price), []).append(price)
     timelines = {}
     for key, own in found.items():
-        events: list[Event] = []
-        for price in sorted(own, key=lambda one: seconds(one.valid_from)):
-            start, amount = seconds(price.valid_from), price.amount
+        events: list[PriceEvent] = []
+        for price in sorted(own, key=lambda one: to_epoch_seconds(one.valid_from)):
+            start, amount = to_epoch_seconds(price.valid_from), price.amount
             if not isinstance(amount, Decimal):  # refused above
                 continue
             while events and events[-1].at >= start:
                 events.pop()
-            events.append(Event(start, amount, price.currency, seconds(price.fetched_at)))
+            events.append(PriceEvent(start, amount, price.currency, to_epoch_seconds(price.fetched_at)))
             if price.valid_to is not None:
-                events.append(Event(seconds(price.valid_to), None))
+                events.append(PriceEvent(to_epoch_seconds(price.valid_to), None))
         timelines[key] = _merged(events)
     return timelines
 
 
-def prices_of(source: PriceSource, timelines: Timelines, start: int = -EVER, end: int = EVER) -> Iterator[Price]:
+def prices_of(source: PriceSource, timelines: Timelines, start: int = -FAR_FUTURE, end: int = FAR_FUTURE) -> Iterator[Price]:
     """The prices in force at some time of `[start, end)`, with their whole validity as far as it is held."""
     for key, events in timelines.items():
         applies_to = dict(key.applies_to)
-        for event, after in pairwise((*events, Event(EVER, None))):
+        for event, after in pairwise((*events, PriceEvent(FAR_FUTURE, None))):
             if event.amount is not None and event.at < end and after.at > start:
                 yield Price(
                     source=source,
@@ -83,13 +83,13 @@ def prices_of(source: PriceSource, timelines: Timelines, start: int = -EVER, end
                     amount=event.amount,
                     applies_to=applies_to,
                     currency=event.currency,
-                    valid_from=instant(event.at),
-                    valid_to=None if after.at == EVER else instant(after.at),
-                    fetched_at=instant(event.fetched_at),
+                    valid_from=from_epoch_seconds(event.at),
+                    valid_to=None if after.at == FAR_FUTURE else from_epoch_seconds(after.at),
+                    fetched_at=from_epoch_seconds(event.fetched_at),
                 )
 
 
-def revised(old: Timelines, new: Timelines, since: int | None = None) -> dict[Key, Timeline]:
+def merge_response(old: Timelines, new: Timelines, since: int | None = None) -> dict[PriceKey, Timeline]:
     """What is known after an answer: of everything that it speaks of it replaces all from its first moment on.
 
     Args:
@@ -102,9 +102,9 @@ def revised(old: Timelines, new: Timelines, since: int | None = None) -> dict[Ke
         before = old.get(key, ())
         start = events[0].at if since is None else max(events[0].at, since)
         kept = [event for event in before if event.at < start]
-        first = in_force(events, start)
+        first = event_at(events, start)
         if first is None:
-            kept.append(Event(start, None))
+            kept.append(PriceEvent(start, None))
         else:
             known = kept and kept[-1].amount is not None
             begins = start if known else max(first.at, kept[-1].at if kept else first.at)
@@ -115,42 +115,42 @@ def revised(old: Timelines, new: Timelines, since: int | None = None) -> dict[Ke
     return result
 
 
-def in_force(events: Sequence[Event], at: int) -> Event | None:
+def event_at(events: Sequence[PriceEvent], at: int) -> PriceEvent | None:
     """The event in force at a moment; None before the first, or where no price is known."""
     place = bisect_right(events, at, key=lambda event: event.at)
     return events[place - 1] if place and events[place - 1].amount is not None else None
 
 
-def differences(old: Sequence[Event], new: Sequence[Event], time: Interval) -> list[Interval]:
+def differences(old: Sequence[PriceEvent], new: Sequence[PriceEvent], time: Interval) -> list[Interval]:
     """When in a time (seconds) the price in force differs between two timelines."""
     edges = {event.at for event in (*old, *new) if time.start < event.at < time.end}
     found = []
     for start, end in pairwise([time.start, *sorted(edges), max(time.start, time.end)]):
-        if end > start and _price(in_force(old, start)) != _price(in_force(new, start)):
+        if end > start and _price(event_at(old, start)) != _price(event_at(new, start)):
             found.append(Interval(start, end))
     return union(found)
 
 
-def cut(timelines: Timelines, start: int, end: int) -> dict[Key, Timeline]:
+def slice_timelines(timelines: Timelines, start: int, end: int) -> dict[PriceKey, Timeline]:
     """What is in force at some time of `[start, end)`: the event in force at its start, and those within."""
     found = {}
     for key, events in timelines.items():
-        first = in_force(events, start)
+        first = event_at(events, start)
         own = (*([first] if first else []), *(event for event in events if start < event.at < end))
         if any(event.amount is not None for event in own):
             found[key] = own
     return found
 
 
-def joined(parts: Iterable[tuple[int, Timelines]]) -> dict[Key, Timeline]:
+def join_slices(parts: Iterable[tuple[int, Timelines]]) -> dict[PriceKey, Timeline]:
     """Back from several `cut`s, in order of their starts, each in force until the next."""
-    found: dict[Key, list[Event]] = {}
+    found: dict[PriceKey, list[PriceEvent]] = {}
     for start, timelines in parts:
         for key, known in found.items():
             while known and known[-1].at >= start:
                 known.pop()
             if key not in timelines:
-                known.append(Event(start, None))
+                known.append(PriceEvent(start, None))
         for key, events in timelines.items():
             known = found.setdefault(key, [])
             if known and events[0].at < start:
@@ -161,19 +161,19 @@ def joined(parts: Iterable[tuple[int, Timelines]]) -> dict[Key, Timeline]:
     return {key: _merged(events) for key, events in found.items()}
 
 
-def seconds(moment: datetime | None) -> int:
+def to_epoch_seconds(moment: datetime | None) -> int:
     """Since the epoch; 0 for None."""
     return 0 if moment is None else int(moment.timestamp())
 
 
-def instant(at: int) -> datetime:
+def from_epoch_seconds(at: int) -> datetime:
     """Back from `seconds`."""
     return datetime.fromtimestamp(at, UTC)
 
 
-def _merged(events: Iterable[Event]) -> Timeline:
+def _merged(events: Iterable[PriceEvent]) -> Timeline:
     """Without events that change nothing: the first to say a price is the one that is kept."""
-    found: list[Event] = []
+    found: list[PriceEvent] = []
     for event in events:
         if found and _price(found[-1]) == _price(event):
             continue
@@ -183,5 +183,5 @@ def _merged(events: Iterable[Event]) -> Timeline:
     return tuple(found)
 
 
-def _price(event: Event | None) -> tuple[Decimal | None, str]:
+def _price(event: PriceEvent | None) -> tuple[Decimal | None, str]:
     return (None, "") if event is None or event.amount is None else (event.amount, event.currency)

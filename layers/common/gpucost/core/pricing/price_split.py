@@ -38,7 +38,7 @@ class SplitPolicy:
         """Whether it can't be applied to an instance type that nobody knows."""
         return self.gpu_part is None
 
-    def of_gpus(self, shape: InstanceShape | None) -> Fraction | None:
+    def gpu_part_of(self, shape: InstanceShape | None) -> Fraction | None:
         """The GPUs' part of the node's price, 0 to 1; None where the shape is needed and not known."""
         if self.weights is None:
             return self.gpu_part
@@ -68,6 +68,6 @@ CPU and memory 9 : 1, CPU to memory 9 : 1). `opencost`: the default prices of it
 3% CPU, 2% memory of every node."""
 
 
-def own_policy(gpu: Decimal, vcpu: Decimal, gib: Decimal) -> SplitPolicy:
+def custom_policy(gpu: Decimal, vcpu: Decimal, gib: Decimal) -> SplitPolicy:
     """A policy of the user's own weights, of which that of the GPU is positive and none negative."""
     return SplitPolicy("own", weights=(Fraction(gpu), Fraction(vcpu), Fraction(gib)))

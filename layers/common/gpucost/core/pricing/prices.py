@@ -16,6 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal, get_args
 
+from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.kubernetes_labels import OPERATING_SYSTEM, REGION, RESERVATION_ID
@@ -44,7 +45,6 @@ _DIRECTIONS = {
 }  # fmt: skip
 _ZONE_ID = re.compile(r"([a-z]{2})(g(?=[nsewc]))?(ne|nw|se|sw|n|s|e|w|c)(\d+)-")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
 _EVER = 2**62
 
 
@@ -199,7 +199,7 @@ class PriceBook:
         for piece in _cut(time, [interval for interval, _ in applying]):
             factor = Fraction(1)
             for interval, discount in applying:
-                if interval.holds(piece.start):
+                if interval.contains(piece.start):
                     factor *= Fraction(discount.factor)
             found.append((piece, factor))
         return found
@@ -210,7 +210,7 @@ def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, l
     intervals = [(price.interval, price) for price in prices]
     found = []
     for piece in _cut(time, [interval for interval, _ in intervals]):
-        valid = [price for interval, price in intervals if interval.holds(piece.start)]
+        valid = [price for interval, price in intervals if interval.contains(piece.start)]
         found.append((piece, sorted(valid, key=_precedence, reverse=True)))
     return found
 
@@ -227,13 +227,10 @@ def _matches(applies_to: Mapping[str, str], facts: Mapping[str, str]) -> bool:
 
 
 def _validity(start: datetime | None, end: datetime | None) -> Interval:
-    return Interval(-_EVER if start is None else epoch_ms(start), _EVER if end is None else epoch_ms(end))
+    return Interval(-_EVER if start is None else to_epoch_ms(start), _EVER if end is None else to_epoch_ms(end))
 
 
 def _precedence(price: Price) -> tuple[int, datetime, datetime, Decimal | Fraction]:
     return (len(price.applies_to), price.valid_from or _EPOCH, price.fetched_at or _EPOCH, price.amount)
 
 
-def epoch_ms(moment: datetime) -> int:
-    """A UTC instant in milliseconds since the epoch."""
-    return (moment - _EPOCH) // _MS

@@ -6,13 +6,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from gpucost.core.hours import HOUR_MS
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.model import Capacity, ClusterCharge, NodeHour
 from gpucost.core.money import ZERO, quantize, split_each
 from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
-from gpucost.core.pricing.prices import epoch_ms
 
 
 class RatedPod(NamedTuple):
@@ -34,7 +33,7 @@ class RatedPod(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class RatedHour:
     """A cluster-hour's usage with its prices."""
 
     pods: Sequence[RatedPod]
@@ -48,14 +47,14 @@ class Rated:
     notes: Sequence[str]
 
 
-def rate_usage(usage: Usage, pricing: Pricing) -> Rated:
+def rate_usage(usage: Usage, pricing: Pricing) -> RatedHour:
     """Price a cluster-hour's usage.
 
     Where the nodes are known, each node's hours and cost are split over what became of them, so that the identity
     holds to the last digit; where they are not, each pod is priced alone and the capacity is None. A node whose price
     nobody knows costs None, and is named; it changes nothing for the others.
     """
-    start = epoch_ms(usage.hour)
+    start = to_epoch_ms(usage.hour)
     hour = Interval(start, start + HOUR_MS)
     if usage.nodes is None:
         alone = [_rate_alone(pod, *_price_alone(usage, pod, pricing)) for pod in usage.pods]
@@ -72,7 +71,7 @@ def rate_usage(usage: Usage, pricing: Pricing) -> Rated:
     prices: list[NodePrice | Unpriced] = []
     for node in usage.nodes:
         pods = on_node.get((node.node.name, node.provider_id), [])
-        price = pricing.of_node(node.node, usage.cluster, node.present, node.gpus)
+        price = pricing.price_node(node.node, usage.cluster, node.present, node.gpus)
         prices.append(price)
         lines, capacity = _rate_node(node, pods, price)
         nodes.append(_node_hour(node, price, lines, capacity))
@@ -100,11 +99,11 @@ def _rated(
     charges: Sequence[ClusterCharge],
     prices: Sequence[NodePrice | Unpriced],
     notes: Sequence[str] = (),
-) -> Rated:
+) -> RatedHour:
     said = (price.reason if isinstance(price, Unpriced) else price.note for price in prices)
     reasons = dict.fromkeys(filter(None, [*said, *notes]))
     is_final = all(isinstance(price, NodePrice) and price.is_final for price in prices)
-    return Rated(pods, nodes, capacity, charges, is_final, tuple(reasons))
+    return RatedHour(pods, nodes, capacity, charges, is_final, tuple(reasons))
 
 
 def _rate_node(
@@ -153,9 +152,9 @@ def _outside_kubernetes(node: NodeUsage, price: NodePrice | Unpriced) -> Fractio
 def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePrice | Unpriced, Fraction | None]:
     """The price of a pod's node and of one of its GPUs for an hour, where the node's own hour is not known."""
     node = pod.holding.node
-    start = epoch_ms(usage.hour)
+    start = to_epoch_ms(usage.hour)
     # Where nothing tells how many GPUs it has, only a price per GPU can be used: one GPU then costs what one costs.
-    price = pricing.of_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical or 1))
+    price = pricing.price_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical or 1))
     if isinstance(price, Unpriced):
         return price, None
     if node.physical is None and not price.is_per_gpu:

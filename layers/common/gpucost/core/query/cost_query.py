@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.hours import format_instant
+from gpucost.core.hours import format_timestamp
 from gpucost.core.model import Costs
-from gpucost.core.query.dimensions import FROM_LINES
-from gpucost.core.query.filters import Filter, describe
+from gpucost.core.query.dimensions import LINE_DIMENSIONS
+from gpucost.core.query.filters import Filter, filters_as_lists
 from gpucost.core.query.periods import Granularity, Period
 
 IdlePolicy = Literal["hidden", "separate", "shared-by-allocation", "shared-evenly"]
 """What becomes of what was paid for and nobody held."""
-HOURS_OF_LINES = 48
+MAX_LINE_HOURS = 48
 """How many hours of single pods one answer reads."""
-LARGEST_PAGE = 10_000
+MAX_PAGE_SIZE = 10_000
 IDLE_FIGURES = ("idle_gpu_hours", "idle_usd", "cost_usd")
 
 
@@ -31,38 +31,38 @@ class CostQuery:
     idle: IdlePolicy = "hidden"
     sort: tuple[tuple[str, bool], ...] = ()
     """(figure, dimension or `start`; whether the largest comes first)."""
-    limit: int = LARGEST_PAGE
+    limit: int = MAX_PAGE_SIZE
 
     def dimensions(self) -> tuple[str, ...]:
         """Every dimension that must be known: those grouped by, then those only filtered on."""
         return tuple(dict.fromkeys((*self.group_by, *(one.dimension for one in self.filters))))
 
-    def only_units(self) -> tuple[str, ...] | None:
+    def restricted_to_units(self) -> tuple[str, ...] | None:
         """The business units that alone can be in the rows; None for any."""
-        named = [one.only() for one in self.filters if one.dimension == "business_unit"]
+        named = [one.exact_names() for one in self.filters if one.dimension == "business_unit"]
         return next((names for names in named if names is not None), None)
 
-    def text(self) -> str:
+    def canonical_text(self) -> str:
         """All that makes it this question, in one form: what fingerprints are made of."""
         return json.dumps(
             [
-                format_instant(self.period.start), format_instant(self.period.end), self.granularity, self.group_by,
-                describe(self.filters), self.idle, self.sort, self.limit,
+                format_timestamp(self.period.start), format_timestamp(self.period.end), self.granularity, self.group_by,
+                filters_as_lists(self.filters), self.idle, self.sort, self.limit,
             ]
         )  # fmt: skip
 
 
-def check_reach(question: CostQuery) -> None:
+def check_line_hours(question: CostQuery) -> None:
     """Refuse what would need single pods of too long a time.
 
     Raises:
         ParameterError: pods or nodes over more than 48 hours; says where longer ones are.
     """
-    single = next((name for name in question.dimensions() if name in FROM_LINES), None)
-    if single is not None and question.period.hours() > HOURS_OF_LINES:
+    single = next((name for name in question.dimensions() if name in LINE_DIMENSIONS), None)
+    if single is not None and question.period.hours() > MAX_LINE_HOURS:
         raise ParameterError(
             single if single not in question.group_by else "group_by",
-            f"{single} is answered for at most {HOURS_OF_LINES} hours at once; shorten the period, or take longer ones "
+            f"{single} is answered for at most {MAX_LINE_HOURS} hours at once; shorten the period, or take longer ones "
             "from the exports (GET /v1/exports)",
         )
 

@@ -12,13 +12,13 @@ DIMENSIONS: Final = (
     "gpu_model", "resource", "zone", "pod", "node",
 )  # fmt: skip
 """Beside them `label:<name>`, for the settings' `cost_labels`."""
-LABEL: Final = "label:"
-FROM_LINES: Final = frozenset({"pod", "node"})
+LABEL_PREFIX: Final = "label:"
+LINE_DIMENSIONS: Final = frozenset({"pod", "node"})
 """Told by an hour's lines alone; the others by day facts, too."""
-FROM_DAYS: Final = frozenset({"business_unit", "cluster"})
-FROM_SUMMARIES: Final = FROM_DAYS | {"namespace"}
+DAY_DIMENSIONS: Final = frozenset({"business_unit", "cluster"})
+SUMMARY_DIMENSIONS: Final = DAY_DIMENSIONS | {"namespace"}
 
-Key = tuple[str, ...]
+GroupKey = tuple[str, ...]
 
 
 def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
@@ -32,10 +32,10 @@ def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
         ParameterError: a dimension that is not known, or named twice.
     """
     found: list[str] = []
-    allowed = (*DIMENSIONS, *(f"{LABEL}{name}" for name in labels))
+    allowed = (*DIMENSIONS, *(f"{LABEL_PREFIX}{name}" for name in labels))
     for part in (part.strip() for part in text.split(",") if part.strip()):
         if part not in allowed:
-            more = "" if labels else f"; {LABEL}<name> for cost_labels of the settings, of which there are none"
+            more = "" if labels else f"; {LABEL_PREFIX}<name> for cost_labels of the settings, of which there are none"
             raise ParameterError("group_by", f"{part!r} is not a dimension; allowed: {', '.join(allowed)}{more}")
         if part in found:
             raise ParameterError("group_by", f"{part!r} is named twice")
@@ -43,27 +43,27 @@ def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def key_of_line(dimensions: Sequence[str], cluster: str) -> Callable[[Line], Key]:
+def key_of_line(dimensions: Sequence[str], cluster: str) -> Callable[[Line], GroupKey]:
     """Reads dimensions off a line; a label that it does not carry is ""."""
     return lambda line: tuple(
         cluster
         if name == "cluster"
-        else line.labels.get(name[len(LABEL) :], "")
-        if name.startswith(LABEL)
+        else line.labels.get(name[len(LABEL_PREFIX) :], "")
+        if name.startswith(LABEL_PREFIX)
         else getattr(line, name)
         for name in dimensions
     )
 
 
-def key_of_fact(dimensions: Sequence[str], cluster: str) -> Callable[[FactKey], Key]:
+def key_of_fact(dimensions: Sequence[str], cluster: str) -> Callable[[FactKey], GroupKey]:
     """Reads dimensions off a day fact; a label that it does not carry is ""."""
     places = {name: place for place, name in enumerate(FactKey._fields)}
 
     def one(name: str) -> Callable[[FactKey], str]:
         if name == "cluster":
             return lambda _: cluster
-        if name.startswith(LABEL):
-            label = name[len(LABEL) :]
+        if name.startswith(LABEL_PREFIX):
+            label = name[len(LABEL_PREFIX) :]
             return lambda fact: next((value for own, value in fact.labels if own == label), "")
         place = places[name]
         return lambda fact: str(fact[place])

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.query.dimensions import LABEL
+from gpucost.core.query.dimensions import LABEL_PREFIX
 
-LONGEST = 4_000
+MAX_FILTER_LENGTH = 4_000
 """Characters of a filter."""
-MOST = 100
+MAX_NAMES = 100
 """Names in a filter."""
 _NOT_UTF8 = "\ufffd"
 """What stands where bytes of an address are no text."""
@@ -43,16 +43,16 @@ class Filter:
 
     dimension: str
     allowed: tuple[Pattern, ...]
-    refused: tuple[Pattern, ...] = ()
+    excluded: tuple[Pattern, ...] = ()
 
     def matches(self, name: str) -> bool:
         """Whether a name passes."""
         name = _normal(name)
-        if any(pattern.matches(name) for pattern in self.refused):
+        if any(pattern.matches(name) for pattern in self.excluded):
             return False
         return not self.allowed or any(pattern.matches(name) for pattern in self.allowed)
 
-    def only(self) -> tuple[str, ...] | None:
+    def exact_names(self) -> tuple[str, ...] | None:
         """The names that can pass, where the filter names them all; None where that cannot be told from it."""
         if not self.allowed or any(one.is_prefix or not one.text.isascii() for one in self.allowed):
             return None
@@ -87,16 +87,16 @@ def parse_label_filters(text: str, labels: Sequence[str]) -> list[Filter]:
             allowed = f"allowed: {', '.join(labels)}" if labels else "the settings name no cost_labels"
             raise ParameterError("label", f"{_shown(part)} does not begin with a label's name and a colon; {allowed}")
         found.setdefault(label, []).append(value)
-    return [parse_filter(f"{LABEL}{label}", ",".join(values), "label") for label, values in found.items()]
+    return [parse_filter(f"{LABEL_PREFIX}{label}", ",".join(values), "label") for label, values in found.items()]
 
 
-def matching(filters: Iterable[Filter], dimensions: Sequence[str], key: Sequence[str]) -> bool:
+def matches_all(filters: Iterable[Filter], dimensions: Sequence[str], key: Sequence[str]) -> bool:
     """Whether the values of dimensions pass all filters on them."""
     values = dict(zip(dimensions, key, strict=True))
     return all(one.matches(values[one.dimension]) for one in filters)
 
 
-def check_text(parameter: str, text: str, longest: int = LONGEST) -> None:
+def check_text(parameter: str, text: str, longest: int = MAX_FILTER_LENGTH) -> None:
     """Refuse what no name holds, before anything repeats it.
 
     Raises:
@@ -112,10 +112,10 @@ def check_text(parameter: str, text: str, longest: int = LONGEST) -> None:
         raise ParameterError(parameter, f"holds the character U+{ord(wrong):04X}, which no name has")
 
 
-def describe(filters: Iterable[Filter]) -> Mapping[str, object]:
+def filters_as_lists(filters: Iterable[Filter]) -> Mapping[str, object]:
     """Filters as plain values, for fingerprints."""
     return {
-        one.dimension: [[[p.text, p.is_prefix] for p in side] for side in (one.allowed, one.refused)] for one in filters
+        one.dimension: [[[p.text, p.is_prefix] for p in side] for side in (one.allowed, one.excluded)] for one in filters
     }
 
 
@@ -135,8 +135,8 @@ def _parts(parameter: str, text: str) -> list[str]:
     if escaped:
         raise ParameterError(parameter, r"ends in a backslash; one that is meant is written \\")
     parts.append(current)
-    if len(parts) > MOST:
-        raise ParameterError(parameter, f"names {len(parts)} values; at most {MOST} are taken")
+    if len(parts) > MAX_NAMES:
+        raise ParameterError(parameter, f"names {len(parts)} values; at most {MAX_NAMES} are taken")
     return parts
 
 

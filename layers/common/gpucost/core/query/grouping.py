@@ -9,14 +9,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from gpucost.core.fixed_point import NOTHING, Quanta, costs_of, published, total
+from gpucost.core.fixed_point import ZERO_ROW, FixedPointRow, published_figures, sum_rows, to_costs
 from gpucost.core.model import Capacity, Costs
-from gpucost.core.money import from_quanta
+from gpucost.core.money import from_fixed_point
 from gpucost.core.query.cost_query import CostQuery
-from gpucost.core.query.dimensions import Key
-from gpucost.core.query.filters import matching
-from gpucost.core.query.idle import Idle, idle_of, share
-from gpucost.core.query.periods import end_of
+from gpucost.core.query.dimensions import GroupKey
+from gpucost.core.query.filters import matches_all
+from gpucost.core.query.idle import Idle, idle_of, share_idle
+from gpucost.core.query.periods import row_end
 
 Kind = Literal["held", "idle"]
 
@@ -26,17 +26,17 @@ class Cell(NamedTuple):
 
     begin: datetime
     cluster: str
-    key: Key
+    key: GroupKey
 
 
 @dataclass(slots=True)
 class QueryResult:
     """What was read for a question."""
 
-    cells: dict[Cell, Quanta] = field(default_factory=dict)
+    cells: dict[Cell, FixedPointRow] = field(default_factory=dict)
     capacities: dict[tuple[datetime, str], Capacity | None] = field(default_factory=dict)
     """By period and cluster; None where one hour's is not known."""
-    beside: Quanta = NOTHING
+    filtered_out: FixedPointRow = ZERO_ROW
     """Of the fleet, what the filters leave out for certain and was therefore not read in detail."""
 
 
@@ -46,7 +46,7 @@ class Row(NamedTuple):
     start: datetime
     end: datetime
     group: Mapping[str, str]
-    quanta: Quanta
+    amounts: FixedPointRow
     kind: Kind = "held"
     idle: Idle | None = None
     """Its part of what nobody held; None where that is not asked for, or not known."""
@@ -54,15 +54,15 @@ class Row(NamedTuple):
     @property
     def costs(self) -> Costs:
         """What it cost, in amounts."""
-        (costs,) = costs_of([self.quanta])
+        (costs,) = to_costs([self.amounts])
         return costs
 
     def figure(self, name: str) -> Decimal | None:
         """A figure as published: None where it is not known."""
         if name not in Costs.names():
             return self.idle_figures()[name]
-        whole = published(self.quanta)[Costs.names().index(name)]
-        return None if whole is None else from_quanta(whole)
+        whole = published_figures(self.amounts)[Costs.names().index(name)]
+        return None if whole is None else from_fixed_point(whole)
 
     def idle_figures(self) -> dict[str, Decimal | None]:
         """Idle as published, with the row's whole cost."""
@@ -74,7 +74,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class GroupedRows:
     """Rows in the order asked for, and what the filters left out."""
 
     rows: list[Row]
@@ -85,17 +85,17 @@ class Grouped:
 class _Bin(NamedTuple):
     begin: datetime
     kind: Kind
-    group: Key
+    group: GroupKey
     is_kept: bool
 
 
-def group(question: CostQuery, read: QueryResult) -> Grouped:
+def group_rows(question: CostQuery, read: QueryResult) -> GroupedRows:
     """Make the rows of an answer."""
     dimensions, count = question.dimensions(), len(question.group_by)
-    costs: dict[_Bin, list[Quanta]] = {}
-    holders: dict[tuple[datetime, str], dict[_Bin, list[Quanta]]] = {}
+    costs: dict[_Bin, list[FixedPointRow]] = {}
+    holders: dict[tuple[datetime, str], dict[_Bin, list[FixedPointRow]]] = {}
     for cell, figures in read.cells.items():
-        is_kept = not question.filters or matching(question.filters, dimensions, cell.key)
+        is_kept = not question.filters or matches_all(question.filters, dimensions, cell.key)
         own = _Bin(cell.begin, "held", cell.key[:count], is_kept)
         costs.setdefault(own, []).append(figures)
         if question.idle.startswith("shared"):
@@ -103,41 +103,41 @@ def group(question: CostQuery, read: QueryResult) -> Grouped:
     idles = {} if question.idle == "hidden" else _idle(question, read, holders)
     rows, left = [], _Left()
     bins = {**dict.fromkeys(idles, ()), **costs}
-    ends = {begin: end_of(begin, question.granularity, question.period) for begin in {own.begin for own in bins}}
+    ends = {begin: row_end(begin, question.granularity, question.period) for begin in {own.begin for own in bins}}
     named = {names: dict(zip(question.group_by, names, strict=True)) for names in {own.group for own in bins}}
     for own, parts in bins.items():
-        held = parts[0] if len(parts) == 1 else total(parts)
+        held = parts[0] if len(parts) == 1 else sum_rows(parts)
         idle = None if question.idle == "hidden" else _total_idle(idles.get(own, []))
         if own.is_kept:
             rows.append(Row(own.begin, ends[own.begin], named[own.group], held, own.kind, idle))
         else:
             left.costs.append(held)
             left.idles.append(idle)
-    left.costs.append(read.beside)
+    left.costs.append(read.filtered_out)
     rows.sort(key=lambda row: (row.start, row.kind, tuple(row.group.values())))
-    return Grouped(_sorted(rows, question.sort), left.row(question) if question.filters else None)
+    return GroupedRows(_sorted(rows, question.sort), left.row(question) if question.filters else None)
 
 
 @dataclass(slots=True)
 class _Left:
-    costs: list[Quanta] = field(default_factory=list)
+    costs: list[FixedPointRow] = field(default_factory=list)
     idles: list[Idle | None] = field(default_factory=list)
 
     def row(self, question: CostQuery) -> Row:
         idle = None if question.idle == "hidden" else _total_idle(self.idles)
-        return Row(question.period.start, question.period.end, {}, total(self.costs), "held", idle)
+        return Row(question.period.start, question.period.end, {}, sum_rows(self.costs), "held", idle)
 
 
 def _idle(
-    question: CostQuery, read: QueryResult, holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[Quanta]]]
+    question: CostQuery, read: QueryResult, holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[FixedPointRow]]]
 ) -> dict[_Bin, list[Idle | None]]:
     """What each row bears; a row of its own for what nobody does. What is unknown makes a row's unknown."""
     found: dict[_Bin, list[Idle | None]] = {}
     nameless = tuple("" for _ in question.dimensions())
-    is_kept = matching(question.filters, question.dimensions(), nameless)
+    is_kept = matches_all(question.filters, question.dimensions(), nameless)
     for (begin, cluster), capacity in read.capacities.items():
         held = holders.get((begin, cluster), {})
-        own = dict(zip(held, costs_of([total(parts) for parts in held.values()]), strict=True))
+        own = dict(zip(held, to_costs([sum_rows(parts) for parts in held.values()]), strict=True))
         names = tuple(cluster if name == "cluster" else "" for name in question.group_by)
         idle_row = _Bin(begin, "idle", names, is_kept)
         if capacity is None:
@@ -145,11 +145,11 @@ def _idle(
                 found.setdefault(one, []).append(None)
             continue
         by: Literal["allocation", "even"] = "even" if question.idle == "shared-evenly" else "allocation"
-        shared = share(idle_of(capacity), own, by, {one: one.group for one in own})
+        shared = share_idle(idle_of(capacity), own, by, {one: one.group for one in own})
         for one, part in shared.parts.items():
             found.setdefault(one, []).append(part)
-        if question.idle == "separate" or shared.left != Idle():
-            found.setdefault(idle_row, []).append(shared.left)
+        if question.idle == "separate" or shared.unshared != Idle():
+            found.setdefault(idle_row, []).append(shared.unshared)
     return found
 
 
@@ -174,6 +174,6 @@ def _total_idle(parts: Iterable[Idle | None]) -> Idle | None:
     return Idle.total(known) if len(known) == len(parts) else None
 
 
-def fold(parts: Mapping[Cell, Sequence[Costs]]) -> dict[Cell, Costs]:
+def sum_cells(parts: Mapping[Cell, Sequence[Costs]]) -> dict[Cell, Costs]:
     """Sums, so that memory follows the answer's size and not the hours'."""
     return {cell: own[0] if len(own) == 1 else Costs.total(own) for cell, own in parts.items()}

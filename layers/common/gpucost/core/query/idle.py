@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Generic, Literal, TypeVar
 
 from gpucost.core.model import Amounts, Capacity, Costs
-from gpucost.core.money import ZERO, split_each, to_quanta
+from gpucost.core.money import ZERO, split_each, to_fixed_point
 
 Share = TypeVar("Share")
 
@@ -37,16 +37,16 @@ def idle_of(capacity: Capacity) -> Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared(Generic[Share]):
+class SharedIdle(Generic[Share]):
     """Parts of an idle cost by who bears them; `left` is what nobody can bear, for nobody holds anything."""
 
     parts: Mapping[Share, Idle]
-    left: Idle
+    unshared: Idle
 
 
-def share(
+def share_idle(
     idle: Idle, holders: Mapping[Share, Costs], by: Literal["allocation", "even"], groups: Mapping[Share, object]
-) -> Shared[Share]:
+) -> SharedIdle[Share]:
     """Share idle among holders, exactly.
 
     Args:
@@ -57,21 +57,21 @@ def share(
         groups: of each holder; several of one group share its part by what they hold.
     """
     if not holders:
-        return Shared({}, idle)
+        return SharedIdle({}, idle)
     names = list(holders)
     weights = _held([holders[name] for name in names])
     if by == "even":
         weights = _evenly(weights, [groups[name] for name in names])
     if not any(weights):
-        return Shared({}, idle)
+        return SharedIdle({}, idle)
     gpu_hours, usd = split_each([idle.idle_gpu_hours, idle.idle_usd], weights)
     parts = {name: Idle(*part) for name, part in zip(names, zip(gpu_hours, usd, strict=True), strict=True)}
-    return Shared(parts, Idle())
+    return SharedIdle(parts, Idle())
 
 
 def _held(costs: Sequence[Costs]) -> list[Fraction]:
     for name in ("allocated_usd", "allocated_gpu_hours"):
-        weights = [Fraction(max(0, to_quanta(getattr(one, name)))) for one in costs]
+        weights = [Fraction(max(0, to_fixed_point(getattr(one, name)))) for one in costs]
         if any(weights):
             return weights
     return [Fraction(0) for _ in costs]

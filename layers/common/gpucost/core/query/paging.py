@@ -24,9 +24,9 @@ def fingerprint(question: str, versions: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def write_cursor(place: int, seal: str) -> str:
+def write_cursor(place: int, etag: str) -> str:
     """The cursor to go on from a place (rows from the start) of an answer."""
-    return _written(place, _sealed(place, seal))
+    return _written(place, _digest(place, etag))
 
 
 def check_cursor(cursor: str) -> None:
@@ -38,7 +38,7 @@ def check_cursor(cursor: str) -> None:
     _read(cursor)
 
 
-def read_cursor(cursor: str | None, seal: str) -> int:
+def read_cursor(cursor: str | None, etag: str) -> int:
     """The place to go on from; 0 without a cursor.
 
     Raises:
@@ -47,7 +47,7 @@ def read_cursor(cursor: str | None, seal: str) -> int:
     if cursor is None:
         return 0
     place, sealed = _read(cursor)
-    if sealed != _sealed(place, seal):
+    if sealed != _digest(place, etag):
         raise ParameterError(
             "cursor",
             "is of another question, or figures of the period have changed since; ask again without it, from the start",
@@ -71,5 +71,5 @@ def _written(place: int, sealed: str) -> str:
     return urlsafe_b64encode(json.dumps([place, sealed]).encode()).decode().rstrip("=")
 
 
-def _sealed(place: int, seal: str) -> str:
-    return hashlib.sha256(f"{place}\n{seal}".encode()).hexdigest()[:_DIGEST]
+def _digest(place: int, etag: str) -> str:
+    return hashlib.sha256(f"{place}\n{etag}".encode()).hexdigest()[:_DIGEST]

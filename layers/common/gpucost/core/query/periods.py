@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.hours import HOUR, floor_day, floor_hour, format_instant, parse_moment
+from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp, parse_date_or_timestamp
 from gpucost.core.rollups import DAY
 
 Granularity = Literal["hour", "day", "week", "month", "total"]
-LONGEST: dict[Granularity, timedelta] = {
+MAX_LENGTHS: dict[Granularity, timedelta] = {
     "hour": 35 * DAY,
     "day": 100 * DAY,
     "week": 371 * DAY,
@@ -32,7 +32,7 @@ class Period:
 
     start: datetime
     end: datetime
-    given_by: Literal["end", "window", "default"] = field(default="end", compare=False)
+    parameter: Literal["end", "window", "default"] = field(default="end", compare=False)
     """The parameter to change where it is too long; `default` where there was none."""
 
     def whole_days(self) -> "Period":
@@ -68,9 +68,9 @@ def parse_period(
         surplus = next((name for name, text in (("start", start), ("end", end)) if text is not None), None)
         if surplus is not None:
             raise ParameterError(surplus, "is not allowed with window; pass either start and end, or window")
-        return replace(window_of(window, now), given_by="window")
+        return replace(parse_window(window, now), parameter="window")
     if start is None and end is None:
-        return replace(window_of(DEFAULT_WINDOW, now), given_by="default")
+        return replace(parse_window(DEFAULT_WINDOW, now), parameter="default")
     if start is None:
         raise ParameterError("start", f"required with end; pass start and end, or window: {_ALLOWED}")
     if end is None:
@@ -82,7 +82,7 @@ def parse_period(
     return Period(first, last)
 
 
-def window_of(text: str, now: datetime) -> Period:
+def parse_window(text: str, now: datetime) -> Period:
     """A window that is relative to now.
 
     `24h` are the last 24 hours that have ended; `7d` the last seven UTC days, today with the hours of it that have
@@ -117,16 +117,16 @@ def check_length(period: Period, granularity: Granularity) -> None:
     Raises:
         ParameterError: how long it may be, and which granularity takes more.
     """
-    longest = LONGEST[granularity]
+    longest = MAX_LENGTHS[granularity]
     if period.end - period.start > longest:
-        more = next(((name, most) for name, most in LONGEST.items() if most > longest), None)
+        more = next(((name, most) for name, most in MAX_LENGTHS.items() if most > longest), None)
         hint = f"; granularity={more[0]} takes {more[1].days} days" if more else ""
         raise ParameterError(
-            period.given_by, f"one answer covers at most {longest.days} days of this kind{hint}; shorten it"
+            period.parameter, f"one answer covers at most {longest.days} days of this kind{hint}; shorten it"
         )
 
 
-def begin_of(moment: datetime, granularity: Granularity, period: Period) -> datetime:
+def row_start(moment: datetime, granularity: Granularity, period: Period) -> datetime:
     """Start of the row in which a moment lies: a row never begins before the period that was asked for."""
     if granularity == "hour":
         return floor_hour(moment)
@@ -135,7 +135,7 @@ def begin_of(moment: datetime, granularity: Granularity, period: Period) -> date
     return max(_floor(moment, granularity), period.start)
 
 
-def end_of(begin: datetime, granularity: Granularity, period: Period) -> datetime:
+def row_end(begin: datetime, granularity: Granularity, period: Period) -> datetime:
     """End of the row that begins there: a row never ends after the period that was asked for."""
     if granularity == "total":
         return period.end
@@ -146,7 +146,7 @@ def end_of(begin: datetime, granularity: Granularity, period: Period) -> datetim
     return min(_floor(begin, granularity) + (DAY if granularity == "day" else 7 * DAY), period.end)
 
 
-def period_before(period: Period) -> Period:
+def previous_period(period: Period) -> Period:
     """The period of the same length before one; of a calendar month, the month before it."""
     start, end = period.start, period.end
     if start == _floor(start, "month") and end == (start + 32 * DAY).replace(day=1):
@@ -172,7 +172,7 @@ def parse_moment_parameter(name: str, text: str) -> datetime:
         ParameterError: it is neither; says what is allowed.
     """
     try:
-        return parse_moment(text)
+        return parse_date_or_timestamp(text)
     except ValueError as error:
         raise ParameterError(name, str(error)) from None
 
@@ -186,6 +186,6 @@ def parse_hour_parameter(name: str, text: str) -> datetime:
     moment = parse_moment_parameter(name, text)
     if floor_hour(moment) != moment:
         raise ParameterError(
-            name, f"{format_instant(moment)} is not on a full UTC hour; it lies in {format_instant(floor_hour(moment))}"
+            name, f"{format_timestamp(moment)} is not on a full UTC hour; it lies in {format_timestamp(floor_hour(moment))}"
         )
     return moment

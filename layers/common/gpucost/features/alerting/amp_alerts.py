@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC
 
 from gpucost.core.hours import floor_hour
-from gpucost.features.alerting.decisions import Decisions, notification_id
-from gpucost.features.alerting.model import FLEET, Alert, Notification, Severity, Subject
-from gpucost.features.alerting.ports import AlertMemory
+from gpucost.features.alerting.scope_update import ScopeUpdate, notification_id
+from gpucost.features.alerting.model import FLEET_SCOPE, Alert, Notification, Severity, Subject
+from gpucost.features.alerting.ports import AlertStates
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import ExternalRule, RuleSettings
 from gpucost.runtime.messages import ExternalAlert, ExternalAlerts
@@ -19,17 +19,17 @@ DEFAULT_NAME = "external"
 LONGEST_DETAIL = 200
 
 
-class ExternalDecisions:
+class AmpAlertEvaluation:
     """Takes alerts of AMP's alert manager into account.
 
     Args:
         memory: what alerting remembers.
     """
 
-    def __init__(self, memory: AlertMemory) -> None:
+    def __init__(self, memory: AlertStates) -> None:
         self._memory = memory
 
-    def decide(self, settings: AlertingSettings, message: ExternalAlerts) -> None:
+    def evaluate(self, settings: AlertingSettings, message: ExternalAlerts) -> None:
         """Remember what fires, and put news in the outbox. Without a rule of kind external all receivers are told.
 
         Raises:
@@ -37,7 +37,7 @@ class ExternalDecisions:
         """
         rules = fleet_rules(settings)
         own = {name: rule for name, rule in rules.items() if isinstance(rule, ExternalRule)}
-        decisions = Decisions(self._memory.load(FLEET), settings.alerts, rules)
+        decisions = ScopeUpdate(self._memory.load(FLEET_SCOPE), settings.alerts, rules)
         for alert in message.alerts:
             for name, rule in own.items():
                 subject = _subject(alert)
@@ -55,18 +55,18 @@ def fleet_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
     return found
 
 
-def _step(decisions: Decisions, name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert) -> None:
+def _step(decisions: ScopeUpdate, name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert) -> None:
     known = next((one for one in decisions.alerts(name) if one.subject == subject), None)
     if alert.status == "resolved":
         if known is not None and known.since <= alert.starts_at.astimezone(UTC):
-            decisions.tell(_news(name, rule, subject, alert, "resolved"))
-            decisions.end(known)
+            decisions.notify(_news(name, rule, subject, alert, "resolved"))
+            decisions.discard(known)
         return
     if known is None:
         news = _news(name, rule, subject, alert, "firing")
         started = alert.starts_at.astimezone(UTC)
-        decisions.tell(news)
-        decisions.keep(Alert(name, subject, "firing", started, (), told_at=floor_hour(started), news=news))
+        decisions.notify(news)
+        decisions.add(Alert(name, subject, "firing", started, (), notified_at=floor_hour(started), notification=news))
 
 
 def _news(name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: str) -> Notification:
@@ -77,7 +77,7 @@ def _news(name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert,
         event="resolved" if event == "resolved" else "firing",
         kind="external",
         rule=name,
-        severity=rule.severity or levels.get(alert.labels.get("severity", ""), rule.level),
+        severity=rule.severity or levels.get(alert.labels.get("severity", ""), rule.effective_severity),
         subject=subject,
         since=started,
         hour=floor_hour(started),

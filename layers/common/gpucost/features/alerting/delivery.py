@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpucost.core.errors import ConflictError, SourceError
-from gpucost.features.alerting.decisions import HISTORY
-from gpucost.features.alerting.model import Book, Entry
-from gpucost.features.alerting.ports import AlertMemory, Notifier
-from gpucost.features.alerting.timing import Hold, collapse
+from gpucost.features.alerting.scope_update import HISTORY
+from gpucost.features.alerting.model import AlertGroup, OutboxEntry
+from gpucost.features.alerting.ports import AlertStates, Notifier
+from gpucost.features.alerting.muting import Muting, drop_alerts_resolved_while_muted
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
 
@@ -35,60 +35,60 @@ class Delivery:
         failures: why a receiver could not be told, by its name; it is not tried again by this object.
     """
 
-    def __init__(self, memory: AlertMemory, receivers: Mapping[str, Notifier], hold: Hold, clock: Clock) -> None:
+    def __init__(self, memory: AlertStates, receivers: Mapping[str, Notifier], hold: Muting, clock: Clock) -> None:
         self._memory = memory
         self._receivers = receivers
         self._hold = hold
         self._clock = clock
         self.failures: dict[str, str] = {}
 
-    def deliver(self, books: Iterable[Book]) -> None:
+    def deliver(self, books: Iterable[AlertGroup]) -> None:
         """Send what books hold and may be sent now, unless somebody else is at it, or wrote since they were read."""
         for book in books:
             claimed = self._claim(book)
             if claimed is not None:
                 self._empty(claimed)
 
-    def _claim(self, book: Book) -> Book | None:
+    def _claim(self, book: AlertGroup) -> AlertGroup | None:
         now = self._clock()
-        if not book.outbox or (book.sending_until is not None and book.sending_until > now):
+        if not book.outbox or (book.delivery_lease_until is not None and book.delivery_lease_until > now):
             return None
         wanted = self._without_what_is_over(book)
         if wanted == book and not self._next(book):
             return None
         try:
-            return self._memory.save_book(replace(wanted, sending_until=now + LEASE))
+            return self._memory.save_group(replace(wanted, delivery_lease_until=now + LEASE))
         except ConflictError:
             return None  # whoever wrote first delivers
 
-    def _without_what_is_over(self, book: Book) -> Book:
+    def _without_what_is_over(self, book: AlertGroup) -> AlertGroup:
         """What was held when it fired and is over now, nobody is told of; the history is."""
-        people = collapse((entry for entry in book.outbox if entry.receiver != HISTORY), self._hold)
+        people = drop_alerts_resolved_while_muted((entry for entry in book.outbox if entry.receiver != HISTORY), self._hold)
         kept = {_key(entry) for entry in people}
         outbox = tuple(entry for entry in book.outbox if entry.receiver == HISTORY or _key(entry) in kept)
         return book if outbox == book.outbox else replace(book, outbox=outbox)
 
-    def _empty(self, book: Book) -> None:
+    def _empty(self, book: AlertGroup) -> None:
         """Send message by message; each that is delivered is out of the stored outbox before the next is sent."""
         while batch := self._next(book):
             book = self._settle(book, batch if self._send(batch) else ())
 
-    def _next(self, book: Book) -> tuple[Entry, ...]:
+    def _next(self, book: AlertGroup) -> tuple[OutboxEntry, ...]:
         """What goes into the next message: all that one receiver may be told now, as far as it fits."""
         ready = [
             entry
             for entry in book.outbox
             if entry.receiver not in self.failures
-            and (entry.receiver == HISTORY or not self._hold.holds(entry.notification))
+            and (entry.receiver == HISTORY or not self._hold.mutes(entry.notification))
         ]
         if not ready:
             return ()
         receiver = ready[0].receiver
         notifier = self._receivers.get(receiver)
         own = tuple(entry for entry in ready if entry.receiver == receiver)
-        return own[: notifier.most] if notifier else own
+        return own[: notifier.max_batch_size] if notifier else own
 
-    def _send(self, batch: tuple[Entry, ...]) -> bool:
+    def _send(self, batch: tuple[OutboxEntry, ...]) -> bool:
         receiver = batch[0].receiver
         notifier = self._receivers.get(receiver)
         if notifier is None:
@@ -102,7 +102,7 @@ class Delivery:
             return False
         return True
 
-    def _settle(self, book: Book, done: tuple[Entry, ...]) -> Book:
+    def _settle(self, book: AlertGroup, done: tuple[OutboxEntry, ...]) -> AlertGroup:
         """Store the outbox without what is done; the lease goes on while there is more that can be sent.
 
         Others may have added entries meanwhile: they come back with the book and are this delivery's to send.
@@ -112,7 +112,7 @@ class Delivery:
             rest = replace(book, outbox=tuple(entry for entry in book.outbox if _key(entry) not in finished))
             lease = self._clock() + LEASE if self._next(rest) else None
             try:
-                return self._memory.save_book(replace(rest, sending_until=lease))
+                return self._memory.save_group(replace(rest, delivery_lease_until=lease))
             except ConflictError:
                 stored = self._reload(book)
                 if stored is None:
@@ -120,9 +120,9 @@ class Delivery:
                 book = stored
         raise ConflictError(f"the outbox of {book.owner!r} in {book.scope!r} changed {TRIES} times")
 
-    def _reload(self, book: Book) -> Book | None:
-        return next((one for one in self._memory.load(book.scope).books if one.owner == book.owner), None)
+    def _reload(self, book: AlertGroup) -> AlertGroup | None:
+        return next((one for one in self._memory.load(book.scope).groups if one.owner == book.owner), None)
 
 
-def _key(entry: Entry) -> tuple[str, str]:
+def _key(entry: OutboxEntry) -> tuple[str, str]:
     return entry.receiver, entry.notification.id

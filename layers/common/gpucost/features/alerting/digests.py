@@ -7,19 +7,19 @@ from decimal import Decimal
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.model import Costs
 from gpucost.core.rollups import DAY, DaySummary
-from gpucost.features.alerting.decisions import notification_id
+from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.formatting import percent_of, threshold_money
-from gpucost.features.alerting.inhibition import zone_of
-from gpucost.features.alerting.model import Notification, Subject, Workload
+from gpucost.features.alerting.inhibition import time_zone_of
+from gpucost.features.alerting.model import Notification, Subject, TopWaster
 from gpucost.features.alerting.ports import AlertSources, WorkloadSaving
-from gpucost.features.alerting.rules.idle_workload import OBSERVED
+from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
 
-LATEST = timedelta(days=2)
+MAX_DELAY = timedelta(days=2)
 """A digest that could not be made so long is left out: nobody wants last week's on Friday."""
-WORST = 3
-Due = tuple[str, str, Notification]
+TOP_WASTERS_LISTED = 3
+DueDigest = tuple[str, str, Notification]
 """Rule, period, what to tell."""
 
 
@@ -37,7 +37,7 @@ class Digests:
 
     def due(
         self, rules: Mapping[str, RuleSettings], at: datetime, reported: Callable[[str], Mapping[str, str]]
-    ) -> Iterator[Due]:
+    ) -> Iterator[DueDigest]:
         """The digests that are due at a tick and that a unit was not told yet.
 
         Args:
@@ -50,13 +50,13 @@ class Digests:
                 continue
             start, end = last_period(rule, at)
             hour, minute = map(int, rule.at.split(":"))
-            opens = datetime.combine(end.date(), time(hour, minute), zone_of(self._settings.alerts, rule))
-            if opens <= at < opens + LATEST:
+            opens = datetime.combine(end.date(), time(hour, minute), time_zone_of(self._settings.alerts, rule))
+            if opens <= at < opens + MAX_DELAY:
                 yield from self._period(name, rule, start, end, reported)
 
     def _period(
         self, name: str, rule: DigestRule, start: datetime, end: datetime, reported: Callable[[str], Mapping[str, str]]
-    ) -> Iterator[Due]:
+    ) -> Iterator[DueDigest]:
         period = f"{rule.every} {start:%Y-%m-%d}"
         before = (start - (end - start)) if rule.every == "week" else month_bounds(start - HOUR)[0]
         clusters = [one.name for one in self._settings.clusters if rule.scope.has_cluster(one.name)]
@@ -75,7 +75,7 @@ class Digests:
             costs, earlier = sums[unit], sums_before.get(unit)
             yield name, period, Notification(
                 id=notification_id(name, Subject(business_unit=unit), start, "digest"),
-                event="digest", kind="digest", rule=name, severity=rule.level, subject=Subject(business_unit=unit),
+                event="digest", kind="digest", rule=name, severity=rule.effective_severity, subject=Subject(business_unit=unit),
                 since=start, hour=end - HOUR, threshold="",
                 figures={
                     "cost_usd": costs.allocated_usd,
@@ -88,9 +88,9 @@ class Digests:
                 workloads=worst.get(unit, ()), note=advised.get(unit, ""),
             )  # fmt: skip
 
-    def _worst(self, clusters: Sequence[str], start: datetime, end: datetime) -> dict[str, tuple[Workload, ...]]:
+    def _worst(self, clusters: Sequence[str], start: datetime, end: datetime) -> dict[str, tuple[TopWaster, ...]]:
         """The workloads that wasted most, by unit; none where settings allow guessed utilization."""
-        if not set(self._settings.utilization.sources) <= OBSERVED:
+        if not set(self._settings.utilization.sources) <= MEASURED_SOURCES:
             return {}
         sums: dict[tuple[str, str, str, str], tuple[Decimal, Decimal]] = {}
         for cluster in clusters:
@@ -104,11 +104,11 @@ class Digests:
                     )
                     gpu, usd = sums.get(key, (Decimal(0), Decimal(0)))
                     sums[key] = gpu + costs.allocated_gpu_hours, usd + costs.waste_usd
-        found: dict[str, list[Workload]] = {}
+        found: dict[str, list[TopWaster]] = {}
         for (unit, namespace, kind, name), (gpu, usd) in sorted(sums.items(), key=lambda one: (-one[1][1], one[0])):
             own = found.setdefault(unit, [])
-            if usd > 0 and len(own) < WORST:
-                own.append(Workload(namespace, kind, name, gpu, usd))
+            if usd > 0 and len(own) < TOP_WASTERS_LISTED:
+                own.append(TopWaster(namespace, kind, name, gpu, usd))
         return {unit: tuple(own) for unit, own in found.items()}
 
     def _advised(self, clusters: Sequence[str]) -> dict[str, str]:

@@ -5,19 +5,19 @@ from functools import cached_property
 
 from gpucost.core.ledger import HourSummary
 from gpucost.core.model import Costs, Line, NodeHour
-from gpucost.features.alerting.decisions import Finding
-from gpucost.features.alerting.model import Alert, Subject, Workload
+from gpucost.features.alerting.scope_update import Finding
+from gpucost.features.alerting.model import Alert, Subject, TopWaster
 from gpucost.features.alerting.ports import AlertLedger
 from gpucost.features.alerting.rules import idle_workload as idle
 from gpucost.features.alerting.rules import unallocated, waste
-from gpucost.features.alerting.rules.idle_workload import OBSERVED, IdleThresholds
+from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES, IdleThresholds
 from gpucost.features.alerting.rules.unallocated import UnallocatedThreshold
 from gpucost.features.alerting.rules.waste import WasteThresholds
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
-from gpucost.features.alerting.state_machine import Policy
+from gpucost.features.alerting.state_machine import FiringPolicy
 
-AT_ONCE = 50
+MAX_SINGLE_UNIT_READS = 50
 """Units whose lines are read one by one: each costs a read unit, and all of a large cluster's together some 240."""
 
 
@@ -47,7 +47,7 @@ class HourFacts:
     @cached_property
     def units(self) -> Mapping[str, Costs]:
         """Costs by business unit."""
-        return sums(self.groups, lambda _: True)
+        return sum_by_business_unit(self.groups, lambda _: True)
 
     @cached_property
     def nodes(self) -> Sequence[NodeHour]:
@@ -64,9 +64,9 @@ class HourFacts:
             ]
         return self._lines[unit]
 
-    def will_ask_for_lines(self, units: int) -> None:
+    def prefetch_lines(self, units: int) -> None:
         """Of many units, all lines together cost less than one by one."""
-        if units <= AT_ONCE or self._all_lines is not None:
+        if units <= MAX_SINGLE_UNIT_READS or self._all_lines is not None:
             return
         found: dict[str, list[Line]] = {}
         for one in self._summaries:
@@ -75,7 +75,7 @@ class HourFacts:
         self._all_lines = found
 
 
-def find(rule: RuleSettings, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+def find_breaches(rule: RuleSettings, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
     """What a rule finds in an hour, of every subject that breaches or that it watches already.
 
     Thresholds in money say nothing of hours in another currency, from before the settings changed for instance.
@@ -90,7 +90,7 @@ def find(rule: RuleSettings, settings: AlertingSettings, facts: HourFacts, activ
         yield from _unallocated(rule, facts, active)
 
 
-def sums(groups: Mapping[tuple[str, str], Costs], has_namespace: Callable[[str], bool]) -> dict[str, Costs]:
+def sum_by_business_unit(groups: Mapping[tuple[str, str], Costs], has_namespace: Callable[[str], bool]) -> dict[str, Costs]:
     """Costs by business unit, of some namespaces."""
     parts: dict[str, list[Costs]] = {}
     for (unit, namespace), costs in groups.items():
@@ -99,14 +99,14 @@ def sums(groups: Mapping[tuple[str, str], Costs], has_namespace: Callable[[str],
     return {unit: Costs.total(own) for unit, own in parts.items()}
 
 
-def policy_of(rule: RuleSettings) -> Policy:
+def firing_policy(rule: RuleSettings) -> FiringPolicy:
     """A rule's patience."""
-    return Policy(rule.for_hours, rule.keep_firing_hours)
+    return FiringPolicy(rule.for_hours, rule.keep_firing_hours)
 
 
 def _waste(rule: WasteRule, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
-    units = sums(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units
-    guesses = not set(settings.utilization.sources) <= OBSERVED
+    units = sum_by_business_unit(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units
+    guesses = not set(settings.utilization.sources) <= MEASURED_SOURCES
     for unit in _watched(units, active):
         if not rule.scope.has_unit(unit):
             continue
@@ -118,25 +118,25 @@ def _waste(rule: WasteRule, settings: AlertingSettings, facts: HourFacts, active
             costs = _observed_only(line for line in facts.lines(unit) if rule.scope.has_namespace(line.namespace))
             breaches = thresholds.breached_by(costs)
         yield Finding(
-            subject, facts.hour, breaches, thresholds.words(own.for_hours, facts.currency), waste.figures(costs),
-            facts.currency, policy_of(own), _worst_of(facts, unit, rule.scope.has_namespace),
+            subject, facts.hour, breaches, thresholds.describe(own.for_hours, facts.currency), waste.figures(costs),
+            facts.currency, firing_policy(own), _worst_of(facts, unit, rule.scope.has_namespace),
         )  # fmt: skip
 
 
 def _idle(rule: IdleWorkloadRule, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
-    watched: dict[str, set[idle.Key]] = {}
+    watched: dict[str, set[idle.WorkloadKey]] = {}
     for alert in active:
         watched.setdefault(alert.subject.business_unit, set()).add(alert.subject[2:5])
     own = (rule, *(rule.model_copy(update=one.changes()) for one in rule.overrides))
     thresholds = [IdleThresholds(one.gpus, one.utilization_percent) for one in own]
     units = [unit for unit in _watched(facts.units, active) if rule.scope.has_unit(unit)]
-    could = {unit for unit in units if any(one.could_breach(facts.units.get(unit, Costs())) for one in thresholds)}
-    facts.will_ask_for_lines(len(could))
+    could = {unit for unit in units if any(one.can_be_breached_by(facts.units.get(unit, Costs())) for one in thresholds)}
+    facts.prefetch_lines(len(could))
     for unit in units:
         workloads = idle.by_workload(facts.lines(unit)) if unit in could else {}
         for key in sorted(workloads.keys() | watched.get(unit, set())):
             found = _idle_workload(rule, facts, idle.subject(facts.cluster, unit, key), workloads.get(key, Costs()))
-            if found.breaches is not False or key in watched.get(unit, set()):
+            if found.is_breach is not False or key in watched.get(unit, set()):
                 yield found
 
 
@@ -145,8 +145,8 @@ def _idle_workload(rule: IdleWorkloadRule, facts: HourFacts, subject: Subject, c
     thresholds = IdleThresholds(own.gpus, own.utilization_percent)
     is_in = rule.scope.has_namespace(subject.namespace)
     return Finding(
-        subject, facts.hour, thresholds.breached_by(costs) if is_in else False, thresholds.words(own.for_hours),
-        idle.figures(costs), facts.currency, policy_of(own),
+        subject, facts.hour, thresholds.breached_by(costs) if is_in else False, thresholds.describe(own.for_hours),
+        idle.figures(costs), facts.currency, firing_policy(own),
     )  # fmt: skip
 
 
@@ -156,11 +156,11 @@ def _unallocated(rule: UnallocatedRule, facts: HourFacts, active: Sequence[Alert
         if not rule.scope.has_node_pool(name):
             continue
         subject = Subject(facts.cluster, node_pool=name)
-        own, pool = rule.for_subject(subject), pools.get(name, unallocated.PoolHour())
+        own, pool = rule.for_subject(subject), pools.get(name, unallocated.NodePoolHour())
         threshold = UnallocatedThreshold(own.usd_per_hour)
         yield Finding(
-            subject, facts.hour, threshold.breached_by(pool), threshold.words(own.for_hours, facts.currency),
-            unallocated.figures(pool), facts.currency, policy_of(own),
+            subject, facts.hour, threshold.breached_by(pool), threshold.describe(own.for_hours, facts.currency),
+            unallocated.figures(pool), facts.currency, firing_policy(own),
         )  # fmt: skip
 
 
@@ -173,5 +173,5 @@ def _observed_only(lines: Iterable[Line]) -> Costs:
     return Costs.total(costs for costs in idle.by_workload(lines).values())
 
 
-def _worst_of(facts: HourFacts, unit: str, has_namespace: Callable[[str], bool]) -> Callable[[], tuple[Workload, ...]]:
-    return lambda: idle.worst(line for line in facts.lines(unit) if has_namespace(line.namespace))
+def _worst_of(facts: HourFacts, unit: str, has_namespace: Callable[[str], bool]) -> Callable[[], tuple[TopWaster, ...]]:
+    return lambda: idle.top_wasters(line for line in facts.lines(unit) if has_namespace(line.namespace))

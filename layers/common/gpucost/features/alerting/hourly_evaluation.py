@@ -5,22 +5,22 @@ from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
-from gpucost.features.alerting.decisions import Decisions
-from gpucost.features.alerting.evaluation import HourFacts, find
+from gpucost.features.alerting.scope_update import ScopeUpdate
+from gpucost.features.alerting.evaluation import HourFacts, find_breaches
 from gpucost.features.alerting.model import Alert, Cursor
-from gpucost.features.alerting.ports import AlertLedger, AlertMemory, Memory
+from gpucost.features.alerting.ports import AlertLedger, AlertStates, ScopeStates
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 
-ACROSS = "*hours"
+CROSS_CLUSTER_SCOPE = "*hours"
 """The scope of waste over several clusters; no cluster can be named so."""
-PATIENCE = 3
+MAX_HOURS_WAITED = 3
 """Hours that a sum over clusters waits for the last of them."""
 VERSIONS_KEPT = 24
 """At least so many hours are known by their version, to tell a restated one."""
 
 
-class HourDecisions:
+class HourlyEvaluation:
     """Decides the rules that look at hours.
 
     Args:
@@ -28,11 +28,11 @@ class HourDecisions:
         memory: what alerting remembers.
     """
 
-    def __init__(self, ledger: AlertLedger, memory: AlertMemory) -> None:
+    def __init__(self, ledger: AlertLedger, memory: AlertStates) -> None:
         self._ledger = ledger
         self._memory = memory
 
-    def decide_cluster(self, settings: AlertingSettings, cluster: str, newest: datetime) -> None:
+    def evaluate_cluster(self, settings: AlertingSettings, cluster: str, newest: datetime) -> None:
         """Decide all rules of one cluster through an hour.
 
         Raises:
@@ -40,52 +40,52 @@ class HourDecisions:
         """
         rules = cluster_rules(settings, cluster)
         memory = self._memory.load(cluster)
-        if rules or memory.books:
+        if rules or memory.groups:
             self._decide(settings, memory, rules, [cluster], cluster, newest)
 
-    def decide_across(self, settings: AlertingSettings, newest: datetime) -> None:
+    def evaluate_cross_cluster(self, settings: AlertingSettings, newest: datetime) -> None:
         """Decide waste over all clusters of each rule, through the newest hour that all of them know.
 
         Raises:
             ConflictError: others wrote first; deciding again is safe.
         """
-        rules = across_rules(settings)
-        memory = self._memory.load(ACROSS)
-        if rules or memory.books:
+        rules = cross_cluster_rules(settings)
+        memory = self._memory.load(CROSS_CLUSTER_SCOPE)
+        if rules or memory.groups:
             clusters = [one.name for one in settings.clusters]
             self._decide(settings, memory, rules, clusters, "", newest)
 
     def _decide(
         self,
         settings: AlertingSettings,
-        memory: Memory,
+        memory: ScopeStates,
         rules: dict[str, RuleSettings],
         clusters: Sequence[str],
         cluster: str,
         newest: datetime,
     ) -> None:
-        decisions = Decisions(memory, settings.alerts, rules)
+        decisions = ScopeUpdate(memory, settings.alerts, rules)
         start = _first_undecided(memory, rules, newest, settings)
         read = {name: self._summaries(name, start, newest + HOUR) for name in clusters}
         undecided = [start + HOUR * i for i in range((newest - start) // HOUR + 1)]
         restated = [] if cluster == "" else self._restated(memory, decisions.all_alerts(), cluster, start)
         for facts in (HourFacts(self._ledger, [one], cluster) for one in restated):
             for name, rule in rules.items():
-                for finding in find(rule, settings, facts, decisions.alerts(name)):
+                for finding in find_breaches(rule, settings, facts, decisions.alerts(name)):
                     decisions.apply_restated(name, finding)
         known: dict[datetime, int] = dict(memory.cursor.versions)
         known |= {one.hour: one.version for one in restated}
-        through = memory.cursor.decided_through
+        through = memory.cursor.evaluated_through
         for hour in undecided:
             own = {name: found[hour] for name, found in read.items() if hour in found}
-            if cluster == "" and len(own) < len(clusters) and hour > newest - PATIENCE * HOUR:
+            if cluster == "" and len(own) < len(clusters) and hour > newest - MAX_HOURS_WAITED * HOUR:
                 break  # it may still come
             seen: dict[tuple[str, ...], HourFacts] = {}
             for name, rule in rules.items():
                 wanted = self._wanted(rule, own, clusters)
                 if wanted and wanted not in seen:
                     seen[wanted] = HourFacts(self._ledger, [own[one] for one in wanted], cluster)
-                for finding in find(rule, settings, seen[wanted], decisions.alerts(name)) if wanted else ():
+                for finding in find_breaches(rule, settings, seen[wanted], decisions.alerts(name)) if wanted else ():
                     decisions.apply(name, finding)
             if own:
                 known[hour] = sum(summary.version for summary in own.values())
@@ -114,13 +114,13 @@ class HourDecisions:
         found = self._ledger.summaries(cluster, start, end)
         return {one.hour: one for one in found if one.status != "incomplete" and one.totals is not None}
 
-    def _restated(self, memory: Memory, alerts: Sequence[Alert], cluster: str, start: datetime) -> list[HourSummary]:
+    def _restated(self, memory: ScopeStates, alerts: Sequence[Alert], cluster: str, start: datetime) -> list[HourSummary]:
         """Decided hours that somebody's evidence rests on and that have another version by now."""
-        newest = memory.cursor.decided_through
+        newest = memory.cursor.evaluated_through
         if newest is None:
             return []
         versions = dict(memory.cursor.versions)
-        hours = {one.hour for alert in alerts for one in alert.evidence} | {newest}
+        hours = {one.hour for alert in alerts for one in alert.evaluations} | {newest}
         hours = {hour for hour in hours if hour in versions and hour <= newest}
         if not hours:
             return []
@@ -143,25 +143,25 @@ def cluster_rules(settings: AlertingSettings, cluster: str) -> dict[str, RuleSet
     }
 
 
-def across_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
+def cross_cluster_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
     """The rules on hours of several clusters together."""
     rules = settings.alerts.named_rules().items()
     return {name: rule for name, rule in rules if isinstance(rule, WasteRule) and rule.across_clusters}
 
 
 def _first_undecided(
-    memory: Memory, rules: Mapping[str, RuleSettings], newest: datetime, settings: AlertingSettings
+    memory: ScopeStates, rules: Mapping[str, RuleSettings], newest: datetime, settings: AlertingSettings
 ) -> datetime:
     """The oldest hour that may still matter: what a lost or reordered message left out is made up for here."""
-    if memory.cursor.decided_through is None:
-        longest = max((rule.longest_for for rule in rules.values()), default=1)
+    if memory.cursor.evaluated_through is None:
+        longest = max((rule.max_for_hours for rule in rules.values()), default=1)
         start = newest - HOUR * (longest - 1)
     else:
-        start = memory.cursor.decided_through + HOUR
+        start = memory.cursor.evaluated_through + HOUR
     return max(start, newest + HOUR - timedelta(hours=settings.lookback_hours))
 
 
 def _kept(known: Mapping[datetime, int], alerts: Sequence[Alert], newest: datetime) -> tuple[tuple[datetime, int], ...]:
-    oldest = min((one.hour for alert in alerts for one in alert.evidence), default=newest)
+    oldest = min((one.hour for alert in alerts for one in alert.evaluations), default=newest)
     oldest = min(oldest, newest - (VERSIONS_KEPT - 1) * HOUR)
     return tuple(sorted((hour, version) for hour, version in known.items() if hour >= oldest))

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from gpucost.features.alerting.model import Book
+from gpucost.features.alerting.model import AlertGroup
 from gpucost.features.alerting.settings import AlertingSettings, AlertSettings
 from gpucost.features.alerting.settings.rules import DataRule, RuleSettings
-from gpucost.features.alerting.timing import Hold, QuietHours, Silence
+from gpucost.features.alerting.muting import Muting, QuietHours, Silence
 from gpucost.runtime.observability import logger
 
-MISSING = frozenset({"overdue"})
+MISSING_DATA_DETAILS = frozenset({"overdue"})
 """Details of a data alert that say a cluster's hours are missing."""
 
 
-def hold_of(settings: AlertingSettings, silences: Sequence[Silence], books: Iterable[Book], now: datetime) -> Hold:
+def current_muting(settings: AlertingSettings, silences: Sequence[Silence], books: Iterable[AlertGroup], now: datetime) -> Muting:
     """What has to wait now."""
     rules = settings.alerts.named_rules()
     quiet = {name: hours for name, rule in rules.items() if (hours := _quiet(settings.alerts, rule)) is not None}
@@ -23,13 +23,13 @@ def hold_of(settings: AlertingSettings, silences: Sequence[Silence], books: Iter
         alert.subject.cluster
         for book in books
         for alert in book.alerts
-        if alert.rule in data and alert.phase == "firing" and alert.subject.detail in MISSING
+        if alert.rule in data and alert.phase == "firing" and alert.subject.detail in MISSING_DATA_DETAILS
     }
     active = [silence for silence in silences if silence.is_active(now)]
-    return Hold(now, quiet, active, frozenset(missing))
+    return Muting(now, quiet, active, frozenset(missing))
 
 
-def zone_of(alerts: AlertSettings, rule: RuleSettings) -> tzinfo:
+def time_zone_of(alerts: AlertSettings, rule: RuleSettings) -> tzinfo:
     """A rule's time zone; UTC where this machine does not know it."""
     name = rule.time_zone or alerts.time_zone
     try:
@@ -43,4 +43,4 @@ def _quiet(alerts: AlertSettings, rule: RuleSettings) -> QuietHours | None:
     own = rule.quiet_hours or alerts.quiet_hours
     if own is None:
         return None
-    return QuietHours(*own.times(), zone_of(alerts, rule), own.weekends)
+    return QuietHours(*own.times(), time_zone_of(alerts, rule), own.weekends)

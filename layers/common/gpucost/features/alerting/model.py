@@ -11,9 +11,9 @@ Kind = Literal[
 ]
 Phase = Literal["inactive", "pending", "firing"]
 Severity = Literal["info", "warning", "critical"]
-Event = Literal["firing", "resolved", "repeat", "digest"]
+EventType = Literal["firing", "resolved", "repeat", "digest"]
 
-FLEET = "*"
+FLEET_SCOPE = "*"
 """The scope of what is decided over several clusters; no cluster can be named so."""
 
 
@@ -31,7 +31,7 @@ class Subject(NamedTuple):
     """What else tells one alert of a rule from another: `2026-11 spent 80`, `coverage`."""
 
 
-class Workload(NamedTuple):
+class TopWaster(NamedTuple):
     """One of those that waste most in the hour that decided."""
 
     namespace: str
@@ -48,7 +48,7 @@ class Notification:
 
     id: str
     """The same for every attempt to deliver it."""
-    event: Event
+    event: EventType
     kind: Kind
     rule: str
     severity: Severity
@@ -62,7 +62,7 @@ class Notification:
     figures: dict[str, Decimal | None]
     """By name; which ones depends on the kind. None is unknown."""
     currency: str = "USD"
-    workloads: tuple[Workload, ...] = ()
+    workloads: tuple[TopWaster, ...] = ()
     """The worst three."""
     note: str = ""
     """What should be known of it: a restatement, a restriction."""
@@ -73,31 +73,31 @@ class Notification:
         return self.rule, self.subject
 
 
-class Entry(NamedTuple):
+class OutboxEntry(NamedTuple):
     """A notification that a receiver is still to get."""
 
     receiver: str
     notification: Notification
 
 
-class Verdict(NamedTuple):
+class Evaluation(NamedTuple):
     """What the figures in force said of one hour."""
 
     hour: datetime
-    breaches: bool
+    is_breach: bool
 
 
-class Base(NamedTuple):
+class EvaluationState(NamedTuple):
     """What a rule knew before the oldest verdict that it still keeps."""
 
     firing: bool = False
-    run: int = 0
+    breach_run: int = 0
     """Breaching hours on end."""
-    quiet: int = 0
+    clear_run: int = 0
     """Quiet hours on end."""
 
 
-NOTHING_BEFORE = Base()
+NO_EARLIER_STATE = EvaluationState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,12 @@ class Alert:
     phase: Phase
     since: datetime
     """Start of the first hour of the present run of breaching hours."""
-    evidence: tuple[Verdict, ...]
+    evaluations: tuple[Evaluation, ...]
     """The newest known hours, oldest first: as far back as a restated hour can still change anything."""
-    base: Base = NOTHING_BEFORE
-    told_at: datetime | None = None
+    earlier_state: EvaluationState = NO_EARLIER_STATE
+    notified_at: datetime | None = None
     """When people were last told (the tick's or hour's own time); None while pending."""
-    news: Notification | None = None
+    notification: Notification | None = None
     """What they were told, with the newest figures: what a repetition says."""
     acknowledged_by: str = ""
     acknowledged_at: datetime | None = None
@@ -126,7 +126,7 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class AlertGroup:
     """All that alerting remembers of one owner in one scope: it changes as a whole, or not at all."""
 
     scope: str
@@ -134,15 +134,15 @@ class Book:
     owner: str
     """A business unit; "" for what nobody owns: node pools, clusters."""
     alerts: tuple[Alert, ...] = ()
-    outbox: tuple[Entry, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
     """Decided on and not yet known to be delivered, oldest first."""
-    decided_through: datetime | None = None
+    evaluated_through: datetime | None = None
     """Start of the newest hour (or tick) taken into account; that and older ones are decided."""
-    marks: tuple[tuple[str, str], ...] = ()
+    digest_periods: tuple[tuple[str, str], ...] = ()
     """Which period each digest rule last reported: (rule, period)."""
     version: int = 0
     """0: not stored yet."""
-    sending_until: datetime | None = None
+    delivery_lease_until: datetime | None = None
     """Until then somebody is delivering the outbox, and others leave it alone."""
 
     @property
@@ -154,7 +154,7 @@ class Book:
         """One of its alerts."""
         return next((one for one in self.alerts if one.key == (rule, subject)), None)
 
-    def with_alerts(self, alerts: Iterable[Alert]) -> "Book":
+    def with_alerts(self, alerts: Iterable[Alert]) -> "AlertGroup":
         """The same with other alerts, in a stable order."""
         return replace(self, alerts=tuple(sorted(alerts, key=lambda one: one.key)))
 
@@ -164,7 +164,7 @@ class Cursor:
     """How far a scope is decided, and on which versions of its hours."""
 
     scope: str
-    decided_through: datetime | None = None
+    evaluated_through: datetime | None = None
     versions: tuple[tuple[datetime, int], ...] = ()
     """Of the newest hours: a later version of one of them is a restatement."""
     version: int = 0

@@ -6,29 +6,29 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
-from gpucost.features.alerting.model import Book, Cursor, Notification
-from gpucost.features.alerting.rules.spend_change import SoFar
+from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
+from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.timing import Silence
-from gpucost.storage.ports import PublishedHours, ReportedHours, Rollups
+from gpucost.features.alerting.muting import Silence
+from gpucost.storage.ports import PublishedHours, Rollups
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ScopeStates:
     """What alerting remembers of a scope."""
 
     cursor: Cursor
-    books: tuple[Book, ...]
+    groups: tuple[AlertGroup, ...]
 
 
-class AlertMemory(Protocol):
+class AlertStates(Protocol):
     """The memory of alerting. Every read is consistent, every write conditional."""
 
-    def load(self, scope: str) -> Memory:
+    def load(self, scope: str) -> ScopeStates:
         """All of a scope: a cluster, or one of those over several clusters."""
         ...
 
-    def save_book(self, book: Book) -> Book:
+    def save_group(self, book: AlertGroup) -> AlertGroup:
         """Write a book on condition that its version is still the stored one; returns it with the next version.
 
         Raises:
@@ -74,21 +74,21 @@ class MonthPart:
     """Some days of a month in one cluster, summed by business unit."""
 
     units: Mapping[str, Decimal]
-    hours_known: int
+    hours_with_data: int
     currency: str
     """"" where nothing is known; several of them make no sum."""
 
 
 @dataclass(frozen=True, slots=True)
-class DaySoFar:
+class ClusterDayToDate:
     """A day in one cluster from midnight to an hour's end, as it was first known."""
 
-    units: Mapping[str, SoFar]
-    sources: str
+    units: Mapping[str, DayToDate]
+    price_sources: str
     """Tells the price sources in force from others."""
 
 
-class SpendMemory(Protocol):
+class SpendStore(Protocol):
     """Sums that rules over long periods would be too dear to read anew every hour."""
 
     def month_part(self, cluster: str, month: datetime, part: int) -> MonthPart | None:
@@ -99,16 +99,16 @@ class SpendMemory(Protocol):
         """Keep it, in place of the one before."""
         ...
 
-    def so_far(self, cluster: str, hour: datetime) -> DaySoFar | None:
+    def day_to_date(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
         """The day of an hour, to that hour's end."""
         ...
 
-    def put_so_far(self, cluster: str, hour: datetime, sums: DaySoFar) -> None:
+    def put_day_to_date(self, cluster: str, hour: datetime, sums: ClusterDayToDate) -> None:
         """Keep it; what was known first stays."""
         ...
 
 
-class AlertLedger(ReportedHours, PublishedHours, Protocol):
+class AlertLedger(PublishedHours, Protocol):
     """What rules read of published hours."""
 
 
@@ -134,7 +134,7 @@ class AlertSources:
 
     ledger: AlertLedger
     rollups: Rollups
-    spend: SpendMemory
+    spend: SpendStore
     newest_price: "NewestPrice"
     dead_letters: "DeadLetters"
     savings: WorkloadSavings | None = None
@@ -161,12 +161,12 @@ class Notifier(Protocol):
     """One way to reach people."""
 
     @property
-    def most(self) -> int:
+    def max_batch_size(self) -> int:
         """So many notifications fit into one message."""
         ...
 
     @property
-    def keeps_alive(self) -> bool:
+    def needs_resend(self) -> bool:
         """Whether firing alerts must be sent again every hour, or count as over."""
         ...
 

@@ -8,22 +8,22 @@ from datetime import datetime, timedelta
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR
-from gpucost.features.alerting.model import Alert, Book, Notification, Subject
-from gpucost.features.alerting.ports import AlertHistory, AlertMemory, Silences
-from gpucost.features.alerting.service import scopes_of
+from gpucost.features.alerting.model import Alert, AlertGroup, Notification, Subject
+from gpucost.features.alerting.ports import AlertHistory, AlertStates, Silences
+from gpucost.features.alerting.service import alert_scopes
 from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.timing import Silence
+from gpucost.features.alerting.muting import Silence
 from gpucost.storage.ports import Clock, SettingsStore
 
-LONGEST_HISTORY = timedelta(days=100)
-LONGEST_SILENCE = timedelta(days=365)
-LONGEST_TEXT = 500
-FIELDS = ("rule", *Subject._fields)
-TRIES = 8
+MAX_HISTORY = timedelta(days=100)
+MAX_SILENCE = timedelta(days=365)
+MAX_COMMENT_LENGTH = 500
+MATCHER_FIELDS = ("rule", *Subject._fields)
+MAX_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedAlert:
     """An alert that is pending or firing."""
 
     id: str
@@ -34,7 +34,7 @@ class Listed:
     """Ids of the silences that cover it now."""
 
 
-class AlertDesk:
+class AlertQueries:
     """Lists and changes; the API only lists.
 
     Args:
@@ -48,7 +48,7 @@ class AlertDesk:
     def __init__(
         self,
         settings_store: SettingsStore[AlertingSettings],
-        memory: AlertMemory,
+        memory: AlertStates,
         history: AlertHistory,
         silences: Silences,
         clock: Clock,
@@ -63,7 +63,7 @@ class AlertDesk:
         """The time by which silences hold or not."""
         return self._clock()
 
-    def active(self) -> list[Listed]:
+    def active(self) -> list[ListedAlert]:
         """Alerts that are pending or firing: firing ones first, the oldest first.
 
         Raises:
@@ -73,13 +73,13 @@ class AlertDesk:
         silences = [one for one in self._silences.all() if one.is_active(now)]
         found = []
         for scope in self._scopes():
-            for book in self._memory.load(scope).books:
+            for book in self._memory.load(scope).groups:
                 for alert in book.alerts:
-                    covering = tuple(one.id for one in silences if one.covers(alert.rule, alert.subject))
-                    found.append(Listed(id_of(scope, alert), scope, alert, covering))
+                    covering = tuple(one.id for one in silences if one.matches(alert.rule, alert.subject))
+                    found.append(ListedAlert(alert_id(scope, alert), scope, alert, covering))
         return sorted(found, key=lambda one: (one.alert.phase != "firing", one.alert.since, one.id))
 
-    def past(self, start: datetime, end: datetime) -> list[Notification]:
+    def history(self, start: datetime, end: datetime) -> list[Notification]:
         """What was decided by hours in `[start, end)`, oldest first: the history of every alert.
 
         Raises:
@@ -88,8 +88,8 @@ class AlertDesk:
         """
         if start >= end:
             raise InvalidInputError("start must be before end")
-        if end - start > LONGEST_HISTORY:
-            raise InvalidInputError(f"at most {LONGEST_HISTORY.days} days of history can be asked for at once")
+        if end - start > MAX_HISTORY:
+            raise InvalidInputError(f"at most {MAX_HISTORY.days} days of history can be asked for at once")
         news = [one for scope in self._scopes() for one in self._history.between(scope, start, end)]
         return sorted(news, key=lambda one: (one.hour, one.id))
 
@@ -97,7 +97,7 @@ class AlertDesk:
         """Those in force, those to come, and those of the last three months; the one that ends last first."""
         return self._silences.all()
 
-    def silence(
+    def add_silence(
         self, matchers: Mapping[str, str], *, author: str, comment: str, hours: float, starts_at: datetime | None = None
     ) -> Silence:
         """Hear nothing of some alerts for a time; what still fires afterwards is told then.
@@ -105,20 +105,20 @@ class AlertDesk:
         Raises:
             InvalidInputError: a matcher that alerts do not have, none at all, no comment, or a time that is none.
         """
-        if unknown := sorted(set(matchers) - set(FIELDS)):
-            raise InvalidInputError(f"{unknown[0]!r} is nothing to match by; allowed: {', '.join(FIELDS)}")
+        if unknown := sorted(set(matchers) - set(MATCHER_FIELDS)):
+            raise InvalidInputError(f"{unknown[0]!r} is nothing to match by; allowed: {', '.join(MATCHER_FIELDS)}")
         if not matchers:
             raise InvalidInputError("at least one of rule=, business_unit=, cluster=, … is needed")
         if not comment.strip():
             raise InvalidInputError("a comment is needed: why nobody wants to hear of it")
-        if not 0 < hours <= LONGEST_SILENCE / HOUR:  # not a number is neither
+        if not 0 < hours <= MAX_SILENCE / HOUR:  # not a number is neither
             raise InvalidInputError("a silence must be longer than nothing and at most a year")
         begins = (starts_at or self._clock()).replace(microsecond=0)
         text = repr((sorted(matchers.items()), author, comment, begins))
         silence = Silence(
             hashlib.sha256(text.encode()).hexdigest()[:12],
             author,
-            comment.strip()[:LONGEST_TEXT],
+            comment.strip()[:MAX_COMMENT_LENGTH],
             begins,
             begins + timedelta(hours=hours),
             dict(matchers),
@@ -126,7 +126,7 @@ class AlertDesk:
         self._silences.put(silence)
         return silence
 
-    def end_silence(self, silence_id: str) -> Silence:
+    def expire_silence(self, silence_id: str) -> Silence:
         """Let a silence end now.
 
         Raises:
@@ -140,38 +140,38 @@ class AlertDesk:
                 return ended
         raise NotFoundError(f"no silence {silence_id!r} is in force or to come")
 
-    def acknowledge(self, alert_id: str, *, author: str) -> Listed:
+    def acknowledge(self, wanted_id: str, *, author: str) -> ListedAlert:
         """Take an alert on: it is not said again until it is over; that it is over is said.
 
         Raises:
             NotFoundError: nothing of that id is firing.
             ConflictError: the alert function kept writing; nothing was written.
         """
-        if not re.fullmatch(r"[0-9a-f]{12}", alert_id):
-            raise InvalidInputError(f"{alert_id!r} is not the id of an alert; `gpucost alerts list` shows them")
-        for _ in range(TRIES):
-            scope, book, alert = self._find(alert_id)
+        if not re.fullmatch(r"[0-9a-f]{12}", wanted_id):
+            raise InvalidInputError(f"{wanted_id!r} is not the id of an alert; `gpucost alerts list` shows them")
+        for _ in range(MAX_ATTEMPTS):
+            scope, book, alert = self._find(wanted_id)
             taken = replace(alert, acknowledged_by=author, acknowledged_at=self._clock().replace(microsecond=0))
             try:
-                self._memory.save_book(book.with_alerts([taken, *(one for one in book.alerts if one.key != alert.key)]))
+                self._memory.save_group(book.with_alerts([taken, *(one for one in book.alerts if one.key != alert.key)]))
             except ConflictError:
                 continue
-            return Listed(alert_id, scope, taken, ())
+            return ListedAlert(wanted_id, scope, taken, ())
         raise ConflictError("the alert changed again and again; try once more")
 
-    def _find(self, alert_id: str) -> tuple[str, Book, Alert]:
+    def _find(self, wanted_id: str) -> tuple[str, AlertGroup, Alert]:
         for scope in self._scopes():
-            for book in self._memory.load(scope).books:
+            for book in self._memory.load(scope).groups:
                 for alert in book.alerts:
-                    if alert.phase == "firing" and id_of(scope, alert) == alert_id:
+                    if alert.phase == "firing" and alert_id(scope, alert) == wanted_id:
                         return scope, book, alert
-        raise NotFoundError(f"no alert {alert_id!r} is firing")
+        raise NotFoundError(f"no alert {wanted_id!r} is firing")
 
     def _scopes(self) -> Sequence[str]:
-        return scopes_of(self._settings_store.current().settings)
+        return alert_scopes(self._settings_store.current().settings)
 
 
-def id_of(scope: str, alert: Alert) -> str:
+def alert_id(scope: str, alert: Alert) -> str:
     """A short name of an alert, the same as long as it lasts."""
     text = "\0".join((scope, alert.rule, *alert.subject, alert.since.isoformat()))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -12,19 +12,19 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, Retention
 from gpucost.core.model import Costs
-from gpucost.core.rollups import DaySummary, FactKey, UnitHour, by_unit, sum_day
-from gpucost.features.alerting.decisions import HISTORY
-from gpucost.features.alerting.hourly_evaluation import HourDecisions
-from gpucost.features.alerting.model import Book, Cursor, Notification
-from gpucost.features.alerting.ports import AlertSources, DaySoFar, Memory, MonthPart
-from gpucost.features.alerting.rules.spend_change import SoFar
-from gpucost.features.alerting.scheduled_evaluation import TickDecisions
+from gpucost.core.rollups import DaySummary, FactKey, UnitHour, costs_by_unit, sum_day
+from gpucost.features.alerting.scope_update import HISTORY
+from gpucost.features.alerting.hourly_evaluation import HourlyEvaluation
+from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
+from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, ScopeStates, MonthPart
+from gpucost.features.alerting.rules.spend_change import DayToDate
+from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
 from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.spend import pricing_words
+from gpucost.features.alerting.spend import pricing_fingerprint
 from gpucost.runtime.messages import ClusterState, Tick
 from gpucost.storage.ports import StoredSettings
 
-LONGEST = timedelta(days=62)
+MAX_PERIOD = timedelta(days=62)
 
 
 def replay(sources: AlertSources, stored: StoredSettings[AlertingSettings], start: datetime, end: datetime) -> Iterator[Notification]:
@@ -40,19 +40,19 @@ def replay(sources: AlertSources, stored: StoredSettings[AlertingSettings], star
         InvalidInputError: no hours, or more than 62 days of them.
     """
     hours = hours_between(start, end)
-    if not hours or end - start > LONGEST:
-        raise InvalidInputError(f"a period of 1 hour to {LONGEST.days} days is needed")
+    if not hours or end - start > MAX_PERIOD:
+        raise InvalidInputError(f"a period of 1 hour to {MAX_PERIOD.days} days is needed")
     settings = stored.settings
     rollups = _PastRollups(sources, start)
     past = replace(
         sources,
         rollups=rollups,
-        spend=_Spend(sources, settings),
+        spend=_ReplayedSpend(sources, settings),
         newest_price=lambda: start,
         dead_letters=lambda: None,
     )
-    scratch = _Scratch()
-    by_hour, by_tick = HourDecisions(sources.ledger, scratch), TickDecisions(past, scratch)
+    scratch = _InMemoryAlertStates()
+    by_hour, by_tick = HourlyEvaluation(sources.ledger, scratch), ScheduledEvaluation(past, scratch)
     published = {
         cluster.name: {
             one.hour for one in sources.ledger.manifests(cluster.name, start, end) if not _is_open(one.status)
@@ -64,8 +64,8 @@ def replay(sources: AlertSources, stored: StoredSettings[AlertingSettings], star
         rollups.until = hour + HOUR
         for cluster, known in published.items():
             if hour in known:
-                by_hour.decide_cluster(settings, cluster, hour)
-        by_hour.decide_across(settings, hour - HOUR)
+                by_hour.evaluate_cluster(settings, cluster, hour)
+        by_hour.evaluate_cross_cluster(settings, hour - HOUR)
         states = tuple(
             ClusterState(
                 cluster=cluster,
@@ -75,23 +75,23 @@ def replay(sources: AlertSources, stored: StoredSettings[AlertingSettings], star
             for cluster, known in published.items()
         )
         tick = Tick(scheduled_time=hour + HOUR, clusters=states, correlation_id="replay")
-        by_tick.decide(replace(stored, settings=undated, refused=()), tick)
+        by_tick.evaluate(replace(stored, settings=undated, refused=()), tick)
         yield from scratch.take()
 
 
-class _Scratch:
+class _InMemoryAlertStates:
     """Fulfils `AlertMemory` for one replay."""
 
     def __init__(self) -> None:
         self._cursors: dict[str, Cursor] = {}
-        self._books: dict[tuple[str, str], Book] = {}
+        self._books: dict[tuple[str, str], AlertGroup] = {}
 
-    def load(self, scope: str) -> Memory:
+    def load(self, scope: str) -> ScopeStates:
         """All of a scope."""
         own = tuple(book for (kept, _), book in sorted(self._books.items()) if kept == scope)
-        return Memory(self._cursors.get(scope, Cursor(scope)), own)
+        return ScopeStates(self._cursors.get(scope, Cursor(scope)), own)
 
-    def save_book(self, book: Book) -> Book:
+    def save_group(self, book: AlertGroup) -> AlertGroup:
         """Nobody else writes."""
         self._books[book.scope, book.owner] = book
         return book
@@ -143,14 +143,14 @@ class _PastRollups:
         return False
 
 
-class _Spend:
+class _ReplayedSpend:
     """Fulfils `SpendMemory` from stored hours: parts of months while they last, earlier days from their hours."""
 
     def __init__(self, sources: AlertSources, settings: AlertingSettings) -> None:
         self._sources = sources
-        self._sources_of_prices = pricing_words(settings)
+        self._sources_of_prices = pricing_fingerprint(settings)
         self._parts: dict[tuple[str, datetime, int], MonthPart] = {}
-        self._days: dict[tuple[str, datetime], DaySoFar | None] = {}
+        self._days: dict[tuple[str, datetime], ClusterDayToDate | None] = {}
 
     def month_part(self, cluster: str, month: datetime, part: int) -> MonthPart | None:
         """A part of a month as it was last summed."""
@@ -160,28 +160,28 @@ class _Spend:
         """Keep it for this replay."""
         self._parts[cluster, month, part] = sums
 
-    def so_far(self, cluster: str, hour: datetime) -> DaySoFar | None:
+    def day_to_date(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
         """The day of an hour, to that hour's end; None where one of its hours has no figures."""
         key = cluster, hour
         if key not in self._days:
             self._days[key] = self._sum(cluster, hour)
         return self._days[key]
 
-    def put_so_far(self, cluster: str, hour: datetime, sums: DaySoFar) -> None:
+    def put_day_to_date(self, cluster: str, hour: datetime, sums: ClusterDayToDate) -> None:
         """Keep it for this replay."""
         self._days[cluster, hour] = sums
 
-    def _sum(self, cluster: str, hour: datetime) -> DaySoFar | None:
+    def _sum(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
         start = floor_day(hour)
         found = self._sources.ledger.summaries(cluster, start, hour + HOUR)
         if len([one for one in found if one.totals is not None]) < (hour + HOUR - start) // HOUR:
             return None
-        units: dict[str, SoFar] = {}
+        units: dict[str, DayToDate] = {}
         for summary in found:
-            for unit, costs in by_unit(summary).items():
-                before = units.get(unit, SoFar())
-                units[unit] = SoFar(before.usd + costs.allocated_usd, before.gpu_hours + costs.allocated_gpu_hours)
-        return DaySoFar(units, self._sources_of_prices)
+            for unit, costs in costs_by_unit(summary).items():
+                before = units.get(unit, DayToDate())
+                units[unit] = DayToDate(before.usd + costs.allocated_usd, before.gpu_hours + costs.allocated_gpu_hours)
+        return ClusterDayToDate(units, self._sources_of_prices)
 
 
 def _is_open(status: str) -> bool:
@@ -196,7 +196,7 @@ def _without_price_age(settings: AlertingSettings) -> object:
     return settings.alerts.model_copy(update={"rules": rules})
 
 
-def counts(news: Sequence[Notification]) -> Mapping[str, int]:
+def count_firings(news: Sequence[Notification]) -> Mapping[str, int]:
     """How often each rule would have fired."""
     found: dict[str, int] = {}
     for one in news:

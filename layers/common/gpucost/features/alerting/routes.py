@@ -8,10 +8,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from gpucost.core.query.periods import parse_moment_parameter, parse_period
 from gpucost.features.alerting import schemas as alert_schemas
-from gpucost.features.alerting.queries import AlertDesk
+from gpucost.features.alerting.queries import AlertQueries
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import responses, json_response
 from gpucost.http.report_parameters import Window
+from gpucost.http.responses import json_response, responses
 
 Start = Annotated[
     str | None,
@@ -30,7 +30,7 @@ End = Annotated[
 ]
 
 
-def add_alert_routes(app: APIGatewayHttpResolver, desk: Callable[[], AlertDesk]) -> None:
+def add_alert_routes(app: APIGatewayHttpResolver, desk: Callable[[], AlertQueries]) -> None:
     """Put the routes on an app; the desk is made when it is first asked."""
 
     @app.get(
@@ -48,7 +48,7 @@ def add_alert_routes(app: APIGatewayHttpResolver, desk: Callable[[], AlertDesk])
         period = parse_period(start, end, window, desk().now(), parse=parse_moment_parameter)
         scope = scope_of_caller(app)
         active = [one for one in desk().active() if scope.covers(one.alert.subject.business_unit)]
-        history = [one for one in desk().past(period.start, period.end) if scope.covers(one.subject.business_unit)]
+        history = [one for one in desk().history(period.start, period.end) if scope.covers(one.subject.business_unit)]
         return json_response(alert_schemas.alerts_answer(period, active, history))
 
     @app.get(

@@ -8,22 +8,22 @@ from decimal import Decimal
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.metering.implausible_samples import SUSPECT
 from gpucost.features.alerting.amp_alerts import fleet_rules
-from gpucost.features.alerting.decisions import Decisions, Finding
+from gpucost.features.alerting.scope_update import ScopeUpdate, Finding
 from gpucost.features.alerting.digests import Digests
-from gpucost.features.alerting.evaluation import policy_of
-from gpucost.features.alerting.hourly_evaluation import ACROSS, across_rules, cluster_rules
-from gpucost.features.alerting.model import FLEET, Book, Cursor, Subject
-from gpucost.features.alerting.ports import AlertMemory, AlertSources, Memory
+from gpucost.features.alerting.evaluation import firing_policy
+from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, cross_cluster_rules, cluster_rules
+from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Cursor, Subject
+from gpucost.features.alerting.ports import AlertStates, AlertSources, ScopeStates
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
-from gpucost.features.alerting.spend import Spending
-from gpucost.features.alerting.state_machine import Policy
-from gpucost.features.alerting.timing import Hold, next_repeat
+from gpucost.features.alerting.spend import SpendEvaluation
+from gpucost.features.alerting.state_machine import FiringPolicy
+from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.runtime.messages import Tick
 from gpucost.storage.ports import StoredSettings
 
 
-class TickDecisions:
+class ScheduledEvaluation:
     """Decides what no single closed hour can.
 
     Args:
@@ -31,11 +31,11 @@ class TickDecisions:
         memory: what alerting remembers.
     """
 
-    def __init__(self, sources: AlertSources, memory: AlertMemory) -> None:
+    def __init__(self, sources: AlertSources, memory: AlertStates) -> None:
         self._sources = sources
         self._memory = memory
 
-    def decide(self, stored: StoredSettings[AlertingSettings], message: Tick) -> None:
+    def evaluate(self, stored: StoredSettings[AlertingSettings], message: Tick) -> None:
         """Take a tick into account, once.
 
         Raises:
@@ -43,26 +43,26 @@ class TickDecisions:
             SourceError: the ledger could not be read.
         """
         settings, at = stored.settings, floor_hour(message.scheduled_time)
-        memory = self._memory.load(FLEET)
-        through = memory.cursor.decided_through
+        memory = self._memory.load(FLEET_SCOPE)
+        through = memory.cursor.evaluated_through
         rules = fleet_rules(settings)
-        if (through is not None and at <= through) or not (settings.alerts.rules or memory.books):
+        if (through is not None and at <= through) or not (settings.alerts.rules or memory.groups):
             return
-        decisions = Decisions(memory, settings.alerts, rules)
-        spending = Spending(self._sources, settings, at)
+        decisions = ScopeUpdate(memory, settings.alerts, rules)
+        spending = SpendEvaluation(self._sources, settings, at)
         for name, rule in rules.items():
             for finding in self._find(name, rule, stored, message, spending, decisions):
                 decisions.apply(name, finding)
         marks: dict[str, dict[str, str]] = {}
         digests = Digests(self._sources, settings)
-        for name, period, news in digests.due(rules, at, decisions.mark):
-            decisions.tell(news)
+        for name, period, news in digests.due(rules, at, decisions.reported_periods):
+            decisions.notify(news)
             marks.setdefault(news.subject.business_unit, {})[name] = period
-        spending.remember()
+        spending.save_days_to_date()
         decisions.save(self._memory, at, marks)
         self._memory.save_cursor(_moved(decisions, at))
 
-    def repeat(self, settings: AlertingSettings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
+    def repeat(self, settings: AlertingSettings, memory: ScopeStates, at: datetime, hold: Muting) -> tuple[AlertGroup, ...]:
         """Say again what has been firing for long, unless somebody acknowledged it or it has to wait anyway.
 
         Returns:
@@ -72,15 +72,15 @@ class TickDecisions:
             ConflictError: others wrote first; the next tick repeats.
         """
         scope = memory.cursor.scope
-        rules = rules_of(settings, scope)
-        decisions = Decisions(memory, settings.alerts, rules)
+        rules = rules_in_scope(settings, scope)
+        decisions = ScopeUpdate(memory, settings.alerts, rules)
         for alert in decisions.all_alerts():
             hours = rules[alert.rule].repeat_hours
             hours = settings.alerts.repeat_hours if hours is None else hours
-            is_due = next_repeat(alert.told_at, at, timedelta(hours=hours) if hours else None)
-            if is_due and not alert.acknowledged_by and alert.news is not None and not hold.holds(alert.news):
+            is_due = is_repeat_due(alert.notified_at, at, timedelta(hours=hours) if hours else None)
+            if is_due and not alert.acknowledged_by and alert.notification is not None and not hold.mutes(alert.notification):
                 decisions.repeat(alert, at)
-        return memory.books if not decisions.save_only(self._memory) else self._memory.load(scope).books
+        return memory.groups if not decisions.save_only(self._memory) else self._memory.load(scope).groups
 
     def _find(
         self,
@@ -88,13 +88,13 @@ class TickDecisions:
         rule: RuleSettings,
         stored: StoredSettings[AlertingSettings],
         message: Tick,
-        spending: Spending,
-        decisions: Decisions,
+        spending: SpendEvaluation,
+        decisions: ScopeUpdate,
     ) -> Iterator[Finding]:
         if isinstance(rule, BudgetRule):
-            yield from spending.budget(name, rule, decisions)
+            yield from spending.budget_findings(name, rule, decisions)
         elif isinstance(rule, SpendChangeRule):
-            yield from spending.change(name, rule, decisions)
+            yield from spending.spend_change_findings(name, rule, decisions)
         elif isinstance(rule, DataRule):
             yield from self._data(rule, stored, message)
 
@@ -122,7 +122,7 @@ class TickDecisions:
                 figures = {"notes": None if count is None else Decimal(count)}
                 words = "samples that contradict each other or reason"
                 yield own(state.cluster, "suspect-samples", None if count is None else count > 0, words, figures, note)
-        if rule.price_age_hours is not None and any(source in settings.pricing.ordered_sources for source in FETCHED):
+        if rule.price_age_hours is not None and any(source in settings.pricing.ordered_sources for source in FETCHED_PRICE_SOURCES):
             newest = self._sources.newest_price()
             age = None if newest is None else Decimal((at - newest) // HOUR)
             yield own(
@@ -141,7 +141,7 @@ class TickDecisions:
     def _suspect(self, cluster: str, at: datetime) -> tuple[int | None, str]:
         """How many notes about suspect samples the hours have that were published since the tick before, and the first
         of them; of the newest hour where none were. None where nothing was published lately."""
-        published = [one for one in self._sources.ledger.manifests(cluster, at - LATELY, at) if one.coverage]
+        published = [one for one in self._sources.ledger.manifests(cluster, at - RECENT, at) if one.coverage]
         newest = [one for one in published if one.published_at > at - HOUR] or published[-1:]
         if not newest:
             return None, ""
@@ -151,14 +151,14 @@ class TickDecisions:
 
     def _coverage(self, cluster: str, at: datetime) -> Decimal | None:
         """Of the newest published hour; None where nothing was published lately or tells."""
-        for manifest in reversed(self._sources.ledger.manifests(cluster, at - LATELY, at)):
+        for manifest in reversed(self._sources.ledger.manifests(cluster, at - RECENT, at)):
             if manifest.coverage is not None:
                 return manifest.coverage.allocation
         return None
 
 
-FETCHED = ("spot",)
-LATELY = timedelta(hours=6)
+FETCHED_PRICE_SOURCES = ("spot",)
+RECENT = timedelta(hours=6)
 
 
 class DataFinding:
@@ -177,19 +177,19 @@ class DataFinding:
         note: str = "",
     ) -> Finding:
         """One finding."""
-        policy: Policy = policy_of(self._rule)
+        policy: FiringPolicy = firing_policy(self._rule)
         subject = Subject(cluster, detail=detail)
         return Finding(subject, self._at, breaches, words, figures, self._currency, policy, note=note)
 
 
-def rules_of(settings: AlertingSettings, scope: str) -> dict[str, RuleSettings]:
+def rules_in_scope(settings: AlertingSettings, scope: str) -> dict[str, RuleSettings]:
     """The rules that are decided in a scope."""
     makers: dict[str, Callable[[], dict[str, RuleSettings]]] = {
-        FLEET: lambda: fleet_rules(settings),
-        ACROSS: lambda: across_rules(settings),
+        FLEET_SCOPE: lambda: fleet_rules(settings),
+        CROSS_CLUSTER_SCOPE: lambda: cross_cluster_rules(settings),
     }
     return makers.get(scope, lambda: cluster_rules(settings, scope))()
 
 
-def _moved(decisions: Decisions, at: datetime) -> Cursor:
-    return replace(decisions.cursor, decided_through=at)
+def _moved(decisions: ScopeUpdate, at: datetime) -> Cursor:
+    return replace(decisions.cursor, evaluated_through=at)

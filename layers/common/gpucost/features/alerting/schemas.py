@@ -7,13 +7,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gpucost.core.query.periods import Period
-from gpucost.features.alerting.model import Event, Kind, Notification, Severity, Subject
-from gpucost.features.alerting.queries import Listed
-from gpucost.features.alerting.timing import Silence
+from gpucost.features.alerting.model import EventType, Kind, Notification, Severity, Subject
+from gpucost.features.alerting.queries import ListedAlert
+from gpucost.features.alerting.muting import Silence
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
 
 
-class AboutWhat(ResponseModel):
+class AlertSubject(ResponseModel):
     """What an alert is about; null where its rule does not look that closely."""
 
     cluster: str | None
@@ -41,22 +41,22 @@ class ActiveAlert(ResponseModel):
     id: str = Field(description="The same as long as it lasts: `gpucost ack` takes it")
     rule: str
     phase: Literal["pending", "firing"]
-    about: AboutWhat
+    about: AlertSubject
     since: Instant = Field(description="Start of the first hour of the breach")
     told_at: Instant | None = Field(description="When people were last told; null while nobody was")
     acknowledged_by: str | None
     silenced_by: list[str] = Field(description="Ids of the silences that cover it now")
 
 
-class NewsRow(ResponseModel):
+class AlertEvent(ResponseModel):
     """What was decided: an alert that fired, was said again or resolved, or a digest."""
 
     id: str
-    event: Event
+    event: EventType
     kind: Kind
     rule: str
     severity: Severity
-    about: AboutWhat
+    about: AlertSubject
     since: Instant
     hour: Instant = Field(description="Start of the hour that decided it")
     threshold: str = Field(description="The rule in words, as it applied")
@@ -70,7 +70,7 @@ class AlertsAnswer(PeriodResponse):
     """GET /v1/alerts."""
 
     active: list[ActiveAlert] = Field(description="Now, whatever the period: firing ones first, the oldest first")
-    history: list[NewsRow] = Field(description="What was decided by the hours of the period, oldest first")
+    history: list[AlertEvent] = Field(description="What was decided by the hours of the period, oldest first")
 
 
 class SilenceRow(ResponseModel):
@@ -93,7 +93,7 @@ class SilencesAnswer(ResponseModel):
     rows: list[SilenceRow] = Field(description="In force, to come, and of the last three months; by end, latest first")
 
 
-def alerts_answer(period: Period, active: Sequence[Listed], history: Sequence[Notification]) -> dict[str, Any]:
+def alerts_answer(period: Period, active: Sequence[ListedAlert], history: Sequence[Notification]) -> dict[str, Any]:
     """The answer as it is sent."""
     return {
         **period_fields(period),
@@ -119,7 +119,7 @@ def silences_answer(silences: Sequence[Silence], now: datetime) -> dict[str, Any
     return {"rows": rows}
 
 
-def _active(one: Listed) -> dict[str, Any]:
+def _active(one: ListedAlert) -> dict[str, Any]:
     alert = one.alert
     return {
         "id": one.id,
@@ -127,7 +127,7 @@ def _active(one: Listed) -> dict[str, Any]:
         "phase": alert.phase,
         "about": _about(alert.subject),
         "since": alert.since,
-        "told_at": alert.told_at,
+        "told_at": alert.notified_at,
         "acknowledged_by": alert.acknowledged_by or None,
         "silenced_by": list(one.silenced_by),
     }

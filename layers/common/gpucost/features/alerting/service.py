@@ -6,29 +6,29 @@ from typing import TypeVar
 
 from gpucost.core.errors import ConflictError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.features.alerting.amp_alerts import ExternalDecisions
-from gpucost.features.alerting.decisions import HISTORY
+from gpucost.features.alerting.amp_alerts import AmpAlertEvaluation
+from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.features.alerting.delivery import Delivery
-from gpucost.features.alerting.hourly_evaluation import ACROSS, HourDecisions
-from gpucost.features.alerting.inhibition import hold_of
-from gpucost.features.alerting.model import FLEET, Alert, Book, Notification
+from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, HourlyEvaluation
+from gpucost.features.alerting.inhibition import current_muting
+from gpucost.features.alerting.model import FLEET_SCOPE, Alert, AlertGroup, Notification
 from gpucost.features.alerting.ports import (
     AlertHistory,
-    AlertMemory,
+    AlertStates,
     AlertSources,
-    Memory,
+    ScopeStates,
     Notifier,
     Notifiers,
     Silences,
 )
-from gpucost.features.alerting.scheduled_evaluation import TickDecisions
+from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
 from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.timing import Hold
+from gpucost.features.alerting.muting import Muting
 from gpucost.runtime.messages import ExternalAlerts, HourClosed, Tick
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
 
-TRIES = 8
+MAX_ATTEMPTS = 8
 T = TypeVar("T")
 
 
@@ -53,7 +53,7 @@ class AlertService:
         self,
         settings_store: SettingsStore[AlertingSettings],
         sources: AlertSources,
-        memory: AlertMemory,
+        memory: AlertStates,
         history: AlertHistory,
         silences: Silences,
         receivers: Notifiers,
@@ -65,9 +65,9 @@ class AlertService:
         self._silences = silences
         self._receivers = receivers
         self._clock = clock
-        self._hours = HourDecisions(sources.ledger, memory)
-        self._ticks = TickDecisions(sources, memory)
-        self._external = ExternalDecisions(memory)
+        self._hours = HourlyEvaluation(sources.ledger, memory)
+        self._ticks = ScheduledEvaluation(sources, memory)
+        self._external = AmpAlertEvaluation(memory)
 
     def hour_closed(self, message: HourClosed) -> None:
         """Decide all rules of a cluster through an hour, then deliver what is in its outboxes.
@@ -81,7 +81,7 @@ class AlertService:
         stored = self._settings()
         if stored is None or stored.settings.cluster(message.cluster) is None:
             return
-        _persistently(lambda: self._hours.decide_cluster(stored.settings, message.cluster, message.hour))
+        _retry_on_conflict(lambda: self._hours.evaluate_cluster(stored.settings, message.cluster, message.hour))
         self._deliver(stored.settings, message.cluster)
 
     def tick(self, message: Tick) -> None:
@@ -95,24 +95,24 @@ class AlertService:
         if stored is None:
             return
         settings, at = stored.settings, floor_hour(message.scheduled_time)
-        _persistently(lambda: self._hours.decide_across(settings, at - 2 * HOUR))
-        _persistently(lambda: self._ticks.decide(stored, message))
-        known = {scope: self._memory.load(scope) for scope in scopes_of(settings)}
-        hold = hold_of(settings, self._silences.all(), known[FLEET].books, self._clock())
+        _retry_on_conflict(lambda: self._hours.evaluate_cross_cluster(settings, at - 2 * HOUR))
+        _retry_on_conflict(lambda: self._ticks.evaluate(stored, message))
+        known = {scope: self._memory.load(scope) for scope in alert_scopes(settings)}
+        hold = current_muting(settings, self._silences.all(), known[FLEET_SCOPE].groups, self._clock())
         books = {scope: self._repeated(settings, memory, at, hold) for scope, memory in known.items()}
         failures = self._deliveries(settings, books, hold)
         failures |= self._keep_alive(settings, books, hold)
-        _refuse(failures)
+        _raise_failures(failures)
 
-    def _repeated(self, settings: AlertingSettings, memory: Memory, at: datetime, hold: Hold) -> tuple[Book, ...]:
+    def _repeated(self, settings: AlertingSettings, memory: ScopeStates, at: datetime, hold: Muting) -> tuple[AlertGroup, ...]:
         """A scope's books, with what is to be said again."""
         try:
             return self._ticks.repeat(settings, memory, at, hold)
         except ConflictError:
             logger.info("others decided meanwhile; what is to be said again is said on the next tick")
-            return self._memory.load(memory.cursor.scope).books
+            return self._memory.load(memory.cursor.scope).groups
 
-    def external(self, message: ExternalAlerts) -> None:
+    def amp_alerts(self, message: ExternalAlerts) -> None:
         """Pass on what AMP's alerting rules say.
 
         Raises:
@@ -122,8 +122,8 @@ class AlertService:
         stored = self._settings()
         if stored is None:
             return
-        _persistently(lambda: self._external.decide(stored.settings, message))
-        self._deliver(stored.settings, FLEET)
+        _retry_on_conflict(lambda: self._external.evaluate(stored.settings, message))
+        self._deliver(stored.settings, FLEET_SCOPE)
 
     def _settings(self) -> StoredSettings[AlertingSettings] | None:
         try:
@@ -132,49 +132,49 @@ class AlertService:
             logger.info("no settings have been pushed yet: no alert rules, nothing to do")
             return None
 
-    def _hold(self, settings: AlertingSettings, now: datetime) -> Hold:
-        return hold_of(settings, self._silences.all(), self._memory.load(FLEET).books, now)
+    def _hold(self, settings: AlertingSettings, now: datetime) -> Muting:
+        return current_muting(settings, self._silences.all(), self._memory.load(FLEET_SCOPE).groups, now)
 
     def _deliver(self, settings: AlertingSettings, scope: str) -> None:
         hold = self._hold(settings, self._clock())
-        _refuse(self._deliveries(settings, {scope: self._memory.load(scope).books}, hold))
+        _raise_failures(self._deliveries(settings, {scope: self._memory.load(scope).groups}, hold))
 
-    def _deliveries(self, settings: AlertingSettings, books: Mapping[str, tuple[Book, ...]], hold: Hold) -> dict[str, str]:
+    def _deliveries(self, settings: AlertingSettings, books: Mapping[str, tuple[AlertGroup, ...]], hold: Muting) -> dict[str, str]:
         failures: dict[str, str] = {}
         people = self._receivers(settings)
         for scope, own in books.items():
-            receivers: dict[str, Notifier] = {**people, HISTORY: _Historian(self._history, scope)}
+            receivers: dict[str, Notifier] = {**people, HISTORY: _HistoryNotifier(self._history, scope)}
             for failed, why in failures.items():
-                receivers[failed] = _Broken(why)
+                receivers[failed] = _FailedNotifier(why)
             delivery = Delivery(self._memory, receivers, hold, self._clock)
             delivery.deliver(own)
             failures |= delivery.failures
         return failures
 
-    def _keep_alive(self, settings: AlertingSettings, books: Mapping[str, tuple[Book, ...]], hold: Hold) -> dict[str, str]:
+    def _keep_alive(self, settings: AlertingSettings, books: Mapping[str, tuple[AlertGroup, ...]], hold: Muting) -> dict[str, str]:
         """Tell receivers that forget what they do not hear of every hour."""
         rules, failures = settings.alerts.named_rules(), {}
         for key, notifier in self._receivers(settings).items():
-            if not notifier.keeps_alive:
+            if not notifier.needs_resend:
                 continue
             mine = {name for name, rule in rules.items() if key in settings.alerts.receiver_keys(rule)}
             firing = [
-                alert.news for own in books.values() for book in own for alert in book.alerts
-                if _is_told(alert) and alert.rule in mine and alert.news is not None and not hold.holds(alert.news)
+                alert.notification for own in books.values() for book in own for alert in book.alerts
+                if _is_told(alert) and alert.rule in mine and alert.notification is not None and not hold.mutes(alert.notification)
             ]  # fmt: skip
             try:
-                for at in range(0, len(firing), notifier.most):
-                    notifier.send(firing[at : at + notifier.most])
+                for at in range(0, len(firing), notifier.max_batch_size):
+                    notifier.send(firing[at : at + notifier.max_batch_size])
             except SourceError as error:
                 failures[key] = str(error)
         return failures
 
 
-class _Historian:
+class _HistoryNotifier:
     """Fulfils `Notifier`: takes the same thing twice for one."""
 
-    most = 500
-    keeps_alive = False
+    max_batch_size = 500
+    needs_resend = False
 
     def __init__(self, history: AlertHistory, scope: str) -> None:
         self._history = history
@@ -184,11 +184,11 @@ class _Historian:
         self._history.add(self._scope, notifications)
 
 
-class _Broken:
+class _FailedNotifier:
     """Fulfils `Notifier` for one that failed a moment ago: it is not kept waiting for again."""
 
-    most = 1
-    keeps_alive = False
+    max_batch_size = 1
+    needs_resend = False
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -197,29 +197,29 @@ class _Broken:
         raise SourceError(self._why)
 
 
-def scopes_of(settings: AlertingSettings) -> list[str]:
+def alert_scopes(settings: AlertingSettings) -> list[str]:
     """Every scope that may remember something."""
-    return [FLEET, ACROSS, *(cluster.name for cluster in settings.clusters)]
+    return [FLEET_SCOPE, CROSS_CLUSTER_SCOPE, *(cluster.name for cluster in settings.clusters)]
 
 
 def _is_told(alert: Alert) -> bool:
-    return alert.phase == "firing" and alert.told_at is not None
+    return alert.phase == "firing" and alert.notified_at is not None
 
 
-def _persistently(decide: Callable[[], T]) -> T:
+def _retry_on_conflict(decide: Callable[[], T]) -> T:
     """Decide again where somebody else wrote first.
 
     Raises:
         ConflictError: again and again.
     """
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         try:
             return decide()
         except ConflictError:
             logger.info("others decided meanwhile; deciding again")
-    raise ConflictError(f"alert books changed {TRIES} times while deciding")
+    raise ConflictError(f"alert books changed {MAX_ATTEMPTS} times while deciding")
 
 
-def _refuse(failures: dict[str, str]) -> None:
+def _raise_failures(failures: dict[str, str]) -> None:
     if failures:
         raise SourceError("; ".join(f"{name} was not told: {why}" for name, why in failures.items()))

@@ -14,18 +14,18 @@ from functools import cached_property
 
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.money import ZERO
-from gpucost.core.rollups import DAY, DaySummary, by_unit
-from gpucost.features.alerting.decisions import Decisions, Finding
-from gpucost.features.alerting.evaluation import policy_of
+from gpucost.core.rollups import DAY, DaySummary, costs_by_unit
+from gpucost.features.alerting.scope_update import ScopeUpdate, Finding
+from gpucost.features.alerting.evaluation import firing_policy
 from gpucost.features.alerting.model import Subject
-from gpucost.features.alerting.ports import AlertSources, DaySoFar, MonthPart
+from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, MonthPart
 from gpucost.features.alerting.rules import budget as budgets
 from gpucost.features.alerting.rules import spend_change as spend
-from gpucost.features.alerting.rules.budget import Basis, Budget, Part
-from gpucost.features.alerting.rules.spend_change import SoFar, SpendThresholds
+from gpucost.features.alerting.rules.budget import Basis, Budget, ClusterSpend
+from gpucost.features.alerting.rules.spend_change import DayToDate, SpendThresholds
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, SpendChangeRule
-from gpucost.features.alerting.state_machine import Policy
+from gpucost.features.alerting.state_machine import FiringPolicy
 
 PART = timedelta(days=7)
 WEEK = timedelta(days=7)
@@ -34,14 +34,14 @@ PROJECTION_KEPT = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Month:
+class MonthToDate:
     """One cluster's month to date; None where its amounts are of several currencies, or a part was never summed."""
 
     units: Mapping[str, Decimal]
     hours_known: int
 
 
-class Spending:
+class SpendEvaluation:
     """One tick's view of months and days.
 
     Args:
@@ -56,20 +56,20 @@ class Spending:
         self._at = at
         self._known_until = at - HOUR
         self._newest = at - 2 * HOUR
-        self._months: dict[str, Month | None] = {}
+        self._months: dict[str, MonthToDate | None] = {}
         self._days: dict[str, DaySummary | None] = {}
-        self._todays: dict[str, DaySoFar | None] = {}
-        self._references: dict[tuple[str, int], DaySoFar | None] = {}
+        self._todays: dict[str, ClusterDayToDate | None] = {}
+        self._references: dict[tuple[str, int], ClusterDayToDate | None] = {}
 
     # ------------------------------------------------------------ budgets
 
-    def budget(self, name: str, rule: BudgetRule, decisions: Decisions) -> Iterator[Finding]:
+    def budget_findings(self, name: str, rule: BudgetRule, decisions: ScopeUpdate) -> Iterator[Finding]:
         """Findings of a budget rule: one of each unit, basis and percentage."""
         start, end = month_bounds(self._newest)
         month = f"{start:%Y-%m}"
         for alert in decisions.alerts(name):
             if not alert.subject.detail.startswith(month):
-                decisions.end(alert)  # its month is over
+                decisions.discard(alert)  # its month is over
         clusters = [one.name for one in self._settings.clusters if rule.scope.has_cluster(one.name)]
         months = [self._month(cluster, start) for cluster in clusters]
         if any(one is None for one in months):
@@ -78,7 +78,7 @@ class Spending:
         units = {unit for one in known for unit in one.units}
         units |= {alert.subject.business_unit for alert in decisions.alerts(name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
-            parts = [Part(one.units.get(unit, ZERO), one.hours_known) for one in known]
+            parts = [ClusterSpend(one.units.get(unit, ZERO), one.hours_known) for one in known]
             projected = budgets.project(parts, start, self._known_until, end)
             yield from self._passed(rule, unit, month, sum((part.spent for part in parts), ZERO), projected)
 
@@ -92,27 +92,27 @@ class Spending:
         if own.projection:
             bases.append(("projected", projected))
         for basis, amount in bases:
-            highest = None if amount is None else budget.highest(amount)
+            highest = None if amount is None else budget.highest_reached(amount)
             percents = own.percents if basis == "spent" else (max(own.percents),)
-            policy = policy_of(own) if basis == "spent" else Policy(own.for_hours, PROJECTION_KEPT)
+            policy = firing_policy(own) if basis == "spent" else FiringPolicy(own.for_hours, PROJECTION_KEPT)
             for percent in percents:
-                breaches = None if amount is None else budget.passed(amount, percent)
+                breaches = None if amount is None else budget.is_reached(amount, percent)
                 subject = Subject(business_unit=unit, detail=f"{month} {basis} {percent:f}%")
                 # What is spent already says more than where it leads.
                 is_muted = (highest is not None and percent < highest) or (
-                    basis == "projected" and budget.passed(spent, percent)
+                    basis == "projected" and budget.is_reached(spent, percent)
                 )
                 yield Finding(
-                    subject, self._at, breaches, budget.words(percent, basis, self._currency), figures,
+                    subject, self._at, breaches, budget.describe(percent, basis, self._currency), figures,
                     self._currency, policy, is_muted=is_muted,
                 )  # fmt: skip
 
-    def _month(self, cluster: str, start: datetime) -> Month | None:
+    def _month(self, cluster: str, start: datetime) -> MonthToDate | None:
         if cluster not in self._months:
             self._months[cluster] = self._sum_month(cluster, start)
         return self._months[cluster]
 
-    def _sum_month(self, cluster: str, start: datetime) -> Month | None:
+    def _sum_month(self, cluster: str, start: datetime) -> MonthToDate | None:
         newest = (self._newest - start) // PART
         stored = [self._sources.spend.month_part(cluster, start, number) for number in range(newest)]
         turn = ((self._at - start) // HOUR) % newest if newest else 0
@@ -125,9 +125,9 @@ class Spending:
                 return None  # the next tick sums it
             for unit, amount in part.units.items():
                 units[unit] = units.get(unit, ZERO) + amount
-            hours += part.hours_known
+            hours += part.hours_with_data
             currencies |= {part.currency} - {""}
-        return Month(units, hours) if currencies <= {self._currency} else None
+        return MonthToDate(units, hours) if currencies <= {self._currency} else None
 
     def _sum_part(self, cluster: str, start: datetime, number: int) -> MonthPart:
         """Sum some days anew, and keep what they came to."""
@@ -148,7 +148,7 @@ class Spending:
 
     # ------------------------------------------------------------ today against the last weeks
 
-    def change(self, name: str, rule: SpendChangeRule, decisions: Decisions) -> Iterator[Finding]:
+    def spend_change_findings(self, name: str, rule: SpendChangeRule, decisions: ScopeUpdate) -> Iterator[Finding]:
         """Findings of a spend-change rule: one of each unit. Nothing is found while a cluster's day has holes."""
         clusters = [one.name for one in self._settings.clusters if rule.scope.has_cluster(one.name)]
         today = [self._today(cluster) for cluster in clusters]
@@ -165,7 +165,7 @@ class Spending:
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
             subject = Subject(business_unit=unit)
             own = rule.for_subject(subject)
-            past = [(_of(week, unit), all(one.sources == self._pricing for one in week)) for week in weeks]
+            past = [(_of(week, unit), all(one.price_sources == self._pricing for one in week)) for week in weeks]
             seen = spend.compare(_of(known, unit), past)
             thresholds = SpendThresholds(own.percent, own.usd)
             note = (
@@ -174,23 +174,23 @@ class Spending:
                 else ""
             )
             yield Finding(
-                subject, self._at, thresholds.breached_by(seen), thresholds.words(own.weeks, self._currency),
-                spend.figures(seen) if seen else {}, self._currency, policy_of(own), note=note,
+                subject, self._at, thresholds.breached_by(seen), thresholds.describe(own.weeks, self._currency),
+                spend.figures(seen) if seen else {}, self._currency, firing_policy(own), note=note,
             )  # fmt: skip
 
-    def remember(self) -> None:
+    def save_days_to_date(self) -> None:
         """Keep today's sums for later weeks."""
         for cluster, sums in self._todays.items():
             if sums is not None:
-                self._sources.spend.put_so_far(cluster, self._newest, sums)
+                self._sources.spend.put_day_to_date(cluster, self._newest, sums)
 
-    def _today(self, cluster: str) -> DaySoFar | None:
+    def _today(self, cluster: str) -> ClusterDayToDate | None:
         """A cluster's day to the newest hour that should be known; None where one of its hours is not."""
         if cluster not in self._todays:
             self._todays[cluster] = self._sum_today(cluster)
         return self._todays[cluster]
 
-    def _sum_today(self, cluster: str) -> DaySoFar | None:
+    def _sum_today(self, cluster: str) -> ClusterDayToDate | None:
         start = floor_day(self._newest)
         if cluster not in self._days:
             found = self._sources.rollups.days(cluster, start, start + DAY)
@@ -202,18 +202,18 @@ class Spending:
         expected = [start + HOUR * i for i in range((self._newest - start) // HOUR + 1)]
         if hours != expected or {one.currency for one in day.hours} != {self._currency}:
             return None
-        units = {unit: SoFar(costs.allocated_usd, costs.allocated_gpu_hours) for unit, costs in day.units.items()}
+        units = {unit: DayToDate(costs.allocated_usd, costs.allocated_gpu_hours) for unit, costs in day.units.items()}
         if day.hours[-1].hour > self._newest:  # closed before this tick was heard
             for summary in self._sources.ledger.summaries(cluster, self._known_until, start + DAY):
-                for unit, costs in by_unit(summary).items():
+                for unit, costs in costs_by_unit(summary).items():
                     own = units[unit]
-                    units[unit] = SoFar(own.usd - costs.allocated_usd, own.gpu_hours - costs.allocated_gpu_hours)
-        return DaySoFar(units, self._pricing)
+                    units[unit] = DayToDate(own.usd - costs.allocated_usd, own.gpu_hours - costs.allocated_gpu_hours)
+        return ClusterDayToDate(units, self._pricing)
 
-    def _reference(self, cluster: str, weeks: int) -> DaySoFar | None:
+    def _reference(self, cluster: str, weeks: int) -> ClusterDayToDate | None:
         key = (cluster, weeks)
         if key not in self._references:
-            self._references[key] = self._sources.spend.so_far(cluster, self._newest - WEEK * weeks)
+            self._references[key] = self._sources.spend.day_to_date(cluster, self._newest - WEEK * weeks)
         return self._references[key]
 
     @property
@@ -223,15 +223,15 @@ class Spending:
     @cached_property
     def _pricing(self) -> str:
         """Tells this way of pricing from others: sources, splits and discounts, not the prices themselves."""
-        return pricing_words(self._settings)
+        return pricing_fingerprint(self._settings)
 
 
-def pricing_words(settings: AlertingSettings) -> str:
+def pricing_fingerprint(settings: AlertingSettings) -> str:
     """The way that prices are found, in a few words that change when it does."""
     section = settings.pricing
     return f"{section.currency} {'>'.join(section.ordered_sources)} {section.split}"
 
 
-def _of(day: list[DaySoFar], unit: str) -> SoFar:
+def _of(day: list[ClusterDayToDate], unit: str) -> DayToDate:
     own = [one.units[unit] for one in day if unit in one.units]
-    return SoFar(sum((one.usd for one in own), ZERO), sum((one.gpu_hours for one in own), ZERO))
+    return DayToDate(sum((one.usd for one in own), ZERO), sum((one.gpu_hours for one in own), ZERO))

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from gpucost.features.alerting.model import Alert, Base, Phase, Subject, Verdict
+from gpucost.features.alerting.model import Alert, EvaluationState, Phase, Subject, Evaluation
 
 Change = Literal["firing", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class FiringPolicy:
     """How long a condition must hold, and be over."""
 
     for_hours: int = 1
@@ -35,7 +35,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """What an observation led to."""
 
     alert: Alert | None
@@ -43,15 +43,15 @@ class Step:
     change: Change | None = None
 
 
-def observe(
+def advance(
     alert: Alert | None,
     rule: str,
     subject: Subject,
     hour: datetime,
     breaches: bool | None,
-    policy: Policy,
+    policy: FiringPolicy,
     previous: datetime | None = None,
-) -> Step:
+) -> Transition:
     """Take one more hour into account.
 
     Args:
@@ -63,67 +63,67 @@ def observe(
         policy: the rule's patience.
         previous: the newest hour in which the subject was seen quiet, for an alert that begins here.
     """
-    if breaches is None or (alert is not None and alert.evidence and hour <= alert.evidence[-1].hour):
-        return Step(alert)
+    if breaches is None or (alert is not None and alert.evaluations and hour <= alert.evaluations[-1].hour):
+        return Transition(alert)
     if alert is None:
         if not breaches:
-            return Step(None)
-        before = (Verdict(previous, breaches=False),) if previous is not None and previous < hour else ()
+            return Transition(None)
+        before = (Evaluation(previous, is_breach=False),) if previous is not None and previous < hour else ()
         alert = Alert(rule, subject, "inactive", hour, before)
-    return _settled(alert, (*alert.evidence, Verdict(hour, breaches)), policy)
+    return _transition(alert, (*alert.evaluations, Evaluation(hour, breaches)), policy)
 
 
-def restate(alert: Alert, hour: datetime, breaches: bool | None, policy: Policy) -> Step:
+def reevaluate(alert: Alert, hour: datetime, breaches: bool | None, policy: FiringPolicy) -> Transition:
     """Replace the verdict on an hour that was decided; one that is no longer kept changes nothing."""
     if breaches is None:
-        return Step(alert)
-    evidence = tuple(Verdict(hour, breaches) if one.hour == hour else one for one in alert.evidence)
-    return Step(alert) if evidence == alert.evidence else _settled(alert, evidence, policy)
+        return Transition(alert)
+    evidence = tuple(Evaluation(hour, breaches) if one.hour == hour else one for one in alert.evaluations)
+    return Transition(alert) if evidence == alert.evaluations else _transition(alert, evidence, policy)
 
 
-def fold(base: Base, evidence: Iterable[Verdict], policy: Policy) -> Base:
+def fold_evaluations(base: EvaluationState, evidence: Iterable[Evaluation], policy: FiringPolicy) -> EvaluationState:
     """The state after some hours."""
     firing, run, quiet = base
     for verdict in evidence:
-        run, quiet = (run + 1, 0) if verdict.breaches else (0, quiet + 1)
+        run, quiet = (run + 1, 0) if verdict.is_breach else (0, quiet + 1)
         if run >= policy.for_hours:
             firing = True
         elif quiet >= max(1, policy.keep_firing_hours):
             firing = False
-    return Base(firing, run, quiet)
+    return EvaluationState(firing, run, quiet)
 
 
-def phase_of(state: Base) -> Phase:
+def phase_of(state: EvaluationState) -> Phase:
     """What a state is called."""
     if state.firing:
         return "firing"
-    return "pending" if state.run else "inactive"
+    return "pending" if state.breach_run else "inactive"
 
 
-def _settled(alert: Alert, evidence: tuple[Verdict, ...], policy: Policy) -> Step:
+def _transition(alert: Alert, evidence: tuple[Evaluation, ...], policy: FiringPolicy) -> Transition:
     """The alert with this evidence, trimmed, and what changed."""
-    phase = phase_of(fold(alert.base, evidence, policy))
+    phase = phase_of(fold_evaluations(alert.earlier_state, evidence, policy))
     change: Change | None = None
     if phase == "firing" and alert.phase != "firing":
         change = "firing"
     elif alert.phase == "firing" and phase != "firing":
         change = "resolved"
     if phase == "inactive":
-        return Step(None, change)
+        return Transition(None, change)
     since = alert.since if phase == "firing" and alert.phase == "firing" else _since(alert, evidence)
     over = max(0, len(evidence) - policy.window)
-    base = fold(alert.base, evidence[:over], policy)
-    after = replace(alert, phase=phase, since=since, evidence=evidence[over:], base=base)
+    base = fold_evaluations(alert.earlier_state, evidence[:over], policy)
+    after = replace(alert, phase=phase, since=since, evaluations=evidence[over:], earlier_state=base)
     if change == "resolved":  # a run goes on that is too short by now
-        after = replace(after, told_at=None, news=None, acknowledged_by="", acknowledged_at=None)
-    return Step(after, change)
+        after = replace(after, notified_at=None, notification=None, acknowledged_by="", acknowledged_at=None)
+    return Transition(after, change)
 
 
-def _since(alert: Alert, evidence: tuple[Verdict, ...]) -> datetime:
+def _since(alert: Alert, evidence: tuple[Evaluation, ...]) -> datetime:
     """Start of the newest run; one that reaches further back than the evidence began when the alert says."""
     since = None
     for verdict in reversed(evidence):
-        if not verdict.breaches:
+        if not verdict.is_breach:
             break
         since = verdict.hour
     else:

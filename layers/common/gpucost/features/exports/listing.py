@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpucost.core.errors import InvalidInputError, ParameterError
-from gpucost.core.hours import floor_day, format_instant
+from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.exported_days import ExportedDay, by_day, fingerprint, object_key
 from gpucost.features.exports.ports import ExportBucket, ExportCatalogue, ExportedHours
@@ -106,7 +106,7 @@ class ExportListing:
 def _check_period(start: datetime, end: datetime) -> None:
     for name, moment in (("start", start), ("end", end)):
         if floor_day(moment) != moment:
-            raise ParameterError(name, f"{format_instant(moment)} is not the start of a UTC day")
+            raise ParameterError(name, f"{format_timestamp(moment)} is not the start of a UTC day")
     if end <= start:
         raise ParameterError("end", "must be after start")
     if end - start > LONGEST:

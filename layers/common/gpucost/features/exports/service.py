@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SettingsMissingError, SourceError
-from gpucost.core.hours import floor_day, format_instant
+from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import Costs
 from gpucost.core.rollups import DAY
@@ -182,7 +182,7 @@ class ExportService:
         """
         lines = self._ledger.lines_of(manifest)
         nodes, charges = self._ledger.nodes_of(manifest)
-        hour = format_instant(manifest.hour)
+        hour = format_timestamp(manifest.hour)
         if summary.totals is None or (not lines and summary.totals.costs != Costs()):
             raise NotFoundError(f"the lines of {hour} are no longer kept; nothing was exported")
         if Costs.total(line.costs() for line in lines) != summary.totals.costs:

@@ -24,7 +24,7 @@ from gpucost.features.opencost.properties import AGGREGATIONS, Properties, parse
 from gpucost.features.opencost.service import Allocation, AllocationQuery, AllocationService
 from gpucost.features.opencost.windows import FORMS, parse_duration, parse_window
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import responses, json_response
+from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant
 
 Read = TypeVar("Read")

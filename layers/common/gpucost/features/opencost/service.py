@@ -21,7 +21,7 @@ from gpucost.features.opencost.filters import Filter
 from gpucost.features.opencost.properties import IDLE, Properties, key_of, needs_of, properties_of, shared_by
 from gpucost.reports.parameters import select_clusters
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
-from gpucost.storage.ports import Clock, ReportedHours, SettingsStore, SummedVersions
+from gpucost.storage.ports import Clock, PublishedHours, SettingsStore, RollupReader
 
 LONGEST = 35 * DAY
 MOST_HOURS_OF_LINES = 48
@@ -78,7 +78,7 @@ class AllocationService:
     """
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: ReportedHours, rollups: SummedVersions, clock: Clock
+        self, settings_store: SettingsStore, ledger: PublishedHours, rollups: RollupReader, clock: Clock
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
@@ -133,7 +133,7 @@ class _Reader:
         ParameterError: the window is too long for what is needed of it.
     """
 
-    def __init__(self, query: AllocationQuery, needs: set[str], ledger: ReportedHours, rollups: SummedVersions) -> None:
+    def __init__(self, query: AllocationQuery, needs: set[str], ledger: PublishedHours, rollups: RollupReader) -> None:
         self.query = query
         self.steps = [*_steps(query)]
         self._needs = needs

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from gpucost.core.hours import FIRST_YEAR, HOUR, LAST_YEAR, floor_day, floor_hour, parse_instant
+from gpucost.core.hours import MIN_YEAR, HOUR, MAX_YEAR, floor_day, floor_hour, parse_timestamp
 
 DAY = timedelta(days=1)
 _UNITS = {"m": timedelta(minutes=1), "h": HOUR, "d": DAY, "w": 7 * DAY}
@@ -63,8 +63,8 @@ def _named(text: str, now: datetime) -> tuple[datetime, datetime] | None:
         return named[text]
     if match := _DURATION.fullmatch(text):
         duration = parse_duration(text)
-        if duration > now - datetime(FIRST_YEAR, 1, 1, tzinfo=UTC):
-            raise ValueError(f"{text!r} begins before {FIRST_YEAR}")
+        if duration > now - datetime(MIN_YEAR, 1, 1, tzinfo=UTC):
+            raise ValueError(f"{text!r} begins before {MIN_YEAR}")
         end = under_way if match[2] in "mh" else today + DAY
         return end - duration, end
     return None
@@ -75,11 +75,11 @@ def _pair(text: str) -> tuple[datetime, datetime]:
         try:
             first, last = (datetime.fromtimestamp(int(part), UTC) for part in match.groups())
         except (ValueError, OverflowError, OSError):
-            raise ValueError(f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}") from None
-        if not FIRST_YEAR <= first.year <= last.year <= LAST_YEAR:
-            raise ValueError(f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
+            raise ValueError(f"{text!r} lies outside the years {MIN_YEAR} to {MAX_YEAR}") from None
+        if not MIN_YEAR <= first.year <= last.year <= MAX_YEAR:
+            raise ValueError(f"{text!r} lies outside the years {MIN_YEAR} to {MAX_YEAR}")
         return first, last
     begin, comma, end = text.partition(",")
     if not comma:
         raise ValueError(f"{text!r} is not a window; allowed: {FORMS}")
-    return parse_instant(begin), parse_instant(end)
+    return parse_timestamp(begin), parse_timestamp(end)

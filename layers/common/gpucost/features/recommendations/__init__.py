@@ -1,1 +1,1 @@
-"""Recommendations: what to change, what it saves, how certain that is (docs/advice.md)."""
+"""Recommendations: what to change, what it saves, how certain that is (docs/recommendations.md)."""

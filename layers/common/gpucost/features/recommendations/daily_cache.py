@@ -11,7 +11,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.history import Wait
-from gpucost.features.recommendations.ports import MemoryReaders, MemoryStore, WaitingReaders, WaitingStore
+from gpucost.features.recommendations.ports import MemoryReaders, MemoryStore, WaitingPodsReaders, WaitingPodsStore
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings
@@ -22,7 +22,7 @@ KEPT = 40 * DAY
 Day = TypeVar("Day")
 
 
-class DayKeeper(Generic[Day]):
+class DailyCache(Generic[Day]):
     """Asks for the days that are not known yet.
 
     Args:
@@ -76,9 +76,9 @@ class DayKeeper(Generic[Day]):
         return found
 
 
-def memory_keeper(
+def gpu_memory_cache(
     readers: MemoryReaders, store: MemoryStore, *, clock: Clock
-) -> DayKeeper[dict[tuple[str, str], float]]:
+) -> DailyCache[dict[tuple[str, str], float]]:
     """Keeps the most bytes that pods used of any GPU."""
 
     def peaks(
@@ -86,13 +86,13 @@ def memory_keeper(
     ) -> Callable[[datetime], dict[tuple[str, str], float]]:
         return readers(cluster, deadline).peaks
 
-    return DayKeeper("GPU memory", peaks, store.memory, store.put_memory, clock=clock)
+    return DailyCache("GPU memory", peaks, store.memory, store.put_memory, clock=clock)
 
 
-def waiting_keeper(readers: WaitingReaders, store: WaitingStore, *, clock: Clock) -> DayKeeper[list[Wait]]:
+def waiting_pods_cache(readers: WaitingPodsReaders, store: WaitingPodsStore, *, clock: Clock) -> DailyCache[list[Wait]]:
     """Keeps who waited for GPUs."""
 
     def waits(cluster: ClusterSettings, deadline: Deadline | None) -> Callable[[datetime], list[Wait]]:
         return readers(cluster, deadline).waits
 
-    return DayKeeper("who waited for GPUs", waits, store.waits, store.put_waits, clock=clock)
+    return DailyCache("who waited for GPUs", waits, store.waits, store.put_waits, clock=clock)

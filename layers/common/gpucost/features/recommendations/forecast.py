@@ -39,8 +39,8 @@ class Backtest:
 
     hours: int
     """How far ahead."""
-    tried: int
-    inside: int
+    evaluated: int
+    covered: int
     """How many actual sums fell into their interval, which was made from what was known before."""
 
 

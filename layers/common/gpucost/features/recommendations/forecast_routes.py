@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gpucost.features.recommendations.forecasts import Forecasts, PeriodForecast
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import responses, json_response
+from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant, ResponseModel
 
 Unit = Annotated[str, Query(description="Whose costs", examples=["research"], min_length=1, max_length=200)]
@@ -20,8 +20,8 @@ class BacktestFigures(ResponseModel):
     """Past forecasts of a length, each made from what was known before it, and what came."""
 
     hours: int = Field(description="How far ahead")
-    tried: int
-    inside: int = Field(description="How many actual sums fell into their interval")
+    evaluated: int
+    covered: int = Field(description="How many actual sums fell into their interval")
 
 
 class ForecastAnswer(ResponseModel):
@@ -53,7 +53,7 @@ def add_forecast_routes(app: APIGatewayHttpResolver, forecasts: Callable[[], For
         "/v1/forecasts",
         summary="Where a month or quarter leads",
         tags=["advice"],
-        responses=responses(ForecastAnswer, may_be_missing=True),
+        responses=responses(ForecastAnswer, can_be_missing=True),
     )
     @open_to("bu")
     def forecast(business_unit: Unit, period: PeriodKind = "month") -> Response[str]:
@@ -83,7 +83,7 @@ def forecast_answer(period: str, found: PeriodForecast) -> dict[str, Any]:
         "interval_percent": found.percent,
         "backtest": None
         if backtest is None
-        else {"hours": backtest.hours, "tried": backtest.tried, "inside": backtest.inside},
+        else {"hours": backtest.hours, "tried": backtest.evaluated, "inside": backtest.covered},
         "budget_usd": found.budget_usd,
         "currency": found.currency,
     }

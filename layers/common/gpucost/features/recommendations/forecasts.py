@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
-from gpucost.core.access import EVERYTHING, Scope
+from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, floor_hour, month_bounds
 from gpucost.core.model import Costs
 from gpucost.core.money import ZERO
 from gpucost.features.recommendations.forecast import LEVEL_PERCENT, Backtest, forecast
-from gpucost.features.recommendations.model import cents
+from gpucost.features.recommendations.model import round_cents
 from gpucost.settings import Settings
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
@@ -71,7 +71,7 @@ class Forecasts:
         self._budget_of = budget_of
         self._clock = clock
 
-    def forecast(self, business_unit: str, period: PeriodKind, *, scope: Scope = EVERYTHING) -> PeriodForecast:
+    def forecast(self, business_unit: str, period: PeriodKind, *, scope: Scope = FULL_ACCESS) -> PeriodForecast:
         """The month or quarter that is under way.
 
         Raises:
@@ -91,8 +91,8 @@ class Forecasts:
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
         history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
         # Before its first cost a unit was not there; one that never cost anything will cost nothing.
-        first_cost = next((place for place, cost in enumerate(history) if cost), None)
-        first_known = next((place for place, cost in enumerate(history) if cost is not None), len(history))
+        first_cost = next((index for index, cost in enumerate(history) if cost), None)
+        first_known = next((index for index, cost in enumerate(history) if cost is not None), len(history))
         history = history[first_known if first_cost is None else first_cost :]
         found = None
         if passed == 0 or len(known) >= _LEAST_KNOWN * passed:
@@ -100,9 +100,9 @@ class Forecasts:
         base = float(sum(known, ZERO)) * passed / len(known) if known else 0.0
         return PeriodForecast(
             business_unit, start, end, until, spent, len(known), passed - len(known),
-            None if found is None else cents(base + found.expected),
-            None if found is None else cents(base + found.low),
-            None if found is None else cents(base + found.high),
+            None if found is None else round_cents(base + found.expected),
+            None if found is None else round_cents(base + found.low),
+            None if found is None else round_cents(base + found.high),
             LEVEL_PERCENT, None if found is None else found.backtest,
             self._budget_of(business_unit, _MONTHS[period]), currency,
         )  # fmt: skip
@@ -124,21 +124,21 @@ class Forecasts:
             is_known = is_known or any(own is not None and own != _NOTHING for own in costs.values())
             currencies |= {hour.manifest.currency for hour in hours if hour.costs is not None}
             begins = min(costs, default=end)
-            for place in range((begins - start) // HOUR, count):
-                own = costs.get(start + HOUR * place)
+            for index in range((begins - start) // HOUR, count):
+                own = costs.get(start + HOUR * index)
                 if own is None:
-                    missing[place] = True
+                    missing[index] = True
                     continue
-                seen[place] = True
-                missing[place] |= bool(own.unpriced_gpu_hours)
-                sums[place] += own.allocated_usd
+                seen[index] = True
+                missing[index] |= bool(own.unpriced_gpu_hours)
+                sums[index] += own.allocated_usd
         if not is_known:
             raise NotFoundError("no such business unit: neither the settings nor the hours of the last weeks name it")
         if len(currencies) > 1:
             raise InvalidInputError(
                 f"hours of the last weeks are of several currencies: {', '.join(sorted(currencies))}"
             )
-        known = [None if missing[place] or not seen[place] else sums[place] for place in range(count)]
+        known = [None if missing[index] or not seen[index] else sums[index] for index in range(count)]
         return known, sums, next(iter(currencies), settings.pricing.currency)
 
 

@@ -18,17 +18,17 @@ from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE
 from gpucost.core.model import NodeHour
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 
-OBSERVED = frozenset({"pod", "shared"})
+POD_LEVEL_SOURCES = frozenset({"pod", "shared"})
 """Rungs on which advice may rest: the others are guesses (design §3)."""
-_MONEY_KNOWN = frozenset({"constant", "rates", "on-demand", "spot", "override"})
+_CASH_SOURCES = frozenset({"constant", "rates", "on-demand", "spot", "override"})
 """Price sources that say what an hour costs in cash; a bill's amortized amounts may hold commitments."""
-_LISTED = frozenset({"constant", "rates", "on-demand"})
+_LIST_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand"})
 """Price sources that are lists."""
-_TELLING = frozenset({"cur", "rates", "override"})
+_COMMITMENT_SOURCES = frozenset({"cur", "rates", "override"})
 """Price sources that follow what was bought; lists and a constant fall for everybody, or for nobody."""
 """A pod label that says whether its work may be interrupted, as the settings' `cost_labels` bring it to the lines:
 `true` where it goes on from a checkpoint, `false` where it must not be."""
-_COMMITTED = frozenset({"reserved", "capacity-block"})
+_COMMITTED_CAPACITY = frozenset({"reserved", "capacity-block"})
 
 
 class Wait(NamedTuple):
@@ -81,32 +81,32 @@ def _zeros(hours: int) -> "array[float]":
 class Cash:
     """USD by whether not spending it again would leave the bill."""
 
-    free: float = 0.0
+    avoidable: float = 0.0
     committed: float = 0.0
     unknown: float = 0.0
-    listed: float = 0.0
+    at_list_price: float = 0.0
     """Of all, what was charged at list prices."""
 
     @property
-    def is_listed(self) -> bool:
+    def is_all_at_list_price(self) -> bool:
         """Whether all was."""
-        return self.listed >= (1 - 1e-9) * (self.free + self.committed + self.unknown)
+        return self.at_list_price >= (1 - 1e-9) * (self.avoidable + self.committed + self.unknown)
 
     def add(self, usd: float, capacity_type: str, price_source: str) -> None:
         """Take an amount into account."""
-        if price_source in _LISTED:
-            self.listed += usd
-        if capacity_type in _COMMITTED or price_source == "capacity-block":
+        if price_source in _LIST_PRICE_SOURCES:
+            self.at_list_price += usd
+        if capacity_type in _COMMITTED_CAPACITY or price_source == "capacity-block":
             self.committed += usd
-        elif price_source in _MONEY_KNOWN:
-            self.free += usd
+        elif price_source in _CASH_SOURCES:
+            self.avoidable += usd
         else:
             self.unknown += usd
 
-    def share(self) -> float | None:
+    def cash_share(self) -> float | None:
         """Part of the money that is cash; None where some of it is not known."""
-        total = self.free + self.committed + self.unknown
-        return None if self.unknown or not total else self.free / total
+        total = self.avoidable + self.committed + self.unknown
+        return None if self.unknown or not total else self.avoidable / total
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class WorkloadHistory:
     gpus_per_pod: float = 0.0
     """The most that any of its pods held."""
     units_per_pod: int = 0
-    share: float = 1.0
+    gpu_share: float = 1.0
     """Physical GPUs per unit."""
     unpriced: "array[int]" = field(default_factory=lambda: array("b"))
     """1 for hours in which a part of it has no price: they are left out of money."""
@@ -141,14 +141,14 @@ class WorkloadHistory:
     """GPU-hours of pods that say that they may be interrupted."""
     uninterruptible: float = 0.0
     """GPU-hours of pods that say that they must not be."""
-    memory_known: float = 0.0
+    memory_gpu_hours: float = 0.0
     """GPU-hours of pods whose memory somebody saw on that day."""
     pools: Counter[PoolKey] = field(default_factory=Counter)
     """GPU-hours (rounded to 1/1000) by pool."""
-    last: int = 0
+    last_held: int = 0
     """Place of the newest hour in which it held something."""
 
-    def pods_at_once(self) -> int:
+    def max_concurrent_pods(self) -> int:
         """The most pods that were there together; an hour in which each was replaced counts them twice in `pods`."""
         if not self.gpus_per_pod:
             return max(self.pods)
@@ -174,7 +174,7 @@ class PoolHistory:
     """1 for hours in which one of its nodes has no price: they are left out of money."""
     billed: "array[int]"
     """1 for hours whose price is the bill's."""
-    telling: "array[int]"
+    shows_commitments: "array[int]"
     """1 for hours whose price would tell of a commitment."""
     cash: Cash = field(default_factory=Cash)
 
@@ -192,7 +192,7 @@ class LookBack:
         self.cluster = cluster
         self.start = start
         self.hours = hours
-        self.known = array("b", bytes(hours))
+        self.has_figures = array("b", bytes(hours))
         """1 for hours with figures."""
         self.workloads: dict[WorkloadKey, WorkloadHistory] = {}
         self.pools: dict[PoolKey, PoolHistory] = {}
@@ -202,71 +202,71 @@ class LookBack:
         """What nodes cost on spot in these hours, by instance type, where fetched."""
         self.reserved_prices: dict[str, ReservedPrice] = {}
         """Of reserved capacity by instance type, as the settings' rates give it."""
-        self.memory: dict[datetime, Mapping[tuple[str, str], float]] = {}
+        self.memory_peaks: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
         self.currencies: set[str] = set()
         self.disruption = Disruption({}, {})
-        self.zone: ZoneInfo | None = None
+        self.time_zone: ZoneInfo | None = None
         """Of schedules; UTC where None."""
         self.waits: dict[datetime, Sequence[Wait]] = {}
         """Who waited on a UTC day, of days on which somebody saw it."""
-        self.runs: dict[str, float] = {}
+        self.run_hours: dict[str, float] = {}
         """Hours for which pods that waited held what they asked for, by uid."""
 
-    def priced(self, unpriced: Sequence[int], first: int = 0) -> list[int]:
+    def priced_hours(self, unpriced: Sequence[int], first: int = 0) -> list[int]:
         """Places of the hours with figures of which all has a price: what is said of money rests on them.
 
         Args:
             unpriced: 1 for hours in which a part of the thing has none.
             first: place of the first hour that counts.
         """
-        return [place for place in range(first, self.hours) if self.known[place] and not unpriced[place]]
+        return [index for index in range(first, self.hours) if self.has_figures[index] and not unpriced[index]]
 
-    def moment(self, place: int) -> datetime:
+    def hour_at(self, index: int) -> datetime:
         """Start of an hour."""
-        return self.start + HOUR * place
+        return self.start + HOUR * index
 
-    def expect(self, waits: Mapping[datetime, Sequence[Wait]]) -> None:
+    def add_waits(self, waits: Mapping[datetime, Sequence[Wait]]) -> None:
         """Take in who waited; before hours are added, which then tell how long each ran."""
         self.waits.update(waits)
-        self.runs.update((wait.uid, 0.0) for day in waits.values() for wait in day)
+        self.run_hours.update((wait.uid, 0.0) for day in waits.values() for wait in day)
 
     def add(self, hour: datetime, lines: Iterable[LineUse], nodes: Iterable[NodeHour], currency: str) -> None:
         """Take an hour with figures into account."""
-        place = (hour - self.start) // HOUR
-        self.known[place] = 1
+        index = (hour - self.start) // HOUR
+        self.has_figures[index] = 1
         self.currencies.add(currency)
         lines, pool_of = list(lines), {}
         for node in nodes:
-            pool_of[node.node] = self._add_node(place, node)
+            pool_of[node.node] = self._add_node(index, node)
         uids: dict[WorkloadKey, set[str]] = {}
-        memory = self.memory.get(floor_day(hour), {})
+        memory = self.memory_peaks.get(floor_day(hour), {})
         held: dict[PoolKey, Counter[float]] = {}
-        for name in {line.node for line in lines}:
-            if name in pool_of:
-                pool_of[name].busy[place] += 1
+        for node_name in {line.node for line in lines}:
+            if node_name in pool_of:
+                pool_of[node_name].busy[index] += 1
         for line in lines:
             history = self._workload(line)
-            self._add_line(place, history, line)
+            self._add_line(index, history, line)
             peak = memory.get((line.namespace, line.pod))
             if peak is not None:
                 history.memory_peak = max(history.memory_peak, peak)
-                history.memory_known += line.allocated_gpu_hours
-            own = uids.setdefault(history.key, set())
+                history.memory_gpu_hours += line.allocated_gpu_hours
+            seen_uids = uids.setdefault(history.key, set())
             pool = pool_of.get(line.node)
             if pool is not None:
                 history.pools[pool.key] += round(1000 * line.allocated_gpu_hours)
-                if line.uid not in own:
+                if line.uid not in seen_uids:
                     held.setdefault(pool.key, Counter())[round(line.units * line.gpu_share, 6)] += 1
-            own.add(line.uid)
-            if line.uid in self.runs and line.units * line.gpu_share > 0:
-                self.runs[line.uid] += line.allocated_gpu_hours / (line.units * line.gpu_share)
-        for key, seen in uids.items():
-            self.workloads[key].pods[place] = len(seen)
+            seen_uids.add(line.uid)
+            if line.uid in self.run_hours and line.units * line.gpu_share > 0:
+                self.run_hours[line.uid] += line.allocated_gpu_hours / (line.units * line.gpu_share)
+        for key, pod_uids in uids.items():
+            self.workloads[key].pods[index] = len(pod_uids)
         for pool_key, sizes in held.items():
-            self.pools[pool_key].pods[place] = tuple(sorted(sizes.items(), reverse=True))
+            self.pools[pool_key].pods[index] = tuple(sorted(sizes.items(), reverse=True))
 
-    def forget(self, most: int) -> int:
+    def drop_oldest_workloads(self, limit: int) -> int:
         """Where there are more workloads than so many, leave out a quarter of them: those that ended longest ago.
 
         Each takes the same memory however short it was, and where every pod is a workload of its own there are
@@ -275,79 +275,79 @@ class LookBack:
         Returns:
             How many.
         """
-        if len(self.workloads) <= most:
+        if len(self.workloads) <= limit:
             return 0
-        oldest = sorted(self.workloads, key=lambda key: (self.workloads[key].last, key))
-        forgotten = oldest[: len(oldest) - most * 3 // 4]
-        for key in forgotten:
+        oldest = sorted(self.workloads, key=lambda key: (self.workloads[key].last_held, key))
+        dropped = oldest[: len(oldest) - limit * 3 // 4]
+        for key in dropped:
             del self.workloads[key]
-        return len(forgotten)
+        return len(dropped)
 
     def _workload(self, line: LineUse) -> WorkloadHistory:
         key = WorkloadKey(
             line.shared_from or line.business_unit, line.namespace, line.workload_kind or "Pod",
             line.workload or line.pod, line.resource, line.gpu_model,
         )  # fmt: skip
-        found = self.workloads.get(key)
-        if found is None:
-            n = self.hours
-            found = self.workloads[key] = WorkloadHistory(
-                key, _zeros(n), _zeros(n), _zeros(n), _zeros(n), _zeros(n), array("l", bytes(array("l").itemsize * n)),
-                array("d", [-1.0]) * n, unpriced=array("b", bytes(n)),
+        history = self.workloads.get(key)
+        if history is None:
+            hours = self.hours
+            history = self.workloads[key] = WorkloadHistory(
+                key, _zeros(hours), _zeros(hours), _zeros(hours), _zeros(hours), _zeros(hours), array("l", bytes(array("l").itemsize * hours)),
+                array("d", [-1.0]) * hours, unpriced=array("b", bytes(hours)),
             )  # fmt: skip
-        return found
+        return history
 
-    def _add_line(self, place: int, history: WorkloadHistory, line: LineUse) -> None:
+    def _add_line(self, index: int, history: WorkloadHistory, line: LineUse) -> None:
         held = line.allocated_gpu_hours
-        history.held[place] += held
-        history.last = place
-        if line.utilization_source in OBSERVED:
-            history.observed[place] += held - line.unmeasured_gpu_hours
-            history.used[place] += line.effective_gpu_hours or 0.0
+        history.held[index] += held
+        history.last_held = index
+        if line.utilization_source in POD_LEVEL_SOURCES:
+            history.observed[index] += held - line.unmeasured_gpu_hours
+            history.used[index] += line.effective_gpu_hours or 0.0
             if line.utilization is not None:
-                history.busiest[place] = max(history.busiest[place], line.utilization)
+                history.busiest[index] = max(history.busiest[index], line.utilization)
         if line.capacity_type != "spot":
-            history.off_spot[place] += held
+            history.off_spot[index] += held
         if line.labels and isinstance(line.labels, Mapping):
-            said = line.labels.get(INTERRUPTIBLE, "").lower()
-            history.interruptible += held if said == "true" else 0.0
-            history.uninterruptible += held if said == "false" else 0.0
-        history.share = line.gpu_share
-        if line.units * history.share > history.gpus_per_pod:
-            history.gpus_per_pod, history.units_per_pod = line.units * history.share, line.units
+            interruptible_label = line.labels.get(INTERRUPTIBLE, "").lower()
+            history.interruptible += held if interruptible_label == "true" else 0.0
+            history.uninterruptible += held if interruptible_label == "false" else 0.0
+        history.gpu_share = line.gpu_share
+        if line.units * history.gpu_share > history.gpus_per_pod:
+            history.gpus_per_pod, history.units_per_pod = line.units * history.gpu_share, line.units
         if line.allocated_usd is None:
-            history.unpriced[place] = 1
+            history.unpriced[index] = 1
             history.unpriced_gpu_hours += held
         else:
-            history.usd[place] += line.allocated_usd
+            history.usd[index] += line.allocated_usd
             history.cash.add(line.allocated_usd, line.capacity_type, line.price_source)
 
-    def _add_node(self, place: int, node: NodeHour) -> PoolHistory:
+    def _add_node(self, index: int, node: NodeHour) -> PoolHistory:
         key = PoolKey(node.node_pool, node.instance_type, node.capacity_type, node.gpu_model)
-        found = self.pools.get(key)
-        if found is None:
-            n = self.hours
-            found = self.pools[key] = PoolHistory(
-                key, array("l", bytes(array("l").itemsize * n)), _zeros(n), _zeros(n), _zeros(n),
-                array("l", bytes(array("l").itemsize * n)), [()] * n, array("b", bytes(n)), array("b", bytes(n)),
-                array("b", bytes(n)),
+        history = self.pools.get(key)
+        if history is None:
+            hours = self.hours
+            history = self.pools[key] = PoolHistory(
+                key, array("l", bytes(array("l").itemsize * hours)), _zeros(hours), _zeros(hours), _zeros(hours),
+                array("l", bytes(array("l").itemsize * hours)), [()] * hours, array("b", bytes(hours)), array("b", bytes(hours)),
+                array("b", bytes(hours)),
             )  # fmt: skip
-        found.nodes[place] += 1
-        found.capacity[place] += float(node.capacity.capacity_gpu_hours)
-        found.unallocated[place] += float(node.capacity.unallocated_gpu_hours)
+        history.nodes[index] += 1
+        history.capacity[index] += float(node.capacity.capacity_gpu_hours)
+        history.unallocated[index] += float(node.capacity.unallocated_gpu_hours)
         cost = float(node.capacity.node_cost_usd)
-        found.cost[place] += cost
-        found.cash.add(cost, node.capacity_type, node.price_source)
-        found.unpriced[place] |= not node.price_source
-        found.billed[place] |= node.price_source == "cur"
-        found.telling[place] |= node.price_source in _TELLING
-        return found
+        history.cost[index] += cost
+        history.cash.add(cost, node.capacity_type, node.price_source)
+        history.unpriced[index] |= not node.price_source
+        history.billed[index] |= node.price_source == "cur"
+        history.shows_commitments[index] |= node.price_source in _COMMITMENT_SOURCES
+        return history
 
 
-def runs_of(held: Sequence[float]) -> tuple[int, int] | None:
+def first_and_last_positive(figures: Sequence[float]) -> tuple[int, int] | None:
     """First and last place with a figure above 0; None where there is none."""
-    first = next((place for place, value in enumerate(held) if value > 0), None)
+    first = next((index for index, figure in enumerate(figures) if figure > 0), None)
     if first is None:
         return None
-    last = next(place for place in range(len(held) - 1, -1, -1) if held[place] > 0)
+    last = next(index for index in range(len(figures) - 1, -1, -1) if figures[index] > 0)
     return first, last

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.model import About, Advice, Recommendation
-from gpucost.features.recommendations.verification import WEEK, SubjectHour, verified
+from gpucost.features.recommendations.model import Recommendation, RecommendationContent, Subject
+from gpucost.features.recommendations.verification import WEEK, SubjectHour, measured_saving
 
 VERIFIED_AFTER = timedelta(days=7)
 """A saving is measured over a whole week: weekdays and weekends cost differently."""
@@ -29,7 +29,7 @@ _NEAR = 1.05
 """So much more than advised is still as advised."""
 
 
-class Subjects(Protocol):
+class SubjectHistory(Protocol):
     """What the newest hours say of what advice is about."""
 
     @property
@@ -37,42 +37,42 @@ class Subjects(Protocol):
         """First hour of the look-back."""
         ...
 
-    def gpus(self, advice: Advice) -> Sequence[float | None] | None:
+    def gpus(self, advice: RecommendationContent) -> Sequence[float | None] | None:
         """GPUs held in every hour (of a pool: nodes); None for hours without figures.
 
         None where the subject was not seen in the look-back at all.
         """
         ...
 
-    def hours(self, advice: Advice) -> Sequence[SubjectHour | None]:
+    def hours(self, advice: RecommendationContent) -> Sequence[SubjectHour | None]:
         """What it held and cost in every hour; None for hours without figures."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class SingleSubject:
     """A subject's hours, for tests and services alike; fulfils `Subjects` for one subject."""
 
     start: datetime
     held: Sequence[float | None] | None
     cost: Sequence[float | None]
 
-    def gpus(self, advice: Advice) -> Sequence[float | None] | None:
+    def gpus(self, advice: RecommendationContent) -> Sequence[float | None] | None:
         """Whatever is asked about."""
         return self.held
 
-    def hours(self, advice: Advice) -> Sequence[SubjectHour | None]:
+    def hours(self, advice: RecommendationContent) -> Sequence[SubjectHour | None]:
         """Whatever is asked about: as many pods as GPUs, of whose use nobody saw any."""
         pairs = zip(self.held or (), self.cost, strict=True)
         return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]
 
 
-def advance(
+def update_recommendations(
     known: Iterable[Recommendation],
-    found: Mapping[str, Advice],
-    subjects: Subjects,
+    found: Mapping[str, RecommendationContent],
+    subjects: SubjectHistory,
     now: datetime,
-    standings: Mapping[About, str] | None = None,
+    standings: Mapping[Subject, str] | None = None,
 ) -> list[Recommendation]:
     """What is to be stored after a run: recommendations that are new or changed.
 
@@ -87,7 +87,7 @@ def advance(
     seen = set()
     for one in known:
         seen.add(one.id)
-        new = _next(one, found.get(one.id), subjects, now, (standings or {}).get(one.advice.about, ""))
+        new = _next(one, found.get(one.id), subjects, now, (standings or {}).get(one.content.subject, ""))
         if new != one:
             changed.append(new)
     changed += [Recommendation(advice, "open", now, now, now) for key, advice in found.items() if key not in seen]
@@ -95,7 +95,7 @@ def advance(
 
 
 def _next(
-    one: Recommendation, advice: Advice | None, subjects: Subjects, now: datetime, standing: str
+    one: Recommendation, advice: RecommendationContent | None, subjects: SubjectHistory, now: datetime, standing: str
 ) -> Recommendation:
     if one.state == "dismissed":
         return replace(one, advice=advice, last_advised=now) if advice else one
@@ -105,11 +105,11 @@ def _next(
             return _applied(one, applied, subjects, now)
     if advice is None:
         if one.state in {"open", "applied"}:
-            is_gone = _is_gone(one.advice, subjects.gpus(one.advice))
+            is_gone = _is_gone(one.content, subjects.gpus(one.content))
             if one.state == "applied" and not is_gone:
                 # Undone. The run left out what was before it was applied; the next one counts all hours again.
                 return replace(one, state="open", since=now, applied_at=None)
-            if one.advice.kind == "off-hours" and not is_gone and now - one.last_advised <= SEEN_AFTER:
+            if one.content.kind == "off-hours" and not is_gone and now - one.last_recommended <= SEEN_AFTER:
                 return one  # its hours may be empty because it is followed: a whole week will tell
             reason = "its subject is gone" if is_gone else "newer figures no longer support it"
             if standing and not is_gone:
@@ -118,17 +118,17 @@ def _next(
         return one
     if one.state == "open":
         # Where a change has begun that is not believed yet, newer figures claim only what it has left.
-        change = _change(one, subjects.gpus(one.advice))
-        return replace(one, advice=advice if change is None or not change[1] else one.advice, last_advised=now)
+        change = _change(one, subjects.gpus(one.content))
+        return replace(one, advice=advice if change is None or not change[1] else one.content, last_advised=now)
     # Verified or withdrawn, and advised again: the thing is back.
     return replace(
         one, advice=advice, state="open", since=now, last_advised=now, applied_at=None, verified_usd=None, reason=""
     )
 
 
-def _applied_at(one: Recommendation, subjects: Subjects) -> datetime | None:
+def _applied_at(one: Recommendation, subjects: SubjectHistory) -> datetime | None:
     """The first hour since which it is as advised, for some hours that were not before; None where it is not so."""
-    change = _change(one, subjects.gpus(one.advice))
+    change = _change(one, subjects.gpus(one.content))
     if change is None:
         return None
     first, changed = change
@@ -144,56 +144,56 @@ def _change(one: Recommendation, held: Sequence[float | None] | None) -> tuple[i
     That nights and weekends hold less is no change: only hours count that differ from the same hour of the week
     before, or of the day before where no week is known.
     """
-    if held is None or _is_gone(one.advice, held):
+    if held is None or _is_gone(one.content, held):
         return None
-    then = float(one.advice.gpus_then)
-    is_more = then > float(one.advice.gpus_now)
+    then = float(one.content.recommended_gpus)
+    is_more = then > float(one.content.current_gpus)
 
     def is_done(own: float) -> bool:
         return own >= then / _NEAR if is_more else own <= then * _NEAR
 
     first = len(held)
-    for place in range(len(held) - 1, -1, -1):
-        own = held[place]
+    for index in range(len(held) - 1, -1, -1):
+        own = held[index]
         if own is not None:
             if not is_done(own):
                 break
-            first = place
+            first = index
     if first == len(held):
         return None
     changed = 0
-    for place in range(first, len(held)):
-        before = _before(held, first, place)
-        if before is not None and held[place] is not None and not is_done(before):
+    for index in range(first, len(held)):
+        before = _before(held, first, index)
+        if before is not None and held[index] is not None and not is_done(before):
             changed += 1
     return first, changed
 
 
-def _before(held: Sequence[float | None], first: int, place: int) -> float | None:
+def _before(held: Sequence[float | None], first: int, index: int) -> float | None:
     """What was held in the same hour of the week before; where that is not known, of the newest day before."""
-    for at in (place - WEEK, *range(place - _DAY, -1, -_DAY)):
+    for at in (index - WEEK, *range(index - _DAY, -1, -_DAY)):
         own: float | None = held[at] if 0 <= at < first else None
         if own is not None:
             return own
     return None
 
 
-def _is_gone(advice: Advice, held: Sequence[float | None] | None) -> bool:
+def _is_gone(advice: RecommendationContent, held: Sequence[float | None] | None) -> bool:
     """Whether nothing is left of a subject that was to keep something."""
     known = [] if held is None else [own for own in held if own is not None]
-    return not known or (advice.gpus_then > 0 and not any(known[-_DAY:]))
+    return not known or (advice.recommended_gpus > 0 and not any(known[-_DAY:]))
 
 
-def _applied(one: Recommendation, at: datetime, subjects: Subjects, now: datetime) -> Recommendation:
+def _applied(one: Recommendation, at: datetime, subjects: SubjectHistory, now: datetime) -> Recommendation:
     new = one
     if one.state != "applied" or one.applied_at != at:
         new = replace(one, state="applied", since=now if one.state != "applied" else one.since, applied_at=at)
-    place = max(0, (at - subjects.start) // HOUR)
-    hours = subjects.hours(one.advice)
-    since = sum(own is not None and own.usd is not None for own in hours[place:])
+    index = max(0, (at - subjects.start) // HOUR)
+    hours = subjects.hours(one.content)
+    since = sum(own is not None and own.usd is not None for own in hours[index:])
     # A schedule shows in the mean of a week, so that it was followed for a week before.
-    changed = place - WEEK + 1 if one.advice.kind == "off-hours" else place
-    usd = verified(one.advice, hours, max(0, changed)) if since * HOUR >= VERIFIED_AFTER else None
+    changed = index - WEEK + 1 if one.content.kind == "off-hours" else index
+    usd = measured_saving(one.content, hours, max(0, changed)) if since * HOUR >= VERIFIED_AFTER else None
     return new if usd is None else replace(new, state="verified", since=now, verified_usd=usd)
 
 

@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack, Wait
 from gpucost.features.recommendations.node_prices import SpotPrice
-from gpucost.features.recommendations.ports import AdvisedHours
+from gpucost.features.recommendations.ports import LedgerHours
 from gpucost.runtime.observability import logger
 
 LOOK_BACK = timedelta(days=30)
-MOST_WORKLOADS = 20_000
+MAX_WORKLOADS = 20_000
 """Of a cluster: each takes 43 KB over 30 days. Beyond, those that ended longest ago are left out."""
 
 
 def read_look_back(
-    ledger: AdvisedHours,
+    ledger: LedgerHours,
     cluster: str,
     end: datetime,
     *,
@@ -24,7 +24,7 @@ def read_look_back(
     memory: Mapping[datetime, Mapping[tuple[str, str], float]],
     waits: Mapping[datetime, Sequence[Wait]],
     length: timedelta = LOOK_BACK,
-    most: int = MOST_WORKLOADS,
+    max_workloads: int = MAX_WORKLOADS,
 ) -> LookBack:
     """The hours before a moment, as advice looks at them.
 
@@ -43,18 +43,18 @@ def read_look_back(
         SourceError: the ledger could not be read.
     """
     start = end - length
-    look = LookBack(cluster, start, length // HOUR)
-    look.memory.update(memory)
-    look.expect(waits)
-    forgotten = 0
+    look_back = LookBack(cluster, start, length // HOUR)
+    look_back.memory_peaks.update(memory)
+    look_back.add_waits(waits)
+    dropped = 0
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":
             nodes, _ = ledger.nodes_of(manifest)
-            look.add(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
-            forgotten += look.forget(most)
-    if forgotten:
-        logger.warning("workloads that ended longest ago are left out", cluster=cluster, workloads=forgotten)
-    if look.currencies == {"USD"}:  # what AWS lists is in no other
-        look.list_prices.update(list_prices)
-        look.spot_prices.update(spot_prices)
-    return look
+            look_back.add(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
+            dropped += look_back.drop_oldest_workloads(max_workloads)
+    if dropped:
+        logger.warning("workloads that ended longest ago are left out", cluster=cluster, workloads=dropped)
+    if look_back.currencies == {"USD"}:  # what AWS lists is in no other
+        look_back.list_prices.update(list_prices)
+        look_back.spot_prices.update(spot_prices)
+    return look_back

@@ -4,30 +4,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from gpucost.features.recommendations.history import LookBack, WorkloadHistory, runs_of
-from gpucost.features.recommendations.model import HOURS_OF_MONTH, About, Evidence, Saving, cents, ratio
+from gpucost.features.recommendations.history import LookBack, WorkloadHistory, first_and_last_positive
+from gpucost.features.recommendations.model import HOURS_OF_MONTH, Evidence, Saving, Subject, round_cents, round_ratio
 
-LEAST_HOURS = 168
+MIN_HOURS = 168
 """A week: shorter histories do not show what weekends are like."""
-LEAST_COVERAGE = 0.9
+MIN_COVERAGE = 0.9
 """Part of the GPU-hours held whose use must have been observed."""
-LEAST_KNOWN = 0.9
+MIN_DATA_SHARE = 0.9
 """Part of the hours since a workload was first seen that must have figures."""
-LEAST_PRICED = 0.9
+MIN_PRICED_SHARE = 0.9
 """Part of the hours with figures that must have a price; the others are left out of money."""
-NEWEST = 24
+NEWEST_HOURS = 24
 """Hours that say what is held now."""
 _WEEK, _DAY = 168, 24
-_ENDED = 6
+_ENDED_HOURS = 6
 """Hours without anything that held something a week before: it has ended, and is not at its night or weekend."""
-_LESS = 0.8
+_SHRUNK_SHARE = 0.8
 """Of what the same hours of earlier weeks would have saved; below, only what the newest day says is claimed."""
-_WATCHED = 0.05
+_MIN_OBSERVED_SHARE = 0.05
 """Hours of which less of what was held was observed say nothing about peaks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class WorkloadMeasures:
     """One workload over the look-back."""
 
     history: WorkloadHistory
@@ -35,7 +35,7 @@ class Measured:
     """Place of the first hour in which it held something."""
     hours: int
     """Hours with figures from there on."""
-    holding: int
+    hours_held: int
     """Of these, those in which it held something."""
     coverage: float
     mean: float | None
@@ -46,29 +46,29 @@ class Measured:
     """Physical GPUs used in the hour in which most were, unobserved parts taken as the observed ones."""
     pod_peak: float
     """Mean utilization of the busiest pod in its busiest hour; -1 where nobody saw any."""
-    now: float
+    current_gpus: float
     """Physical GPUs held in the newest day on average, or in the newest week where that day is always without; 0 where
     it has ended."""
     usd_hourly: float
     """Mean cost of an hour, of those that have a price."""
-    priced: float
+    priced_share: float
     """Part of the hours in which it held something of which all has a price."""
 
     @property
-    def lacks(self) -> str:
+    def missing_data(self) -> str:
         """Why nothing can be advised, in words; "" where something can."""
-        if self.now <= 0:
+        if self.current_gpus <= 0:
             return "holds nothing any more"
-        if self.hours < LEAST_HOURS:
-            return f"seen for {self.hours} hours; advice needs {LEAST_HOURS}"
-        if self.mean is None or self.coverage < LEAST_COVERAGE:
-            return f"use was observed for {self.coverage:.0%} of what it held; advice needs {LEAST_COVERAGE:.0%}"
-        if self.priced < LEAST_PRICED:
-            return f"all of what it held has a price in {self.priced:.1%} of its hours; advice needs {LEAST_PRICED:.0%}"
+        if self.hours < MIN_HOURS:
+            return f"seen for {self.hours} hours; advice needs {MIN_HOURS}"
+        if self.mean is None or self.coverage < MIN_COVERAGE:
+            return f"use was observed for {self.coverage:.0%} of what it held; advice needs {MIN_COVERAGE:.0%}"
+        if self.priced_share < MIN_PRICED_SHARE:
+            return f"all of what it held has a price in {self.priced_share:.1%} of its hours; advice needs {MIN_PRICED_SHARE:.0%}"
         return ""
 
 
-def measure(look: LookBack, history: WorkloadHistory, since: int = 0) -> Measured | None:
+def measure_workload(look_back: LookBack, history: WorkloadHistory, since: int = 0) -> WorkloadMeasures | None:
     """A workload's figures.
 
     Args:
@@ -79,78 +79,78 @@ def measure(look: LookBack, history: WorkloadHistory, since: int = 0) -> Measure
     Returns:
         None where it held nothing, or where too many hours since it was first seen have no figures.
     """
-    span = runs_of(history.held[since:])
-    if span is None:
+    positive = first_and_last_positive(history.held[since:])
+    if positive is None:
         return None
-    first = since + span[0]
-    known = sum(look.known[first:])
-    if known < LEAST_KNOWN * (look.hours - first):
+    first = since + positive[0]
+    hours_with_figures = sum(look_back.has_figures[first:])
+    if hours_with_figures < MIN_DATA_SHARE * (look_back.hours - first):
         return None
-    places = [place for place in range(first, look.hours) if history.held[place] > 0]
-    held = sum(history.held[place] for place in places)
-    observed = sum(history.observed[place] for place in places)
-    used = sum(history.used[place] for place in places)
+    indexes = [index for index in range(first, look_back.hours) if history.held[index] > 0]
+    total_held = sum(history.held[index] for index in indexes)
+    total_observed = sum(history.observed[index] for index in indexes)
+    total_used = sum(history.used[index] for index in indexes)
     peak, peak_gpus = None, 0.0
-    for place in places:
-        seen = history.observed[place]
-        if seen > _WATCHED * history.held[place]:
-            busy = history.used[place] / seen
-            peak = busy if peak is None else max(peak, busy)
-            peak_gpus = max(peak_gpus, busy * history.held[place])
-    now = 0.0
-    if not _has_ended(look, history.held, first):
-        now = _newest(look, history.held, first, NEWEST) or _newest(look, history.held, first, _WEEK)
-    priced = look.priced(history.unpriced, first)
-    return Measured(
-        history, first, known, len(places), min(1.0, observed / held), used / observed if observed > 0 else None,
-        peak, peak_gpus, max(history.busiest[place] for place in places), now,
-        sum(history.usd[place] for place in priced) / max(1, len(priced)),
-        1 - sum(history.unpriced[place] for place in places) / len(places),
+    for index in indexes:
+        observed_gpu_hours = history.observed[index]
+        if observed_gpu_hours > _MIN_OBSERVED_SHARE * history.held[index]:
+            utilization = history.used[index] / observed_gpu_hours
+            peak = utilization if peak is None else max(peak, utilization)
+            peak_gpus = max(peak_gpus, utilization * history.held[index])
+    current_gpus = 0.0
+    if not _has_ended(look_back, history.held, first):
+        current_gpus = _mean_of_newest(look_back, history.held, first, NEWEST_HOURS) or _mean_of_newest(look_back, history.held, first, _WEEK)
+    priced = look_back.priced_hours(history.unpriced, first)
+    return WorkloadMeasures(
+        history, first, hours_with_figures, len(indexes), min(1.0, total_observed / total_held), total_used / total_observed if total_observed > 0 else None,
+        peak, peak_gpus, max(history.busiest[index] for index in indexes), current_gpus,
+        sum(history.usd[index] for index in priced) / max(1, len(priced)),
+        1 - sum(history.unpriced[index] for index in indexes) / len(indexes),
     )  # fmt: skip
 
 
-def _newest(look: LookBack, held: Sequence[float], first: int, hours: int) -> float:
-    newest = [place for place in range(max(first, look.hours - hours), look.hours) if look.known[place]]
-    return sum(held[place] for place in newest) / len(newest) if newest else 0.0
+def _mean_of_newest(look_back: LookBack, held: Sequence[float], first: int, hours: int) -> float:
+    newest_hours = [index for index in range(max(first, look_back.hours - hours), look_back.hours) if look_back.has_figures[index]]
+    return sum(held[index] for index in newest_hours) / len(newest_hours) if newest_hours else 0.0
 
 
-def _has_ended(look: LookBack, held: Sequence[float], first: int) -> bool:
+def _has_ended(look_back: LookBack, held: Sequence[float], first: int) -> bool:
     """Whether the newest hours are without, though the same hours of the week before (or the newest day) were not."""
-    last = max(place for place in range(first, look.hours) if held[place] > 0)
-    lost = 0
-    for place in range(last + 1, look.hours):
-        if look.known[place]:
-            before = (place - _WEEK, *range(place - _DAY, first - 1, -_DAY))
-            lost += next((held[at] > 0 for at in before if first <= at <= last and look.known[at]), False)
-    return lost >= _ENDED
+    last_held = max(index for index in range(first, look_back.hours) if held[index] > 0)
+    missing_hours = 0
+    for index in range(last_held + 1, look_back.hours):
+        if look_back.has_figures[index]:
+            earlier_hours = (index - _WEEK, *range(index - _DAY, first - 1, -_DAY))
+            missing_hours += next((held[earlier] > 0 for earlier in earlier_hours if first <= earlier <= last_held and look_back.has_figures[earlier]), False)
+    return missing_hours >= _ENDED_HOURS
 
 
-def about_workload(cluster: str, history: WorkloadHistory) -> About:
+def workload_subject(cluster: str, history: WorkloadHistory) -> Subject:
     """A workload as what advice is about."""
     key = history.key
-    return About(
+    return Subject(
         cluster, key.business_unit, key.namespace, key.kind, key.name, gpu_model=key.gpu_model, resource=key.resource
     )
 
 
-def evidence_of(look: LookBack, measured: Measured, facts: dict[str, str]) -> Evidence:
+def workload_evidence(look_back: LookBack, measured: WorkloadMeasures, facts: dict[str, str]) -> Evidence:
     """What advice on a workload rests on."""
     return Evidence(
-        look.moment(measured.first), look.moment(look.hours - 1), measured.holding,
-        look.hours - measured.first - measured.hours, ratio(measured.coverage), ratio(measured.mean),
-        ratio(measured.peak), facts | told_unpriced(sum(measured.history.unpriced[measured.first :]), measured.holding),
+        look_back.hour_at(measured.first), look_back.hour_at(look_back.hours - 1), measured.hours_held,
+        look_back.hours - measured.first - measured.hours, round_ratio(measured.coverage), round_ratio(measured.mean),
+        round_ratio(measured.peak), facts | unpriced_facts(sum(measured.history.unpriced[measured.first :]), measured.hours_held),
     )  # fmt: skip
 
 
-def told_unpriced(without: int, hours: int) -> dict[str, str]:
+def unpriced_facts(unpriced_hours: int, hours: int) -> dict[str, str]:
     """How many hours are left out of money, where there are any."""
-    return {"without a price": f"{without} of {hours} hours, left out of the saving"} if without else {}
+    return {"without a price": f"{unpriced_hours} of {hours} hours, left out of the saving"} if unpriced_hours else {}
 
 
-def saving_of(
-    look: LookBack,
+def estimate_saving(
+    look_back: LookBack,
     first: int,
-    freed: Callable[[int], tuple[float, float]],
+    freed_by_hour: Callable[[int], tuple[float, float]],
     cash: float | None,
     list_ratio: float | None,
     unpriced: Sequence[int],
@@ -168,59 +168,59 @@ def saving_of(
     What held more until lately, and shrank or ended, has less to save than the look-back's mean: then it is the mean
     in the proportion of the newest day to the same hours of earlier weeks.
     """
-    places = look.priced(unpriced, first)
-    hours = [freed(place) for place in places]
+    indexes = look_back.priced_hours(unpriced, first)
+    hours = [freed_by_hour(index) for index in indexes]
     if not hours:
-        return Saving(cents(0), cents(0), cents(0), None, None, cents(0))
-    left = _left(dict(zip(places, (usd for usd, _ in hours), strict=True)), look.hours)
-    hours = [(usd * left, gpu * left) for usd, gpu in hours]
+        return Saving(round_cents(0), round_cents(0), round_cents(0), None, None, round_cents(0))
+    remaining_share = _remaining_share(dict(zip(indexes, (usd for usd, _ in hours), strict=True)), look_back.hours)
+    hours = [(usd * remaining_share, gpu_hours * remaining_share) for usd, gpu_hours in hours]
     monthly = sum(usd for usd, _ in hours) / len(hours) * HOURS_OF_MONTH
-    gpu_hours = sum(gpu for _, gpu in hours) / len(hours) * HOURS_OF_MONTH
-    error = 2 * _standard_error([usd for usd, _ in hours]) * HOURS_OF_MONTH
-    low, high = monthly - error, monthly + error
+    gpu_hours = sum(gpu_hours for _, gpu_hours in hours) / len(hours) * HOURS_OF_MONTH
+    margin = 2 * _standard_error([usd for usd, _ in hours]) * HOURS_OF_MONTH
+    low, high = monthly - margin, monthly + margin
     if monthly >= 0:
         low = max(0.0, low)
     return Saving(
-        cents(monthly), cents(low), cents(high), None if list_ratio is None else cents(monthly * list_ratio),
-        None if cash is None else cents(monthly * cash), cents(gpu_hours),
+        round_cents(monthly), round_cents(low), round_cents(high), None if list_ratio is None else round_cents(monthly * list_ratio),
+        None if cash is None else round_cents(monthly * cash), round_cents(gpu_hours),
     )  # fmt: skip
 
 
-def _left(usd: Mapping[int, float], end: int) -> float:
+def _remaining_share(usd: Mapping[int, float], end: int) -> float:
     """What the newest day frees over what the same hours of earlier weeks did; 1 where it is about as much or more."""
-    newest = usual = 0.0
-    for place in range(end - NEWEST, end):
-        weeks = [usd[at] for at in range(place - _WEEK, -1, -_WEEK) if at in usd]
-        if place in usd and weeks:
-            newest += usd[place]
-            usual += sum(weeks) / len(weeks)
-    left = newest / usual if usual else 1.0
-    return max(0.0, left) if left < _LESS else 1.0
+    newest_usd = usual_usd = 0.0
+    for index in range(end - NEWEST_HOURS, end):
+        earlier_weeks = [usd[earlier] for earlier in range(index - _WEEK, -1, -_WEEK) if earlier in usd]
+        if index in usd and earlier_weeks:
+            newest_usd += usd[index]
+            usual_usd += sum(earlier_weeks) / len(earlier_weeks)
+    remaining_share = newest_usd / usual_usd if usual_usd else 1.0
+    return max(0.0, remaining_share) if remaining_share < _SHRUNK_SHARE else 1.0
 
 
-def list_ratio_of(look: LookBack, history: WorkloadHistory) -> float | None:
+def workload_list_ratio(look_back: LookBack, history: WorkloadHistory) -> float | None:
     """List price ÷ what was charged for a workload; None where a price of its instance types is not known.
 
     A GPU of a node is taken at the node's list price ÷ the node's GPUs, as the default split does.
     """
-    if history.cash.is_listed:
+    if history.cash.is_all_at_list_price:
         return 1.0
-    charged = sum(history.usd)
-    listed = 0.0
+    charged_usd = sum(history.usd)
+    list_usd = 0.0
     for pool, gpu_hours in history.pools.items():
-        node_hour = look.list_prices.get(pool.instance_type)
-        own = look.pools[pool]
-        nodes = sum(own.nodes)
-        if node_hour is None or not nodes or not sum(own.capacity):
+        node_hour = look_back.list_prices.get(pool.instance_type)
+        pool_history = look_back.pools[pool]
+        nodes = sum(pool_history.nodes)
+        if node_hour is None or not nodes or not sum(pool_history.capacity):
             return None
-        listed += gpu_hours / 1000 * node_hour * nodes / sum(own.capacity)
-    listed *= 1 - history.unpriced_gpu_hours / sum(history.held)
-    return listed / charged if charged and listed else None
+        list_usd += gpu_hours / 1000 * node_hour * nodes / sum(pool_history.capacity)
+    list_usd *= 1 - history.unpriced_gpu_hours / sum(history.held)
+    return list_usd / charged_usd if charged_usd and list_usd else None
 
 
 def _standard_error(hours: Sequence[float]) -> float:
     """Of the mean hour, by whole days: hours of one day are not independent of each other."""
-    days = [sum(hours[at : at + 24]) / len(hours[at : at + 24]) for at in range(0, len(hours), 24)]
+    days = [sum(hours[start : start + 24]) / len(hours[start : start + 24]) for start in range(0, len(hours), 24)]
     if len(days) <= 1:
         return 0.0
     mean = sum(days) / len(days)

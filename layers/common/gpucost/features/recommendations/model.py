@@ -1,7 +1,7 @@
-"""The words of advice as records: what to change, what it saves, how sure that is, and what became of it.
+"""The records of recommendations: what to change, what it saves, how certain that is, and what became of it.
 
-Amounts of advice are estimates: worked out in floating point from the ledger's exact figures and rounded to cents
-(decision 0043). Everything is in the ledger's currency, whatever a field's name says.
+Amounts are estimates: calculated in floating point from the ledger's exact figures and rounded to cents
+(decision 0043). All amounts are in the ledger's currency, also in fields whose names end in `usd`.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-Kind = Literal[
+RecommendationKind = Literal[
     "idle",
     "fewer-gpus",
     "mig-slice",
@@ -24,77 +24,77 @@ Kind = Literal[
     "spot",
     "commitment",
 ]
-State = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
+RecommendationState = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
 Level = Literal["low", "medium", "high"]
 HOURS_OF_MONTH = 730
-"""8,760 hours of a year ÷ 12, as AWS's price pages count."""
+"""8,760 hours of a year ÷ 12, as on AWS's price pages."""
 CENT = Decimal("0.01")
 
 
-class About(NamedTuple):
-    """What advice is about: a workload, or a node pool of an instance type."""
+class Subject(NamedTuple):
+    """What a recommendation is about: a workload, or a node pool of an instance type."""
 
     cluster: str
     business_unit: str = ""
-    """ "" for a node pool, which no unit owns."""
+    """Empty for a node pool, which no business unit owns."""
     namespace: str = ""
     workload_kind: str = ""
     workload: str = ""
     node_pool: str = ""
     instance_type: str = ""
-    """Of a commitment also a family, as `g5.*`."""
+    """For a commitment also a family, such as `g5.*`."""
     capacity_type: str = ""
     gpu_model: str = ""
     resource: str = ""
 
     @property
     def is_workload(self) -> bool:
-        """Whether a business unit can act on it alone."""
+        """Whether it is a workload, so that its business unit can act alone."""
         return bool(self.workload)
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Per month of 730 hours; negative where advice costs money."""
+    """An estimated monthly saving (730 hours). It is negative if the recommendation costs money."""
 
     usd: Decimal
-    """At the rates that the ledger charged: what its reports will show less."""
+    """At the rates that the ledger charged: by this much, reports will show less."""
     low_usd: Decimal
     high_usd: Decimal
-    """The mean day of the look-back ∓ two standard errors."""
+    """The mean day of the look-back, minus and plus two standard errors."""
     list_usd: Decimal | None
-    """At on-demand list prices; None where nobody knows them."""
+    """At on-demand list prices; None if they are not known."""
     cash_usd: Decimal | None
-    """What leaves the bill: 0 for capacity that is committed to, None where the ledger cannot tell."""
+    """What leaves the bill: 0 for committed capacity, None if the ledger does not show it."""
     gpu_hours: Decimal
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What advice rests on."""
+    """The figures that a recommendation is based on."""
 
     first_hour: datetime
-    """The oldest hour in which the thing was seen."""
+    """The oldest hour in which the subject was seen."""
     last_hour: datetime
     hours_observed: int
     """Hours of the look-back in which the workload held GPUs, or the pool had nodes."""
     hours_unknown: int
     """Hours of that time without figures."""
     coverage: Decimal | None
-    """Part of the GPU-hours held whose use was observed; None for advice that does not rest on use."""
+    """Part of the allocated GPU-hours with observed utilization; None if the recommendation does not depend on it."""
     mean_utilization: Decimal | None
     peak_utilization: Decimal | None
-    """The busiest hour's mean: the ledger knows no finer one."""
+    """The mean of the busiest hour. The ledger has no finer resolution."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What else decided, by name, as people read it."""
+    """Further facts by name, formatted for people."""
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
-    """What one run of the advice function finds of one thing."""
+class RecommendationContent:
+    """One change that a review recommends for one subject."""
 
-    kind: Kind
-    about: About
+    kind: RecommendationKind
+    subject: Subject
     summary: str
     """One sentence: what to do."""
     saving: Saving
@@ -104,101 +104,101 @@ class Advice:
     risk_note: str
     effort: Level
     patch: str
-    """A manifest to apply, or "" where none can be given."""
-    gpus_now: Decimal
-    """Physical GPUs held (of a pool or instance type: nodes) in the newest day of the look-back, on average."""
-    gpus_then: Decimal
-    """The same with the advice applied."""
+    """A manifest or commands to apply; empty if there is none."""
+    current_gpus: Decimal
+    """Physical GPUs (for a pool or instance type: nodes) in the newest day of the look-back, on average."""
+    recommended_gpus: Decimal
+    """The same after the recommendation is applied."""
     usd_hourly: Decimal
-    """What the thing costs in an hour, mean of the look-back's hours that have a price."""
+    """What the subject costs per hour: the mean of the look-back's hours that have a price."""
     currency: str = "USD"
     part_of: str = ""
-    """Id of the advice that counts this saving too: the two are never added."""
+    """Id of the recommendation that already counts this saving. Never add the two."""
 
     @property
     def id(self) -> str:
-        """The same whenever the same thing is advised of the same subject."""
-        return identity(self.kind, self.about)
+        """Stable: the same kind and subject always have the same id."""
+        return recommendation_id(self.kind, self.subject)
 
 
-def identity(kind: Kind, about: About) -> str:
-    """A stable id: the kind and 12 hexadecimal digits of what it is about."""
-    digest = hashlib.sha256("\0".join((kind, *about)).encode()).hexdigest()
+def recommendation_id(kind: RecommendationKind, subject: Subject) -> str:
+    """The stable id of a recommendation: its kind and 12 hexadecimal digits of its subject's hash."""
+    digest = hashlib.sha256("\0".join((kind, *subject)).encode()).hexdigest()
     return f"{kind}-{digest[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Advice with its life: open → applied → verified, or dismissed with a reason, or withdrawn by newer figures."""
+    """A recommended change and its lifecycle: open → applied → verified, or dismissed, or withdrawn."""
 
-    advice: Advice
-    state: State
+    content: RecommendationContent
+    state: RecommendationState
     since: datetime
-    """When it came into this state."""
-    first_advised: datetime
-    last_advised: datetime
-    """The newest run whose figures are shown."""
+    """When it entered this state."""
+    first_recommended: datetime
+    last_recommended: datetime
+    """The newest review that recommended it; its figures are shown."""
     applied_at: datetime | None = None
-    """The first hour without what was advised against."""
+    """The first hour in which the change is visible."""
     verified_usd: Decimal | None = None
-    """Per month: what the change alone explains of what costs less since (`verifying`), at most what was claimed."""
+    """Measured monthly saving that the change alone explains (`verification`), at most the estimate."""
     reason: str = ""
     """Why it was dismissed or withdrawn."""
     author: str = ""
-    """Who dismissed it."""
+    """The person who dismissed it."""
     version: int = 0
-    """Counts the writes; 0: not stored yet."""
+    """Number of writes; 0 if it is not stored yet."""
 
     @property
     def id(self) -> str:
-        """The advice's."""
-        return self.advice.id
+        """The id of its content."""
+        return self.content.id
 
 
-Standing = Literal["idle", "low", "bursty", "healthy", "busy", "saturated", "unknown"]
-"""How a workload uses what it holds. `healthy` is 30 to 70% on average."""
+Finding = Literal["idle", "low", "bursty", "healthy", "busy", "saturated", "unknown"]
+"""How a workload uses the GPUs that it holds. `healthy` is 30 to 70% on average."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A workload and how it stands: also of those that get no advice it is said why."""
+class WorkloadAssessment:
+    """How one workload uses its GPUs, and why it got that finding; also for workloads without a recommendation."""
 
-    about: About
-    standing: Standing
+    subject: Subject
+    finding: Finding
     gpus: Decimal
-    """Held in the newest day, on average."""
+    """GPUs held in the newest day, on average."""
     mean_utilization: Decimal | None
     peak_utilization: Decimal | None
-    why: str
-    """In words."""
+    reason: str
+    """A sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """All that a run says of one cluster."""
+    """Everything that one review found out about one cluster."""
 
     cluster: str
     start: datetime
     end: datetime
     reviewed_at: datetime
     hours_known: int
-    advice: tuple[Advice, ...]
-    judged: tuple[Judged, ...]
+    recommendations: tuple[RecommendationContent, ...]
+    assessments: tuple[WorkloadAssessment, ...]
     currency: str = "USD"
 
 
-def cents(amount: float | Decimal) -> Decimal:
-    """An estimate of money, as it is published."""
+def round_cents(amount: float | Decimal) -> Decimal:
+    """Round an estimated amount to cents."""
     return Decimal(str(amount)).quantize(CENT) + 0
 
 
-def ratio(value: float | None) -> Decimal | None:
-    """An estimate of a share or a number of GPUs, as it is published."""
-    return None if value is None else Decimal(str(value)).quantize(Decimal("0.0001"))
+def round_ratio(number: float | None) -> Decimal | None:
+    """Round an estimated ratio or number of GPUs to four digits."""
+    return None if number is None else Decimal(str(number)).quantize(Decimal("0.0001"))
 
 
-def counted(number: float) -> str:
-    """A number of GPUs or nodes, as people read it: three digits tell enough, and never an exponent."""
-    if abs(number) >= 99.95:  # noqa: PLR2004 - what three digits would round to 100
+def format_count(number: float) -> str:
+    """Format a number of GPUs or nodes for people: three significant digits, never with an exponent."""
+    if abs(number) >= 99.95:  # noqa: PLR2004 - three digits would round it to 100
         return f"{number:,.0f}"
     return f"{float(f'{number:.3g}'):.6f}".rstrip("0").rstrip(".")

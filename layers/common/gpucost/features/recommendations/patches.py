@@ -9,46 +9,46 @@ from collections import Counter
 from collections.abc import Sequence
 from shlex import quote
 
-from gpucost.features.recommendations.model import About
+from gpucost.features.recommendations.model import Subject
 
 _SCALABLE = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1"}
 
 
-def replicas_patch(about: About, replicas: int) -> str:
+def replicas_patch(subject: Subject, replicas: int) -> str:
     """A workload with another number of replicas; "" for kinds without one."""
-    version = _SCALABLE.get(about.workload_kind)
+    version = _SCALABLE.get(subject.workload_kind)
     if version is None:
         return ""
     return (
-        f"apiVersion: {version}\nkind: {about.workload_kind}\n"
-        f"metadata:\n  name: {_text(about.workload)}\n  namespace: {_text(about.namespace)}\n"
+        f"apiVersion: {version}\nkind: {subject.workload_kind}\n"
+        f"metadata:\n  name: {_text(subject.workload)}\n  namespace: {_text(subject.namespace)}\n"
         f"spec:\n  replicas: {replicas}\n"
     )
 
 
-def fewer_gpus_patch(about: About, units: int, replicas: int = 0) -> str:
+def fewer_gpus_patch(subject: Subject, units: int, replicas: int = 0) -> str:
     """Commands that set what each pod requests, and the replicas where they change; "" where pods have no template."""
-    if about.workload_kind not in _SCALABLE:
+    if subject.workload_kind not in _SCALABLE:
         return ""
-    name = quote(f"{about.workload_kind.lower()}/{about.workload}")
+    name = quote(f"{subject.workload_kind.lower()}/{subject.workload}")
     lines = [
-        f"# the container that has {about.resource}: add -c NAME where there are several",
-        f"kubectl -n {quote(about.namespace)} set resources {name} --limits={about.resource}={units}",
+        f"# the container that has {subject.resource}: add -c NAME where there are several",
+        f"kubectl -n {quote(subject.namespace)} set resources {name} --limits={subject.resource}={units}",
     ]
     if replicas:
-        lines.append(f"kubectl -n {quote(about.namespace)} scale {name} --replicas={replicas}")
+        lines.append(f"kubectl -n {quote(subject.namespace)} scale {name} --replicas={replicas}")
     return "\n".join(lines) + "\n"
 
 
-def slice_patch(about: About, profile: str) -> str:
+def slice_patch(subject: Subject, profile: str) -> str:
     """Commands that let pods request a MIG slice in place of a whole GPU."""
-    if about.workload_kind not in _SCALABLE:
+    if subject.workload_kind not in _SCALABLE:
         return ""
-    name = quote(f"{about.workload_kind.lower()}/{about.workload}")
-    limits = f"{about.resource}=0,nvidia.com/mig-{profile}=1"
+    name = quote(f"{subject.workload_kind.lower()}/{subject.workload}")
+    limits = f"{subject.resource}=0,nvidia.com/mig-{profile}=1"
     return (
-        f"# the container that has {about.resource}: add -c NAME where there are several\n"
-        f"kubectl -n {quote(about.namespace)} set resources {name} --limits={limits}\n"
+        f"# the container that has {subject.resource}: add -c NAME where there are several\n"
+        f"kubectl -n {quote(subject.namespace)} set resources {name} --limits={limits}\n"
     )
 
 
@@ -118,7 +118,7 @@ def sharing_patch(node_pool: str, replicas: int) -> str:
 
 
 def schedule_patch(
-    about: About, on: Sequence[tuple[int, int]], replicas: int, *, zone: str = "UTC", minute: int = 0
+    subject: Subject, on: Sequence[tuple[int, int]], replicas: int, *, zone: str = "UTC", minute: int = 0
 ) -> str:
     """A KEDA ScaledObject that runs a workload in some hours of the week; "" for kinds without replicas.
 
@@ -129,13 +129,13 @@ def schedule_patch(
         zone: IANA name of the time zone that hours are of.
         minute: at which they begin.
     """
-    version = _SCALABLE.get(about.workload_kind)
+    version = _SCALABLE.get(subject.workload_kind)
     if version is None:
         return ""
     lines = [
         "# where KEDA is installed", "apiVersion: keda.sh/v1alpha1", "kind: ScaledObject", "metadata:",
-        f"  name: {_text(about.workload)}", f"  namespace: {_text(about.namespace)}", "spec:",
-        f"  scaleTargetRef: {{apiVersion: {version}, kind: {about.workload_kind}, name: {_text(about.workload)}}}",
+        f"  name: {_text(subject.workload)}", f"  namespace: {_text(subject.namespace)}", "spec:",
+        f"  scaleTargetRef: {{apiVersion: {version}, kind: {subject.workload_kind}, name: {_text(subject.workload)}}}",
         "  minReplicaCount: 0", f"  maxReplicaCount: {replicas}", "  triggers:",
     ]  # fmt: skip
     for first, end in on:
@@ -147,9 +147,9 @@ def schedule_patch(
     return "\n".join(lines) + "\n"
 
 
-def spot_patch(about: About) -> str:
+def spot_patch(subject: Subject) -> str:
     """A preference for spot nodes: pods still find a place when there are none. "" for kinds without a template."""
-    version = {**_SCALABLE, "CronJob": "batch/v1"}.get(about.workload_kind)
+    version = {**_SCALABLE, "CronJob": "batch/v1"}.get(subject.workload_kind)
     if version is None:
         return ""
     pods = [
@@ -158,11 +158,11 @@ def spot_patch(about: About) -> str:
         "            preference:", "              matchExpressions:",
         "                - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}",
     ]  # fmt: skip
-    if about.workload_kind == "CronJob":
+    if subject.workload_kind == "CronJob":
         pods = ["jobTemplate:", "  spec:", *(f"    {line}" for line in pods)]
     return (
         "# where Karpenter's node pool allows both capacity types\n"
-        f"apiVersion: {version}\nkind: {about.workload_kind}\n"
-        f"metadata:\n  name: {_text(about.workload)}\n  namespace: {_text(about.namespace)}\n"
+        f"apiVersion: {version}\nkind: {subject.workload_kind}\n"
+        f"metadata:\n  name: {_text(subject.workload)}\n  namespace: {_text(subject.namespace)}\n"
         "spec:\n" + "".join(f"  {line}\n" for line in pods)
     )

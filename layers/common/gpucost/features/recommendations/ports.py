@@ -1,4 +1,4 @@
-"""What advice needs from the outside, as Protocols."""
+"""What recommendations need from storage and Prometheus, as Protocols."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,131 +13,131 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings
 
 
-class AdvisedHours(Protocol):
-    """The ledger, version by version. Every read is consistent."""
+class LedgerHours(Protocol):
+    """Reads the hours of the ledger, version by version. Every read is consistent."""
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        """The hours in force in `[start, end)`, oldest first."""
+        """The current versions of the hours in `[start, end)`, oldest first."""
         ...
 
     def latest(self, cluster: str) -> Manifest | None:
-        """The newest hour that was ever published."""
+        """The newest hour that was ever published; None if there is none."""
         ...
 
     def uses_of(self, manifest: Manifest) -> list[LineUse]:
-        """The lines of this very version, as advice looks at them."""
+        """The lines of exactly this version, reduced to what recommendations need."""
         ...
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        """The nodes of this very version, and what was paid for without one."""
+        """The nodes of exactly this version, and the charges that belong to no node."""
         ...
 
 
-class AdviceStore(Protocol):
-    """Recommendations and the reviews that they are from. Every read is consistent."""
+class RecommendationStore(Protocol):
+    """Stores recommendations and reviews. Every read is consistent."""
 
     def recommendations(self, cluster: str) -> list[Recommendation]:
-        """A cluster's, in order of id; withdrawn ones until they expire."""
+        """All recommendations of a cluster by id; withdrawn ones until they expire."""
         ...
 
     def review(self, cluster: str) -> Review | None:
-        """The newest review of a cluster, without its advice: that stands in the recommendations."""
+        """The newest review of a cluster, without its recommendations, which are stored separately."""
         ...
 
     def put(self, recommendation: Recommendation) -> Recommendation:
-        """Write one on condition that its version is still the stored one; returns it with the next version.
+        """Write a recommendation if its version is still the stored one, and return it with the next version.
 
         Raises:
-            ConflictError: somebody else wrote first.
+            ConflictError: someone else wrote first.
         """
         ...
 
     def put_review(self, review: Review) -> None:
-        """Keep a review in place of the one before, unless that is newer."""
+        """Replace a cluster's review, unless the stored one is newer."""
         ...
 
 
 class MemoryReader(Protocol):
-    """What a cluster's Prometheus says of GPU memory."""
+    """Reads GPU memory from a cluster's Prometheus."""
 
     def peaks(self, day: datetime) -> dict[tuple[str, str], float]:
-        """The most bytes that each pod (namespace, name) used of any GPU on a UTC day.
+        """The largest GPU memory that each pod (namespace, name) used on a UTC day, in bytes.
 
         Raises:
-            SourceError: the metrics could not be had.
+            SourceError: the metrics are not available.
         """
         ...
 
 
 class MemoryReaders(Protocol):
-    """A reader for each cluster."""
+    """Makes the reader of a cluster."""
 
     def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> MemoryReader:
-        """The reader of one cluster, whose queries all end by a deadline."""
+        """The reader of a cluster; all its queries end before the deadline."""
         ...
 
 
 class MemoryStore(Protocol):
-    """Memory peaks of whole days."""
+    """Stores the GPU memory peaks of whole days."""
 
     def put_memory(
         self, cluster: str, day: datetime, peaks: Mapping[tuple[str, str], float], expires_at: datetime
     ) -> None:
-        """Keep a day's until a time."""
+        """Store a day until a time."""
         ...
 
     def memory(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, dict[tuple[str, str], float]]:
-        """Those of days in `[start, end)` that were kept; days on which nobody saw any are there and empty."""
+        """The stored days in `[start, end)`. A day without samples is there and empty."""
         ...
 
 
-class WaitingReader(Protocol):
-    """What a cluster's Prometheus says of pods that wait for GPUs."""
+class WaitingPodsReader(Protocol):
+    """Reads pods that wait for GPUs from a cluster's Prometheus."""
 
     def waits(self, day: datetime) -> list[Wait]:
-        """What pods waited on a UTC day, in order of name.
+        """The waits of pods on a UTC day, by name.
 
         Raises:
-            SourceError: the metrics could not be had.
+            SourceError: the metrics are not available.
         """
         ...
 
 
-class WaitingReaders(Protocol):
-    """A reader for each cluster."""
+class WaitingPodsReaders(Protocol):
+    """Makes the reader of a cluster."""
 
-    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> WaitingReader:
-        """The reader of one cluster, whose queries all end by a deadline."""
+    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> WaitingPodsReader:
+        """The reader of a cluster; all its queries end before the deadline."""
         ...
 
 
-class WaitingStore(Protocol):
-    """Who waited on whole days."""
+class WaitingPodsStore(Protocol):
+    """Stores the pods that waited, for whole days."""
 
     def put_waits(self, cluster: str, day: datetime, waits: Sequence[Wait], expires_at: datetime) -> None:
-        """Keep a day's until a time."""
+        """Store a day until a time."""
         ...
 
     def waits(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Wait]]:
-        """Those of days in `[start, end)` that were kept; days on which nobody waited are there and empty."""
+        """The stored days in `[start, end)`. A day on which no pod waited is there and empty."""
         ...
 
 
 class DisruptionReader(Protocol):
-    """What a cluster's Prometheus says of nodes that Karpenter could have let go."""
+    """Reads from a cluster's Prometheus which nodes Karpenter could have removed."""
 
     def week(self, end: datetime) -> Disruption:
-        """The most of the seven days before a moment; what nobody told is not there.
+        """The maximum of the seven days before a time. Reasons without samples are absent.
 
         Raises:
-            SourceError: the metrics could not be had.
+            SourceError: the metrics are not available.
         """
         ...
 
 
 class DisruptionReaders(Protocol):
-    """A reader for each cluster."""
+    """Makes the reader of a cluster."""
 
     def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> DisruptionReader:
-        """The reader of one cluster, whose queries all end by a deadline."""
+        """The reader of a cluster; all its queries end before the deadline."""
         ...

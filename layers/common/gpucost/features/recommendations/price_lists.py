@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 from gpucost.core.pricing.prices import Price, PriceSource
 from gpucost.features.recommendations.history import LookBack, PoolKey
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
-from gpucost.features.recommendations.pools import gpus_of_node
+from gpucost.features.recommendations.pools import gpus_per_node
 from gpucost.settings import Settings
 from gpucost.settings.pricing import RateSettings
 from gpucost.storage.price_ports import PricesInForce
@@ -69,7 +69,7 @@ def node_spot_prices(book: PriceLists, start: datetime, end: datetime) -> dict[s
     return found
 
 
-def reserved_prices(settings: Settings, look: LookBack, at: datetime) -> dict[str, ReservedPrice]:
+def reserved_prices(settings: Settings, look_back: LookBack, at: datetime) -> dict[str, ReservedPrice]:
     """Prices of reserved capacity by instance type: the first of the settings' rates that is for it.
 
     A rate for a family (`instance_type: "g5.*"`) is a Savings Plan's: one commitment covers all its sizes.
@@ -82,10 +82,10 @@ def reserved_prices(settings: Settings, look: LookBack, at: datetime) -> dict[st
         at: the time.
     """
     found: dict[str, ReservedPrice] = {}
-    for key in sorted(look.pools):
-        gpus, listed = gpus_of_node(look.pools[key]), look.list_prices.get(key.instance_type)
+    for key in sorted(look_back.pools):
+        gpus, listed = gpus_per_node(look_back.pools[key]), look_back.list_prices.get(key.instance_type)
         for rate in settings.pricing.rates:
-            if key.instance_type in found or not _is_for(rate, look.cluster, key, at):
+            if key.instance_type in found or not _is_for(rate, look_back.cluster, key, at):
                 continue
             usd = None
             if rate.node_hourly_usd is not None:

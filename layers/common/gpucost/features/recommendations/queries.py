@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpucost.core.access import EVERYTHING, Scope
+from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.errors import ConflictError, NotFoundError
 from gpucost.features.recommendations.lifecycle import dismiss, reopen
-from gpucost.features.recommendations.model import Judged, Recommendation, State
-from gpucost.features.recommendations.ports import AdviceStore
+from gpucost.features.recommendations.model import Recommendation, RecommendationState, WorkloadAssessment
+from gpucost.features.recommendations.ports import RecommendationStore
 from gpucost.reports.parameters import select_clusters
 from gpucost.storage.ports import Clock, SettingsStore
 
-_ORDER: tuple[State, ...] = ("open", "applied", "verified", "dismissed", "withdrawn")
+_ORDER: tuple[RecommendationState, ...] = ("open", "applied", "verified", "dismissed", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True)
-class Reviewed:
+class ReviewSummary:
     """When a cluster was reviewed, on which hours, and how its workloads stand."""
 
     cluster: str
@@ -24,18 +24,18 @@ class Reviewed:
     end: datetime
     reviewed_at: datetime
     hours_known: int
-    judged: tuple[Judged, ...]
+    assessments: tuple[WorkloadAssessment, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
+class RecommendationList:
     """What is advised, open ones first and what saves most first, and the reviews that it is from."""
 
     rows: tuple[Recommendation, ...]
-    reviews: tuple[Reviewed, ...]
+    reviews: tuple[ReviewSummary, ...]
 
 
-class AdviceDesk:
+class RecommendationQueries:
     """Lists and manages recommendations.
 
     Args:
@@ -44,12 +44,12 @@ class AdviceDesk:
         clock: the time now.
     """
 
-    def __init__(self, settings_store: SettingsStore, store: AdviceStore, *, clock: Clock) -> None:
+    def __init__(self, settings_store: SettingsStore, store: RecommendationStore, *, clock: Clock) -> None:
         self._settings_store = settings_store
         self._store = store
         self._clock = clock
 
-    def advised(self, *, cluster: str | None = None, scope: Scope = EVERYTHING) -> Advised:
+    def recommendations(self, *, cluster: str | None = None, scope: Scope = FULL_ACCESS) -> RecommendationList:
         """All recommendations, as far as a caller may see them.
 
         Who may see some business units sees their workloads' alone: none of node pools.
@@ -59,14 +59,14 @@ class AdviceDesk:
             SettingsMissingError: no settings yet.
         """
         rows: list[Recommendation] = []
-        reviews: list[Reviewed] = []
+        reviews: list[ReviewSummary] = []
         for name in self._clusters(cluster, scope):
             rows += [one for one in self._store.recommendations(name) if _may_see(scope, one)]
             found = self._store.review(name)
             if found is not None:
-                judged = tuple(one for one in found.judged if scope.covers(one.about.business_unit))
-                reviews.append(Reviewed(name, found.start, found.end, found.reviewed_at, found.hours_known, judged))
-        return Advised(tuple(sorted(rows, key=_place)), tuple(reviews))
+                judged = tuple(one for one in found.assessments if scope.covers(one.subject.business_unit))
+                reviews.append(ReviewSummary(name, found.start, found.end, found.reviewed_at, found.hours_known, judged))
+        return RecommendationList(tuple(sorted(rows, key=_place)), tuple(reviews))
 
     def find(self, advice_id: str) -> Recommendation:
         """One, by its id.
@@ -74,7 +74,7 @@ class AdviceDesk:
         Raises:
             NotFoundError: there is none.
         """
-        found = [one for name in self._clusters(None, EVERYTHING) for one in self._store.recommendations(name)]
+        found = [one for name in self._clusters(None, FULL_ACCESS) for one in self._store.recommendations(name)]
         own = next((one for one in found if one.id == advice_id), None)
         if own is None:
             raise NotFoundError(f"there is no recommendation {advice_id!r}; `gpucost advise` lists them")
@@ -114,8 +114,8 @@ class AdviceDesk:
 
 
 def _may_see(scope: Scope, one: Recommendation) -> bool:
-    return scope.is_fleet or (one.advice.about.is_workload and scope.covers(one.advice.about.business_unit))
+    return scope.is_fleet or (one.content.subject.is_workload and scope.covers(one.content.subject.business_unit))
 
 
 def _place(one: Recommendation) -> tuple[int, float, str]:
-    return _ORDER.index(one.state), -float(one.advice.saving.usd), one.id
+    return _ORDER.index(one.state), -float(one.content.saving.usd), one.id

@@ -10,20 +10,29 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import Field
 
 from gpucost.core.query.filters import parse_filter
-from gpucost.features.recommendations.model import Advice, Judged, Kind, Level, Recommendation, Saving, Standing, State
-from gpucost.features.recommendations.queries import AdviceDesk, Advised, Reviewed
+from gpucost.features.recommendations.model import (
+    Finding,
+    Level,
+    Recommendation,
+    RecommendationContent,
+    RecommendationKind,
+    RecommendationState,
+    Saving,
+    WorkloadAssessment,
+)
+from gpucost.features.recommendations.queries import RecommendationList, RecommendationQueries, ReviewSummary
 from gpucost.http import report_parameters as given
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.answers import responses, json_response
+from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant, ResponseModel
 
-WantedKind = Annotated[Kind | None, Query(description="Only advice of this kind", examples=["idle"])]
+WantedKind = Annotated[RecommendationKind | None, Query(description="Only advice of this kind", examples=["idle"])]
 WantedState = Annotated[
-    Literal[State, "all"], Query(description="Only recommendations in this state, or `all`", examples=["open"])
+    Literal[RecommendationState, "all"], Query(description="Only recommendations in this state, or `all`", examples=["open"])
 ]
 
 
-class AdvisedAbout(ResponseModel):
+class RecommendationSubject(ResponseModel):
     """A workload, or a node pool; null where it is not of its kind."""
 
     cluster: str
@@ -68,9 +77,9 @@ class RecommendationRow(ResponseModel):
     """What to change, what it saves, how sure that is, and what became of it."""
 
     id: str = Field(description="Stable; `gpucost advise dismiss` takes it", examples=["idle-3f9a1c0d2b4e"])
-    kind: Kind
-    state: State
-    about: AdvisedAbout
+    kind: RecommendationKind
+    state: RecommendationState
+    subject: RecommendationSubject
     summary: str = Field(description="What to do, in one sentence")
     saving: SavingFigures
     currency: str = Field(examples=["USD"])
@@ -80,14 +89,14 @@ class RecommendationRow(ResponseModel):
     risk_note: str
     effort: Level
     patch: str | None = Field(description="A manifest or commands to apply; null where none can be given")
-    gpus_now: Amount = Field(
+    current_gpus: Amount = Field(
         description="Physical GPUs (of a pool: nodes; of spot and of a family: on demand), newest day"
     )
-    gpus_then: Amount
+    recommended_gpus: Amount
     part_of: str | None = Field(description="Id of the recommendation that counts this saving too; never add both")
     since: Instant = Field(description="When it came into its state")
-    first_advised: Instant
-    last_advised: Instant
+    first_recommended: Instant
+    last_recommended: Instant
     applied_at: Instant | None = Field(description="First hour without what was advised against")
     verified_usd: Amount | None = Field(
         description="Saving per month as measured over a week after it was applied: what its own change explains, at "
@@ -97,15 +106,15 @@ class RecommendationRow(ResponseModel):
     author: str | None = Field(description="Who dismissed it")
 
 
-class StandingRow(ResponseModel):
+class FindingRow(ResponseModel):
     """How a workload uses what it holds: also those are here that nothing is advised of."""
 
-    about: AdvisedAbout
-    standing: Standing = Field(description="`healthy` is 30 to 70% on average; `unknown` says why in `why`")
+    subject: RecommendationSubject
+    finding: Finding = Field(description="`healthy` is 30 to 70% on average; `unknown` says why in `why`")
     gpus: Amount
     mean_utilization: Amount | None
     peak_utilization: Amount | None
-    why: str
+    reason: str
 
 
 class ReviewRow(ResponseModel):
@@ -119,7 +128,7 @@ class ReviewRow(ResponseModel):
     workloads: dict[str, int] = Field(description="How many stand how", examples=[{"healthy": 12, "idle": 2}])
 
 
-class AdviceSum(ResponseModel):
+class SavingTotals(ResponseModel):
     """Of some rows, never negative; null where a row's is, or currencies differ."""
 
     usd: Amount | None
@@ -127,7 +136,7 @@ class AdviceSum(ResponseModel):
     cash_usd: Amount | None
 
 
-class AdviceTotals(ResponseModel):
+class RecommendationTotals(ResponseModel):
     """Sums over the open rows; null where a row's is, or currencies differ.
 
     Left out are rows that another one counts too (`part_of`), and commitments: they are worth less once the others are
@@ -137,20 +146,20 @@ class AdviceTotals(ResponseModel):
     usd: Amount | None = Field(description="What is saved less what is spent; so are `list_usd` and `cash_usd`")
     list_usd: Amount | None
     cash_usd: Amount | None
-    savings: AdviceSum = Field(description="Of the rows that save")
-    costs: AdviceSum = Field(description="Of the rows that add GPUs: what they cost")
+    savings: SavingTotals = Field(description="Of the rows that save")
+    costs: SavingTotals = Field(description="Of the rows that add GPUs: what they cost")
 
 
 class RecommendationsAnswer(ResponseModel):
     """GET /v1/recommendations."""
 
     rows: list[RecommendationRow] = Field(description="Open ones first, what saves most first")
-    totals: AdviceTotals
+    totals: RecommendationTotals
     reviews: list[ReviewRow]
-    standings: list[StandingRow]
+    findings: list[FindingRow]
 
 
-def add_advice_routes(app: APIGatewayHttpResolver, desk: Callable[[], AdviceDesk]) -> None:
+def add_recommendation_routes(app: APIGatewayHttpResolver, desk: Callable[[], RecommendationQueries]) -> None:
     """Put the routes on an app; the desk is made when it is first asked."""
 
     @app.get(
@@ -172,31 +181,31 @@ def add_advice_routes(app: APIGatewayHttpResolver, desk: Callable[[], AdviceDesk
         """
         scope = scope_of_caller(app)
         units = None if business_unit is None else parse_filter("business_unit", business_unit)
-        for name in (units and units.only()) or ():
+        for name in (units and units.exact_names()) or ():
             scope.require(name)
 
         def is_wanted(unit: str) -> bool:
             return units is None or units.matches(unit)
 
-        found = desk().advised(cluster=cluster, scope=scope)
+        found = desk().recommendations(cluster=cluster, scope=scope)
         rows = [
             one
             for one in found.rows
-            if (kind is None or one.advice.kind == kind)
+            if (kind is None or one.content.kind == kind)
             and (state in {"all", one.state})
-            and is_wanted(one.advice.about.business_unit)
+            and is_wanted(one.content.subject.business_unit)
         ]
         return json_response(recommendations_answer(rows, found, is_wanted))
 
 
 def recommendations_answer(
-    rows: list[Recommendation], found: Advised, is_wanted: Callable[[str], bool]
+    rows: list[Recommendation], found: RecommendationList, is_wanted: Callable[[str], bool]
 ) -> dict[str, Any]:
     """As `RecommendationsAnswer`."""
-    judged = [one for review in found.reviews for one in review.judged if is_wanted(one.about.business_unit)]
+    judged = [one for review in found.reviews for one in review.assessments if is_wanted(one.subject.business_unit)]
     return {
         "rows": [recommendation_row(one) for one in rows],
-        "totals": advice_totals(rows),
+        "totals": recommendation_totals(rows),
         "reviews": [_review(one) for one in found.reviews],
         "standings": [_standing(one) for one in judged],
     }
@@ -204,7 +213,7 @@ def recommendations_answer(
 
 def recommendation_row(one: Recommendation) -> dict[str, Any]:
     """As `RecommendationRow`."""
-    advice = one.advice
+    advice = one.content
     return {
         "id": one.id,
         "kind": advice.kind,
@@ -222,12 +231,12 @@ def recommendation_row(one: Recommendation) -> dict[str, Any]:
         "risk_note": advice.risk_note,
         "effort": advice.effort,
         "patch": advice.patch or None,
-        "gpus_now": advice.gpus_now,
-        "gpus_then": advice.gpus_then,
+        "gpus_now": advice.current_gpus,
+        "gpus_then": advice.recommended_gpus,
         "part_of": advice.part_of or None,
         "since": one.since,
-        "first_advised": one.first_advised,
-        "last_advised": one.last_advised,
+        "first_advised": one.first_recommended,
+        "last_advised": one.last_recommended,
         "applied_at": one.applied_at,
         "verified_usd": one.verified_usd,
         "reason": one.reason or None,
@@ -235,12 +244,12 @@ def recommendation_row(one: Recommendation) -> dict[str, Any]:
     }
 
 
-def _about(advice: Advice | Judged) -> dict[str, str | None]:
-    return {name: value or None for name, value in advice.about._asdict().items()}
+def _about(advice: RecommendationContent | WorkloadAssessment) -> dict[str, str | None]:
+    return {name: value or None for name, value in advice.subject._asdict().items()}
 
 
-def _review(one: Reviewed) -> dict[str, Any]:
-    counts = Counter(judged.standing for judged in one.judged)
+def _review(one: ReviewSummary) -> dict[str, Any]:
+    counts = Counter(judged.finding for judged in one.assessments)
     return {
         "cluster": one.cluster,
         "start": one.start,
@@ -251,25 +260,25 @@ def _review(one: Reviewed) -> dict[str, Any]:
     }
 
 
-def _standing(one: Judged) -> dict[str, Any]:
+def _standing(one: WorkloadAssessment) -> dict[str, Any]:
     return {
         "about": _about(one),
-        "standing": one.standing,
+        "standing": one.finding,
         "gpus": one.gpus,
         "mean_utilization": one.mean_utilization,
         "peak_utilization": one.peak_utilization,
-        "why": one.why,
+        "why": one.reason,
     }
 
 
-def advice_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:
+def recommendation_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:
     """As `AdviceTotals`."""
     # A slice saves nothing by itself: not where its plan is filtered out, dismissed, or of a pool that is not seen.
     own = [
-        one.advice for one in rows if one.state == "open" and not one.advice.part_of and one.advice.kind != "commitment"
+        one.content for one in rows if one.state == "open" and not one.content.part_of and one.content.kind != "commitment"
     ]
     if len({one.currency for one in own}) > 1:
-        nothing = dict.fromkeys(AdviceSum.model_fields)
+        nothing = dict.fromkeys(SavingTotals.model_fields)
         return {**nothing, "savings": nothing, "costs": nothing}
     return {
         **_sum(1, [one.saving for one in own]),
@@ -280,7 +289,7 @@ def advice_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:
 
 def _sum(sign: int, savings: Sequence[Saving]) -> dict[str, Decimal | None]:
     found: dict[str, Decimal | None] = {}
-    for name in AdviceSum.model_fields:
+    for name in SavingTotals.model_fields:
         parts = [getattr(one, name) for one in savings]
         found[name] = None if None in parts else sum((sign * part for part in parts), Decimal(0))
     return found

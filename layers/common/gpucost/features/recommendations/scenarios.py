@@ -10,7 +10,7 @@ from gpucost.features.recommendations.what_if import Move, Outcome, what_if
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 
-class Scenarios:
+class WhatIfService:
     """Works out scenarios.
 
     Args:

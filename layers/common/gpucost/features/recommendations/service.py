@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo
 
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.features.recommendations.daily_cache import DayKeeper
+from gpucost.features.recommendations.daily_cache import DailyCache
 from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
-from gpucost.features.recommendations.lifecycle import advance
+from gpucost.features.recommendations.lifecycle import update_recommendations
 from gpucost.features.recommendations.look_back import LOOK_BACK, read_look_back
-from gpucost.features.recommendations.model import Advice, Review
-from gpucost.features.recommendations.ports import AdviceStore, AdvisedHours, DisruptionReaders
+from gpucost.features.recommendations.model import RecommendationContent, Review
+from gpucost.features.recommendations.ports import DisruptionReaders, LedgerHours, RecommendationStore
 from gpucost.features.recommendations.price_lists import (
     NodePrices,
     PriceLists,
@@ -26,12 +26,12 @@ from gpucost.features.recommendations.price_lists import (
     node_spot_prices,
     reserved_prices,
 )
-from gpucost.features.recommendations.review import review
-from gpucost.features.recommendations.rules.coverage import committed_hours, uncovered
+from gpucost.features.recommendations.review import review_cluster
+from gpucost.features.recommendations.rules.coverage import committed_hours, uncovered_nodes
 from gpucost.features.recommendations.rules.rightsizing import IDLE
 from gpucost.features.recommendations.verification import SubjectHour
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.messages import AdviceDue
+from gpucost.runtime.messages import RecommendationsDue
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.storage.ports import Clock, SettingsStore
@@ -48,7 +48,7 @@ _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class AdviceResult:
+class ReviewResult:
     """What a run did."""
 
     reviewed: list[Review] = field(default_factory=list)
@@ -58,7 +58,7 @@ class AdviceResult:
     clusters_left: int = 0
 
 
-class AdviceService:
+class RecommendationService:
     """Reviews clusters.
 
     Args:
@@ -76,11 +76,11 @@ class AdviceService:
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: AdvisedHours,
-        store: AdviceStore,
+        ledger: LedgerHours,
+        store: RecommendationStore,
         prices: PriceLists,
-        memory: DayKeeper[dict[tuple[str, str], float]],
-        waiting: DayKeeper[list[Wait]],
+        memory: DailyCache[dict[tuple[str, str], float]],
+        waiting: DailyCache[list[Wait]],
         disruption: DisruptionReaders,
         *,
         clock: Clock,
@@ -96,7 +96,7 @@ class AdviceService:
         self._clock = clock
         self._time_zone = time_zone
 
-    def advise(self, due: AdviceDue, seconds_left: Callable[[], float]) -> AdviceResult | None:
+    def review_clusters(self, due: RecommendationsDue, seconds_left: Callable[[], float]) -> ReviewResult | None:
         """Review the cluster asked for, or all as long as there is time.
 
         Returns:
@@ -113,7 +113,7 @@ class AdviceService:
         names = list(by_name)
         if due.cluster is not None and due.cluster not in names:
             raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; there are: {', '.join(names)}")
-        result = AdviceResult()
+        result = ReviewResult()
         end = floor_hour(due.scheduled_time)
 
         @cache
@@ -122,9 +122,9 @@ class AdviceService:
             return NodePrices(node_list_prices(self._prices), node_spot_prices(self._prices, end - LOOK_BACK, end))
 
         work = self._oldest_first(names if due.cluster is None else [due.cluster])
-        for place, name in enumerate(work):
-            if place and seconds_left() < SPARE_SECONDS:
-                result.clusters_left = len(work) - place
+        for index, name in enumerate(work):
+            if index and seconds_left() < SPARE_SECONDS:
+                result.clusters_left = len(work) - index
                 break
             try:
                 self._review(settings, by_name[name], end, prices(), result, seconds_left)
@@ -145,7 +145,7 @@ class AdviceService:
         cluster: ClusterSettings,
         end: datetime,
         prices: NodePrices,
-        result: AdviceResult,
+        result: ReviewResult,
         seconds_left: Callable[[], float],
     ) -> None:
         now = self._clock().replace(microsecond=0)
@@ -159,29 +159,29 @@ class AdviceService:
             disruption = None
         waits = self._waiting.days(cluster, end - LOOK_BACK, end, deadline)
         memory = self._memory.days(cluster, end - LOOK_BACK, end, deadline)  # last, because it is the slowest
-        look = read_look_back(
+        look_back = read_look_back(
             self._ledger, cluster.name, end, list_prices=prices.listed, spot_prices=prices.spot,
             memory=memory, waits=waits,
         )  # fmt: skip
-        if not any(look.known):
+        if not any(look_back.has_figures):
             return
-        if look.currencies == {"USD"}:
-            look.reserved_prices.update(reserved_prices(settings, look, end))
-        look.zone = _zone(self._time_zone())
+        if look_back.currencies == {"USD"}:
+            look_back.reserved_prices.update(reserved_prices(settings, look_back, end))
+        look_back.time_zone = _zone(self._time_zone())
         if disruption is not None:
-            look.disruption = disruption
+            look_back.disruption = disruption
         known = self._store.recommendations(cluster.name)
         since = {
-            one.id: (one.applied_at - look.start) // HOUR
+            one.id: (one.applied_at - look_back.start) // HOUR
             for one in known
-            if one.applied_at is not None and one.applied_at > look.start
+            if one.applied_at is not None and one.applied_at > look_back.start
         }
-        found = review(look, now, since)
-        advice, standings = {one.id: one for one in found.advice}, {one.about: one.why for one in found.judged}
-        if len(look.currencies) > 1:
-            why = f"hours of the look-back are in {' and '.join(sorted(look.currencies))}, which are never added up"
-            standings = {one.advice.about: why for one in known}
-        for one in advance(known, advice, _Subjects(look), now, standings):
+        found = review_cluster(look_back, now, since)
+        advice, standings = {one.id: one for one in found.recommendations}, {one.subject: one.reason for one in found.assessments}
+        if len(look_back.currencies) > 1:
+            why = f"hours of the look-back are in {' and '.join(sorted(look_back.currencies))}, which are never added up"
+            standings = {one.content.subject: why for one in known}
+        for one in update_recommendations(known, advice, _Subjects(look_back), now, standings):
             self._store.put(one)
             result.changed += 1
         self._store.put_review(found)
@@ -192,15 +192,15 @@ class AdviceService:
 class _Subjects:
     """Fulfils `life.Subjects`."""
 
-    look: LookBack
+    look_back: LookBack
 
     @property
     def start(self) -> datetime:
-        return self.look.start
+        return self.look_back.start
 
-    def gpus(self, advice: Advice) -> list[float | None] | None:
+    def gpus(self, advice: RecommendationContent) -> list[float | None] | None:
         if advice.kind == "commitment":
-            return uncovered(self.look, advice)
+            return uncovered_nodes(self.look_back, advice)
         held = self._of(advice, "held", "nodes")
         if held is None or not any(held) or (not any(held[-_MOVED:]) and self._is_elsewhere(advice)):
             return None
@@ -210,45 +210,45 @@ class _Subjects:
             return self._known(self._of(advice, "off_spot", "nodes") or held) if any(held[-_DAY:]) else None
         return self._known(held)
 
-    def _is_elsewhere(self, advice: Advice) -> bool:
+    def _is_elsewhere(self, advice: RecommendationContent) -> bool:
         """Whether the very object goes on under another business unit, or as idle on another GPU model or resource."""
-        about, newest = advice.about, range(max(0, self.look.hours - _MOVED), self.look.hours)
-        return about.is_workload and any(
-            key[1:4] == (about.namespace, about.workload_kind, about.workload)
+        subject, newest = advice.subject, range(max(0, self.look_back.hours - _MOVED), self.look_back.hours)
+        return subject.is_workload and any(
+            key[1:4] == (subject.namespace, subject.workload_kind, subject.workload)
             and any(one.held[-_MOVED:])
             and (
-                key.business_unit != about.business_unit
-                or all(one.used[place] < IDLE * one.held[place] for place in newest if one.held[place])
+                key.business_unit != subject.business_unit
+                or all(one.used[index] < IDLE * one.held[index] for index in newest if one.held[index])
             )
-            for key, one in self.look.workloads.items()
+            for key, one in self.look_back.workloads.items()
         )
 
     def _weekly(self, held: Sequence[float]) -> list[float | None]:
         """The mean of the week that ends with each hour: what stops at night holds less of a week, not of an hour."""
         found: list[float | None] = []
         week: deque[float] = deque(maxlen=_WEEK)
-        for value, known in zip(held, self.look.known, strict=True):
+        for value, known in zip(held, self.look_back.has_figures, strict=True):
             if known:
                 week.append(value)
             found.append(sum(week) / _WEEK if known and len(week) == _WEEK else None)
         return found
 
-    def hours(self, advice: Advice) -> list[SubjectHour | None]:
+    def hours(self, advice: RecommendationContent) -> list[SubjectHour | None]:
         """Without a cost where a part has no price, or where the look-back has several currencies."""
-        one_currency = self.look.currencies <= {advice.currency}
+        one_currency = self.look_back.currencies <= {advice.currency}
         if advice.kind == "commitment" and one_currency:
-            return committed_hours(self.look, advice)
-        if advice.about.is_workload:
-            found = [self._workload_hours(one) for key, one in self.look.workloads.items() if _is_of(key, advice)]
+            return committed_hours(self.look_back, advice)
+        if advice.subject.is_workload:
+            found = [self._workload_hours(one) for key, one in self.look_back.workloads.items() if _is_of(key, advice)]
         else:
             found = [
                 self._pool_hours(one, by_gpus=advice.kind == "consolidate")
-                for key, one in self.look.pools.items()
+                for key, one in self.look_back.pools.items()
                 if key == _pool_of(advice)
             ]
         hours: list[SubjectHour | None] = []
-        for place, known in enumerate(self.look.known):
-            own = [one[place] for one in found]
+        for index, known in enumerate(self.look_back.has_figures):
+            own = [one[index] for one in found]
             usd = [one.usd for one in own if one.usd is not None]
             is_priced = one_currency and len(usd) == len(own)
             hours.append(
@@ -270,17 +270,17 @@ class _Subjects:
             for nodes, usd, gap, pods in columns
         ]
 
-    def _of(self, advice: Advice, of_workload: str, of_pool: str) -> Sequence[float] | None:
-        about = advice.about
-        if about.is_workload:
+    def _of(self, advice: RecommendationContent, of_workload: str, of_pool: str) -> Sequence[float] | None:
+        subject = advice.subject
+        if subject.is_workload:
             # A workload that took a slice requests another resource.
-            own = [getattr(one, of_workload) for key, one in self.look.workloads.items() if _is_of(key, advice)]
+            own = [getattr(one, of_workload) for key, one in self.look_back.workloads.items() if _is_of(key, advice)]
         else:
-            own = [getattr(one, of_pool) for key, one in self.look.pools.items() if key == _pool_of(advice)]
+            own = [getattr(one, of_pool) for key, one in self.look_back.pools.items() if key == _pool_of(advice)]
         return [sum(hour) for hour in zip(*own, strict=True)] if own else None
 
     def _known(self, values: Sequence[float]) -> list[float | None]:
-        return [value if known else None for value, known in zip(values, self.look.known, strict=True)]
+        return [value if known else None for value, known in zip(values, self.look_back.has_figures, strict=True)]
 
 
 def _deadline(seconds_left: Callable[[], float]) -> Deadline:
@@ -299,12 +299,12 @@ def _zone(name: str) -> ZoneInfo | None:
         return None
 
 
-def _pool_of(advice: Advice) -> PoolKey:
-    about = advice.about
-    return PoolKey(about.node_pool, about.instance_type, about.capacity_type, about.gpu_model)
+def _pool_of(advice: RecommendationContent) -> PoolKey:
+    subject = advice.subject
+    return PoolKey(subject.node_pool, subject.instance_type, subject.capacity_type, subject.gpu_model)
 
 
-def _is_of(key: WorkloadKey, advice: Advice) -> bool:
-    about = advice.about
-    same = key[:4] == (about.business_unit, about.namespace, about.workload_kind, about.workload)
-    return same and (key[4:] == (about.resource, about.gpu_model) or advice.kind == "mig-slice")
+def _is_of(key: WorkloadKey, advice: RecommendationContent) -> bool:
+    subject = advice.subject
+    same = key[:4] == (subject.business_unit, subject.namespace, subject.workload_kind, subject.workload)
+    return same and (key[4:] == (subject.resource, subject.gpu_model) or advice.kind == "mig-slice")

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from gpucost.features.recommendations.model import HOURS_OF_MONTH, Advice, Kind, cents
+from gpucost.features.recommendations.model import HOURS_OF_MONTH, RecommendationContent, RecommendationKind, round_cents
 from gpucost.features.recommendations.rules.rightsizing import IDLE, SERVICES
 
 WEEK: Final = 168
 _DAY = 24
-_CHEAPER: Final = frozenset[Kind]({"spot", "commitment"})
+_CHEAPER: Final = frozenset[RecommendationKind]({"spot", "commitment"})
 """What stays is held at a lower price."""
-_PODS_STAY: Final = frozenset[Kind]({"consolidate", "mig-geometry", "sharing", "mig-slice"})
+_PODS_STAY: Final = frozenset[RecommendationKind]({"consolidate", "mig-geometry", "sharing", "mig-slice"})
 """The same pods on less: pods that are gone took their part with them."""
 
 
@@ -38,7 +38,7 @@ class SubjectHour(NamedTuple):
     """GPU-hours of use that somebody saw."""
 
 
-def verified(advice: Advice, hours: Sequence[SubjectHour | None], changed: int) -> Decimal | None:
+def measured_saving(advice: RecommendationContent, hours: Sequence[SubjectHour | None], changed: int) -> Decimal | None:
     """USD per month that an applied recommendation saves, as measured; negative for more GPUs, which cost money.
 
     Args:
@@ -51,28 +51,28 @@ def verified(advice: Advice, hours: Sequence[SubjectHour | None], changed: int) 
     """
     known = [
         (own, before)
-        for place in range(changed, len(hours))
-        if (own := hours[place]) is not None and own.usd is not None
-        if (before := _usual(hours, changed, place)) is not None
+        for index in range(changed, len(hours))
+        if (own := hours[index]) is not None and own.usd is not None
+        if (before := _usual(hours, changed, index)) is not None
     ][-WEEK:]
     if len(known) < WEEK:
         return None
-    usd = cents(sum(_saved(advice, own, before) for own, before in known) / len(known) * HOURS_OF_MONTH)
+    usd = round_cents(sum(_saved(advice, own, before) for own, before in known) / len(known) * HOURS_OF_MONTH)
     claimed = advice.saving.usd
     return max(claimed, min(usd, Decimal(0))) if claimed < 0 else min(claimed, max(usd, Decimal(0)))
 
 
-def _usual(hours: Sequence[SubjectHour | None], changed: int, place: int) -> SubjectHour | None:
+def _usual(hours: Sequence[SubjectHour | None], changed: int, index: int) -> SubjectHour | None:
     """The same hour of the newest week before the change; where none is known, of the newest day."""
     for step in (WEEK, _DAY):
-        for at in range(place - step, -1, -step):
+        for at in range(index - step, -1, -step):
             own = hours[at] if at < changed else None
             if own is not None and own.usd is not None:
                 return own
     return None
 
 
-def _saved(advice: Advice, own: SubjectHour, before: SubjectHour) -> float:
+def _saved(advice: RecommendationContent, own: SubjectHour, before: SubjectHour) -> float:
     """USD of an hour that the advice's change explains."""
     if not before.held:
         return 0.0
@@ -85,7 +85,7 @@ def _saved(advice: Advice, own: SubjectHour, before: SubjectHour) -> float:
     return max(0.0, _explained(advice, own, before) - own.held) * price
 
 
-def _explained(advice: Advice, own: SubjectHour, before: SubjectHour) -> float:
+def _explained(advice: RecommendationContent, own: SubjectHour, before: SubjectHour) -> float:
     """What would be held in an hour without the change: of what was held before, the part whose work is still there."""
     if advice.kind == "idle":  # there was no work
         return before.held
@@ -93,6 +93,6 @@ def _explained(advice: Advice, own: SubjectHour, before: SubjectHour) -> float:
         return before.held if before.used < IDLE * before.held else 0.0
     if not own.held:
         return 0.0
-    if advice.kind in _PODS_STAY or advice.about.workload_kind not in SERVICES:
+    if advice.kind in _PODS_STAY or advice.subject.workload_kind not in SERVICES:
         return before.held * min(1.0, own.work / before.work) if before.work else 0.0
     return before.held  # fewer replicas are the change

@@ -123,7 +123,7 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
             f"business unit {move.business_unit!r} held no whole GPU of a model like {move.model!r} in these days"
         )
     capacity = Capacity.total(capacities)
-    gpu_hours, usd = (sum((one[place] for one in freed), ZERO) for place in (0, 1))
+    gpu_hours, usd = (sum((one[index] for one in freed), ZERO) for index in (0, 1))
     return Outcome(
         Costs.total(before), Costs.total(after), capacity,
         replace(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from gpucost.core.metering.signals import NEURON, preference
+from gpucost.core.metering.signals import NEURON, signals_by_preference
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.sources.prometheus.connection import connect
@@ -22,7 +22,7 @@ def metrics_reader(
 ) -> PrometheusReader:
     """A reader for one cluster, as its settings say; fulfils `ports.MetricsReaders`."""
     budget = MemoryBudget()
-    best, *others = preference(settings.utilization.signal, settings.utilization.scale)
+    best, *others = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
         connect(cluster, deadline, budget),
         Queries(cluster.selector, [[*best, NEURON], *others], sources=Sources.from_settings(cluster.sources)),

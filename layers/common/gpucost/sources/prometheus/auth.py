@@ -1,4 +1,4 @@
-"""How Prometheus lets us in: nobody asks, a bearer token, or SigV4 for Amazon Managed Service for Prometheus."""
+"""Authentication to Prometheus: none, a bearer token, or SigV4 for Amazon Managed Service for Prometheus."""
 
 from functools import partial
 from threading import Lock
@@ -20,7 +20,7 @@ SERVICE = "aps"
 
 
 def authenticator(prometheus: PrometheusSettings) -> AuthBase | None:
-    """What signs a cluster's requests."""
+    """The authentication of a cluster's requests; None if its Prometheus needs none."""
     if prometheus.auth == "bearer" and prometheus.secret:
         return BearerAuth(prometheus.secret)
     if prometheus.auth == "sigv4" and prometheus.region:
@@ -29,18 +29,18 @@ def authenticator(prometheus: PrometheusSettings) -> AuthBase | None:
 
 
 class SerializedSigner(AuthBase):
-    """Lets one request after the other be signed: the signer swaps its keys in place when credentials refresh."""
+    """Signs one request at a time, because the signer replaces its keys in place when credentials refresh."""
 
     def __init__(self, signer: AuthBase) -> None:
         self._signer = signer
         self._lock = Lock()
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        """Sign.
+        """Sign a request.
 
         Raises:
-            CredentialsError: there are no credentials: the role cannot be assumed, for instance.
-            SourceError: plain http to another machine.
+            CredentialsError: there are no credentials, for example because the role cannot be assumed.
+            SourceError: the request goes to another machine over plain http.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -53,7 +53,7 @@ class SerializedSigner(AuthBase):
 
 
 def sigv4(credentials: "Credentials", region: str) -> AuthBase:
-    """A signer whose credentials refresh themselves: a function lives longer than its role's session."""
+    """A signer that refreshes its credentials, because a function can outlive its role's session."""
     from requests_aws4auth import AWS4Auth
 
     return SerializedSigner(AWS4Auth(region=region, service=SERVICE, refreshable_credentials=credentials))
@@ -65,17 +65,18 @@ def _credentials(prometheus: PrometheusSettings) -> "Credentials":
 
     try:
         session = aws.new_session()
-        own = session.get_credentials()
+        credentials = session.get_credentials()
     except BotoCoreError as error:
         raise CredentialsError(f"AWS credentials to sign requests to Prometheus are unusable: {error}") from error
-    if own is None:
+    if credentials is None:
         raise CredentialsError("no AWS credentials were found to sign requests to Prometheus with")
     if not prometheus.role_arn:
-        return own
+        return credentials
     arguments = {"RoleSessionName": "gpucost"}
     if prometheus.external_id:
         arguments["ExternalId"] = prometheus.external_id
     region = session.region_name or prometheus.region  # on a workstation none may be set
-    create_client = partial(session.client, region_name=region, config=aws.config())  # its own waits for minutes
-    fetcher = AssumeRoleCredentialFetcher(create_client, own, prometheus.role_arn, extra_args=arguments)
+    # botocore's default configuration would wait for minutes.
+    create_client = partial(session.client, region_name=region, config=aws.config())
+    fetcher = AssumeRoleCredentialFetcher(create_client, credentials, prometheus.role_arn, extra_args=arguments)
     return DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)

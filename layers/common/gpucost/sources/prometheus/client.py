@@ -1,6 +1,6 @@
-"""A client for Prometheus' query API that never takes half an answer for a whole one.
+"""A client of Prometheus' query API that never takes a partial response for a complete one.
 
-Each query ends in time and within a bound of memory, whatever the server does (docs/decisions/0062).
+Each query ends in time and within a memory limit, whatever the server does (docs/decisions/0062).
 """
 
 import math
@@ -14,15 +14,15 @@ import requests
 from pydantic_core import from_json
 from requests.auth import AuthBase
 
-from gpucost.core.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError
-from gpucost.core.hours import HOUR, to_ms
+from gpucost.core.errors import MetricsResponseError, MetricsTooLargeError, MetricsUnavailableError
+from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.runtime.bounded_http import (
     ENCODINGS,
-    FAILURES,
     ERROR_BODY_LIMIT,
+    FAILURES,
+    BoundedHttp,
     HttpResponse,
     ResponseTooLargeError,
-    BoundedHttp,
     is_timeout,
     retry_after,
 )
@@ -34,58 +34,58 @@ ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
 MAX_WAIT_SECONDS = 10.0
 SAMPLES_LIMIT = "max_samples_processed_error_threshold"
-"""AMP's own parameter, of the address: such a query is refused and costs nothing (AMP's API reference, QueryMetrics).
+"""AMP's URL parameter: AMP refuses a query that exceeds the limit, free of charge (AMP's API reference, QueryMetrics).
 
-There is one for a warning, too; it is not sent, because an answer with a warning may be half an answer.
+AMP also has a parameter for a warning. It is not sent, because a response with a warning may be partial.
 """
 QUERY_LENGTH_LIMIT = "-search.maxQueryLen"
-"""What VictoriaMetrics names where it refuses a query as too long."""
+"""The flag that VictoriaMetrics names when it refuses a query as too long."""
 RETENTION_SECONDS = 10.0
 _RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
 _REDIRECTS = 3
 _MAX_TEXT = 300
 _MALFORMED_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
-"""What reading an answer of another form can end with."""
+"""Errors of parsing a response that does not have Prometheus' format."""
 
 
 class Series(NamedTuple):
-    """One series of an answer: its labels and its samples as (milliseconds, value as text)."""
+    """One series of a query's result: its labels, and its samples as (milliseconds, value as text)."""
 
     labels: Mapping[str, str]
     samples: tuple[tuple[int, str], ...]
 
 
 class QueryResult(NamedTuple):
-    """What a query gives: what Prometheus calls its type, and its series."""
+    """A query's result type (`vector` or `matrix`) and series."""
 
     type: Any
     series: list[Series]
 
 
 class _RetryableFailure(NamedTuple):
-    """Why an attempt failed, and how many seconds the server asks to wait."""
+    """Why an attempt failed, and how many seconds the server asks to wait before the next one."""
 
     problem: str
     wait: float = 0.0
 
 
 class _NotJsonError(Exception):
-    """An answer is not JSON, or not whole: something between us and Prometheus made it, or the connection broke."""
+    """A response is not complete JSON: a proxy sent it, or the connection broke."""
 
 
 class PrometheusClient:
-    """Asks one cluster's Prometheus.
+    """Queries one cluster's Prometheus.
 
     Args:
-        url: base address, to which `/api/v1/…` is added.
-        cluster: named in errors.
+        url: base URL, to which `/api/v1/…` is appended.
+        cluster: name for error messages.
         auth: signs each request.
-        timeout: seconds for one attempt, from resolving the name to the last byte of the answer.
-        deadline: for all queries together, with their retries and waits. A query that fails for good ends it: none of
-            its other queries starts then.
-        budget: memory for all answers together; None: each answer has one of its own.
-        most_samples: AMP is to refuse a query that would process more; None sends no such limit.
-        sleep: waits between attempts; None: until the deadline passes at the latest.
+        timeout: seconds for one attempt, from resolving the host name to the last byte of the response.
+        deadline: for all queries together, with retries and waits. A query that fails permanently cancels it, so that
+            no other query is started.
+        budget: memory for all responses together; None: each response has its own budget.
+        max_samples: limit above which AMP refuses a query; None sends no limit.
+        sleep: waits between attempts; None: waits at most until the deadline.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class PrometheusClient:
         self._http = BoundedHttp(self._url)
 
     def query_range(self, query: str, first: datetime, last: datetime, step: timedelta = HOUR) -> list[Series]:
-        """Evaluate a query at even distances, of an hour where not told otherwise, from the first time to the last.
+        """Evaluate a query at regular steps from the first time to the last.
 
         Raises:
-            MetricsUnavailableError: no answer after retries.
-            MetricsAnswerError: an answer that must not be used.
+            MetricsUnavailableError: no response after retries.
+            MetricsResponseError: a response that must not be used.
         """
         form = {
             "query": query,
@@ -126,83 +126,84 @@ class PrometheusClient:
         return self._series("query_range", form)
 
     def query(self, query: str, at: datetime) -> list[Series]:
-        """Evaluate a query at one time; each series has one sample.
+        """Evaluate a query at one time. Each series has one sample.
 
         Raises:
-            MetricsUnavailableError, MetricsAnswerError: as `query_range`.
+            MetricsUnavailableError, MetricsResponseError: see `query_range`.
         """
         return self._query_expecting("vector", "query", {"query": query, "time": _seconds(at)})
 
-    def raw_samples(self, selector: str, start: datetime, cancel: datetime) -> list[Series]:
+    def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
         """Every sample of a selector's series in `(start, end]`, as it was scraped.
 
         Raises:
-            MetricsUnavailableError, MetricsAnswerError: as `query_range`.
+            MetricsUnavailableError, MetricsResponseError: see `query_range`.
         """
-        milliseconds = to_ms(cancel) - to_ms(start)
-        return self._series("query", {"query": f"{selector}[{milliseconds}ms]", "time": _seconds(cancel)})
+        milliseconds = to_epoch_ms(end) - to_epoch_ms(start)
+        return self._series("query", {"query": f"{selector}[{milliseconds}ms]", "time": _seconds(end)})
 
     def retention(self) -> timedelta | None:
-        """How long the server keeps samples, where it tells (AMP does not)."""
+        """How long the server keeps samples; None if it does not say, such as AMP."""
         try:
-            answer = self._send("GET", "status/runtimeinfo", None, RETENTION_SECONDS, ERROR_BODY_LIMIT)
-            text = from_json(answer.body)["data"]["storageRetention"]
+            response = self._send("GET", "status/runtimeinfo", None, RETENTION_SECONDS, ERROR_BODY_LIMIT)
+            text = from_json(response.body)["data"]["storageRetention"]
             return parse_duration(text.split(" ")[0])
         except (*FAILURES, *_MALFORMED_ERRORS, ResponseTooLargeError, MetricsUnavailableError):
             return None
 
-    def end(self, reason: str) -> None:
-        """Start no further query or attempt, and break off those under way."""
+    def cancel(self, reason: str) -> None:
+        """Start no further query or attempt, and cancel those under way."""
         self._deadline.cancel(reason)
 
     def _series(self, path: str, form: Mapping[str, str]) -> list[Series]:
         return self._query_expecting("matrix", path, form)
 
-    def _query_expecting(self, kind: str, path: str, form: Mapping[str, str]) -> list[Series]:
+    def _query_expecting(self, result_type: str, path: str, form: Mapping[str, str]) -> list[Series]:
         result = self._send_query(path, form)
-        if result.type != kind:
-            raise MetricsAnswerError(self._message(f"answered a {str(result.type)[:_MAX_TEXT]} for a {kind}", form))
+        if result.type != result_type:
+            raise MetricsResponseError(self._message(f"answered a {str(result.type)[:_MAX_TEXT]} for a {result_type}", form))
         return result.series
 
     def _send_query(self, path: str, form: Mapping[str, str]) -> QueryResult:
-        """POST a query, again and again while that can help; only a whole success comes back."""
+        """POST a query and retry it while that can help. Return complete results only."""
         for attempt in range(1, ATTEMPTS + 1):
             if self._deadline.has_passed():
-                used_up = f"was not asked: the {self._deadline.seconds:.3g} s for all queries are used up"
-                raise MetricsUnavailableError(self._deadline.reason or self._message(used_up, form))
+                problem = f"was not queried: the {self._deadline.seconds:.3g} s for all queries are used up"
+                raise MetricsUnavailableError(self._deadline.reason or self._message(problem, form))
             outcome = self._attempt(path, form)
             if isinstance(outcome, QueryResult):
                 return outcome
-            if isinstance(outcome, MetricsAnswerError):
+            if isinstance(outcome, MetricsResponseError):
                 raise outcome
-            trouble = outcome
-            wait = min(MAX_WAIT_SECONDS, max(trouble.wait, _jittered(attempt)))
+            failure = outcome
+            wait = min(MAX_WAIT_SECONDS, max(failure.wait, _jittered(attempt)))
             has_time = self._deadline.remaining() > wait
             if attempt == ATTEMPTS or not has_time:
                 break
             self._sleep(wait)
         times = f", {attempt} times" if attempt > 1 else ""
-        over = "" if has_time else ", and the time for all queries is used up"
-        reason = self._message(f"{trouble.problem}{times}{over}", form)
-        self.end(reason)
+        out_of_time = "" if has_time else ", and the time for all queries is used up"
+        reason = self._message(f"{failure.problem}{times}{out_of_time}", form)
+        self.cancel(reason)
         raise MetricsUnavailableError(reason)
 
-    def _attempt(self, path: str, form: Mapping[str, str]) -> "QueryResult | MetricsAnswerError | _RetryableFailure":
-        """Ask once. Errors are given back and not raised: one that was raised keeps the answer that it is about."""
+    def _attempt(self, path: str, form: Mapping[str, str]) -> "QueryResult | MetricsResponseError | _RetryableFailure":
+        """Send a query once. Errors are returned, not raised: a raised error keeps the large response alive."""
         seconds = min(self._timeout, self._deadline.remaining())
         try:
-            answer = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
-            if answer.status in _RETRYABLE_STATUSES:
-                return _RetryableFailure(f"answered {_described(answer)}", retry_after(answer.headers) or 0.0)
-            return self._read(answer)
+            response = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
+            if response.status in _RETRYABLE_STATUSES:
+                return _RetryableFailure(f"answered {_described(response)}", retry_after(response.headers) or 0.0)
+            return self._read(response)
         except FAILURES as error:
-            what = f"could not be reached ({type(error).__name__})"
-            return _RetryableFailure(f"did not answer within {seconds:.3g} s" if is_timeout(error) else what)
+            if is_timeout(error):
+                return _RetryableFailure(f"did not answer within {seconds:.3g} s")
+            return _RetryableFailure(f"could not be reached ({type(error).__name__})")
         except _NotJsonError:
-            return _RetryableFailure("answered 200 with something that is not whole JSON")
+            return _RetryableFailure("answered 200 with incomplete or invalid JSON")
         except ResponseTooLargeError as error:
             return MetricsTooLargeError(self._message(f"answered {error}", form))
-        except MetricsAnswerError as error:
+        except MetricsResponseError as error:
             return type(error)(self._message(str(error), form))
 
     def _send(self, method: str, path: str, form: Mapping[str, str] | None, seconds: float, limit: int) -> HttpResponse:
@@ -216,61 +217,61 @@ class PrometheusClient:
         )
         return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)
 
-    def _read(self, answer: HttpResponse) -> QueryResult:
-        """The result that an answer holds.
+    def _read(self, response: HttpResponse) -> QueryResult:
+        """Parse a response.
 
         Raises:
-            MetricsAnswerError: it must not be used; says what the server did.
+            MetricsResponseError: the response must not be used; the message says what the server did.
         """
-        if _is_too_large(answer):
-            raise MetricsTooLargeError(f"answered {_described(answer)}")
-        if answer.status // 100 == _REDIRECTS:
-            to = " ".join(answer.headers.get("Location", "").split())[:_MAX_TEXT]
-            raise MetricsAnswerError(
-                f"redirects to {to!r}, which is not followed; set prometheus.url to where Prometheus is"
+        if _is_too_large(response):
+            raise MetricsTooLargeError(f"answered {_described(response)}")
+        if response.status // 100 == _REDIRECTS:
+            location = " ".join(response.headers.get("Location", "").split())[:_MAX_TEXT]
+            raise MetricsResponseError(
+                f"redirects to {location!r}, which is not followed; set prometheus.url to Prometheus' own address"
             )
-        if answer.status != requests.codes.ok:
-            raise MetricsAnswerError(f"answered {_described(answer)}")
+        if response.status != requests.codes.ok:
+            raise MetricsResponseError(f"answered {_described(response)}")
         budget = self._budget or MemoryBudget()
         with budget.parsing_lock:
-            budget.admit(answer.body)
+            budget.admit(response.body)
             try:
-                document = from_json(answer.body)  # a third faster than `json`, and equal labels are one object
+                document = from_json(response.body)  # a third faster than `json`, and equal labels share one object
             except ValueError as error:
                 raise _NotJsonError from error
-            data = _checked(document, answer)
+            data = _checked(document, response)
             tally.add("Queries", 1)
             tally.add("SamplesProcessed", _samples_processed(data))
             try:
-                # The answers of Prometheus carry `stats`, as they are asked to; those of VictoriaMetrics do not.
+                # Prometheus' responses contain `stats`, which the request asks for. VictoriaMetrics' do not.
                 result = QueryResult(data["resultType"], _parse_rows(data["result"], with_markers="stats" not in data))
             except _MALFORMED_ERRORS as error:
-                raise MetricsAnswerError("answered in a form that is not Prometheus' own") from error
-            budget.charge_series(result.series, answer.body)
+                raise MetricsResponseError("answered in a format that is not Prometheus'") from error
+            budget.charge_series(result.series, response.body)
             return result
 
-    def _message(self, what: str, form: Mapping[str, str]) -> str:
+    def _message(self, problem: str, form: Mapping[str, str]) -> str:
         query = " ".join(form["query"].split())
         shown = query if len(query) <= _MAX_TEXT else query[:_MAX_TEXT] + "…"
-        return f"cluster {self._cluster}: Prometheus at {self._url} {what} (query: {shown})"
+        return f"cluster {self._cluster}: Prometheus at {self._url} {problem} (query: {shown})"
 
 
-def _checked(document: Any, answer: HttpResponse) -> Any:
-    """The data of a whole success."""
+def _checked(document: Any, response: HttpResponse) -> Any:
+    """The data of a complete, successful response."""
     if not isinstance(document, dict) or document.get("status") != "success" or "data" not in document:
-        raise MetricsAnswerError(f"refused: {_reason(document) or answer.text(_MAX_TEXT)}")
+        raise MetricsResponseError(f"refused: {_reason(document) or response.text(_MAX_TEXT)}")
     if warnings := document.get("warnings"):
-        # A warning says that the answer may be partial, and half an answer must not become a figure.
+        # With a warning, the response may be partial, and partial data must not become a figure.
         first = warnings[0] if isinstance(warnings, list) else warnings
-        told = first[:_MAX_TEXT] if isinstance(first, str) else type(first).__name__
-        raise MetricsAnswerError(f"answered with a warning: {told}")
+        warning = first[:_MAX_TEXT] if isinstance(first, str) else type(first).__name__
+        raise MetricsResponseError(f"answered with a warning: {warning}")
     if document.get("isPartial"):  # VictoriaMetrics' cluster version, while some of its storage nodes are away
-        raise MetricsAnswerError("answered with a part of the data only (isPartial)")
+        raise MetricsResponseError("answered with partial data (isPartial)")
     return document["data"]
 
 
 def _samples_processed(data: Any) -> float:
-    """What a query cost the server, which AMP bills; 0 where it does not tell."""
+    """The samples that the server processed, which AMP bills; 0 if it does not say."""
     try:
         return float(data["stats"]["samples"]["totalQueryableSamples"])
     except (KeyError, TypeError, ValueError):
@@ -278,12 +279,12 @@ def _samples_processed(data: Any) -> float:
 
 
 def _parse_rows(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
-    """The series of parsed rows, which are freed one after the other, so that an answer is not there twice.
+    """Convert parsed rows to series. Rows are freed one by one, so that memory never holds the response twice.
 
     Args:
-        rows: emptied.
-        with_markers: raw samples may hold staleness markers, which VictoriaMetrics answers as NaN (it stores no other
-            NaN). Prometheus leaves them out by itself.
+        rows: the rows; the list is emptied.
+        with_markers: whether raw samples may contain staleness markers. VictoriaMetrics returns them as NaN and stores
+            no other NaN. Prometheus leaves them out.
     """
     rows.reverse()
     series = []
@@ -298,17 +299,17 @@ def _parse_rows(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
 
 
 def _series(row: Any) -> Series:
-    """One series, refused unless its labels and values are text, as Prometheus writes them."""
+    """Convert one row. Refuse labels and values that are not text, which is how Prometheus writes them."""
     labels = row["metric"]
-    told = row["values"] if "values" in row else [row["value"]]
-    samples = tuple([(round(at * 1000), value) for at, value in told if type(value) is str])
-    if type(labels) is not dict or len(samples) != len(told):
-        raise ValueError("labels or values of another type")
+    pairs = row["values"] if "values" in row else [row["value"]]
+    samples = tuple([(round(seconds * 1000), value) for seconds, value in pairs if type(value) is str])
+    if type(labels) is not dict or len(samples) != len(pairs):
+        raise ValueError("labels or values have another type")
     return Series(labels, samples)
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """A Prometheus duration such as `15d` or `1y2w`; None where it is not one."""
+    """Parse a Prometheus duration such as `15d` or `1y2w`; None if the text is not a duration."""
     units = {"y": 365 * 86400.0, "w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     if not re.fullmatch(r"([0-9]{1,9}(ms|[ywdhms])){1,7}", text):
         return None
@@ -316,43 +317,43 @@ def parse_duration(text: str) -> timedelta | None:
     return timedelta(seconds=min(seconds, timedelta.max.total_seconds() / 2))
 
 
-def _seconds(moment: datetime) -> str:
-    milliseconds = to_ms(moment)
+def _seconds(time: datetime) -> str:
+    milliseconds = to_epoch_ms(time)
     return f"{milliseconds // 1000}.{milliseconds % 1000:03d}"
 
 
 def _jittered(attempt: int) -> float:
-    """Full jitter, so that many functions that were refused together do not come back together."""
+    """Seconds to wait after an attempt, with jitter, so that many functions do not retry at the same moment."""
     return random.uniform(0.5, 1.0) * BACKOFF_SECONDS * 2.0 ** (attempt - 1)  # noqa: S311 - not for secrets
 
 
-def _is_too_large(answer: HttpResponse) -> bool:
-    """AMP's 413 for answers over 50 MB, and the 422 of Prometheus and VictoriaMetrics for queries over their limits.
+def _is_too_large(response: HttpResponse) -> bool:
+    """Whether splitting the query may help: 413 (AMP, responses over 50 MB) or 422 (Prometheus and VictoriaMetrics).
 
-    Not what our own limit refuses: asked in parts, it would cost as much. Nor VictoriaMetrics' limit on the query's
-    length, which smaller parts do not shorten.
+    Two refusals do not count: those of our own sample limit, because shards cost as much together, and those of
+    VictoriaMetrics' limit on the query's length, because shards do not shorten it.
     """
-    if answer.status == requests.codes.request_entity_too_large:
+    if response.status == requests.codes.request_entity_too_large:
         return True
-    if answer.status != requests.codes.unprocessable_entity:
+    if response.status != requests.codes.unprocessable_entity:
         return False
-    text = answer.text(ERROR_BODY_LIMIT)
+    text = response.text(ERROR_BODY_LIMIT)
     is_over_samples = "too many samples" in text and "threshold" not in text
     return is_over_samples or ("-search.max" in text and QUERY_LENGTH_LIMIT not in text)
 
 
-def _described(answer: HttpResponse) -> str:
-    """A refusal's status and reason: Prometheus' JSON, or the plain text and HTML of what stands before it."""
+def _described(response: HttpResponse) -> str:
+    """A refusal's status and reason, from Prometheus' JSON or from the text or HTML of a proxy."""
     try:
-        reason = _reason(from_json(answer.body))
+        reason = _reason(from_json(response.body))
     except ValueError:
         reason = ""
-    reason = reason or answer.text(_MAX_TEXT)
-    phrase = " ".join(answer.reason.split())[:_MAX_TEXT]
-    return f"{answer.status} {phrase}" + (f": {reason}" if reason else "")
+    reason = reason or response.text(_MAX_TEXT)
+    phrase = " ".join(response.reason.split())[:_MAX_TEXT]
+    return f"{response.status} {phrase}" + (f": {reason}" if reason else "")
 
 
 def _reason(document: Any) -> str:
-    """What Prometheus' JSON says is wrong."""
+    """The error message in Prometheus' JSON, or ""."""
     error = document.get("error") if isinstance(document, dict) else None
     return " ".join(error.split())[:_MAX_TEXT] if isinstance(error, str) else ""

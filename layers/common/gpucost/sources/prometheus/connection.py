@@ -12,12 +12,12 @@ from gpucost.sources.prometheus.source_selectors import Sources
 def connect(
     cluster: ClusterSettings, deadline: Deadline | None = None, budget: MemoryBudget | None = None
 ) -> PrometheusClient:
-    """The client; nothing is asked yet, not for credentials either.
+    """Create the client. It sends no request yet, not even for credentials.
 
     Args:
-        cluster: as its settings say.
-        deadline: for all of its queries together; None: each query alone ends in time.
-        budget: memory for all of its answers together; None: for each alone.
+        cluster: the cluster's settings.
+        deadline: for all queries together; None: each query has only its own timeout.
+        budget: memory for all responses together; None: each response has its own budget.
     """
     prometheus = cluster.prometheus
     return PrometheusClient(
@@ -27,15 +27,15 @@ def connect(
         timeout=prometheus.timeout_seconds,
         deadline=deadline,
         budget=budget,
-        max_samples=prometheus.most_samples(),
+        max_samples=prometheus.sample_limit(),
     )
 
 
 class ClusterReader:
-    """Asks a cluster's metrics one thing, without signals of utilization.
+    """Base of readers that query a cluster's metrics without utilization signals.
 
     Args:
-        cluster: as its settings say.
+        cluster: the cluster's settings.
         deadline: for all of its queries together.
     """
 

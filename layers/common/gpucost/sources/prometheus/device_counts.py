@@ -1,4 +1,4 @@
-"""How many samples exporters' series have in an hour: nearly always all of one exporter as many, and told once."""
+"""How many samples each exporter's series have in an hour: nearly always the same number for all of them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -9,40 +9,40 @@ from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sa
 
 
 def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, Instance], int]:
-    """The samples that each series of a signal and an exporter has, where all of them have as many.
+    """The number of samples of each series, by signal and exporter, where all series have the same number.
 
     Args:
-        rows: answers to `Queries.devices` about one hour, by statistic.
+        rows: results of `Queries.devices` for one hour, by statistic.
 
     Raises:
-        ValueError: a count that is no number.
+        ValueError: a count is not a number.
     """
-    found: dict[tuple[str, Instance], set[str]] = {}
+    counts: dict[tuple[str, Instance], set[str]] = {}
     for name, labels in _counts(rows):
-        found.setdefault((name, instance(labels)), set()).add(labels[SAMPLES])
-    return {key: sample_count(number(*counts)) for key, counts in found.items() if len(counts) == 1}
+        counts.setdefault((name, instance(labels)), set()).add(labels[SAMPLES])
+    return {key: sample_count(number(*distinct)) for key, distinct in counts.items() if len(distinct) == 1}
 
 
 def instances_with_uneven_counts(series: Iterable[Series]) -> set[str]:
-    """The label `instance` of exporters whose series have not all as many samples, in any of some hours.
+    """The `instance` labels of exporters whose series differ in their number of samples, in any of several hours.
 
     Args:
-        series: the answer to `Queries.devices`.
+        series: the result of `Queries.devices`.
     """
-    found: dict[tuple[str, Instance, int], set[str]] = {}
-    names: set[str] = set()
-    for one in series:
-        if one.labels.get(STAT, "").startswith(COUNTS):
-            for at, _ in one.samples:
-                counts = found.setdefault((one.labels[STAT], instance(one.labels), at), set())
-                counts.add(one.labels[SAMPLES])
-                if len(counts) > 1:
-                    names.add(one.labels.get("instance", ""))
-    return names
+    counts: dict[tuple[str, Instance, int], set[str]] = {}
+    uneven: set[str] = set()
+    for labels, samples in series:
+        if labels.get(STAT, "").startswith(COUNTS):
+            for time, _ in samples:
+                distinct = counts.setdefault((labels[STAT], instance(labels), time), set())
+                distinct.add(labels[SAMPLES])
+                if len(distinct) > 1:
+                    uneven.add(labels.get("instance", ""))
+    return uneven
 
 
 def _counts(rows: Mapping[str, Rows]) -> Iterator[tuple[str, Labels]]:
-    for stat, some in rows.items():
-        what, _, name = stat.partition(" ")
-        if what == COUNTS:
-            yield from ((name, labels) for labels, _ in some)
+    for stat, stat_rows in rows.items():
+        kind, _, name = stat.partition(" ")
+        if kind == COUNTS:
+            yield from ((name, labels) for labels, _ in stat_rows)

@@ -116,7 +116,7 @@ class DeviceTable:
             who = row.instance
             if told_by.setdefault((row.key, who.split("/", 1)[0]), who) != who:
                 keys.add(row.key)  # one instance followed another: each tells of a part of the hour
-            whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_even
+            whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_regular
             odd = row.peaked or not is_amount(row.total) or row.total < 0
             if not whole or odd or row.workload in passing or row.key[0] in whole_nodes:
                 keys.add(row.key)
@@ -136,7 +136,7 @@ class DeviceTable:
                 continue
             row = self._row(name, one.labels)
             reach = Interval(hour.start - _LEAD_MS, hour.end)
-            row.values = tuple((at, number(value)) for at, value in one.samples if reach.holds(at))
+            row.values = tuple((at, number(value)) for at, value in one.samples if reach.contains(at))
 
     def series(self) -> Iterable[DeviceSeries]:
         """What metering reads; devices looked at closely by their samples alone."""
@@ -181,13 +181,13 @@ class DeviceTable:
             pod=pod,
             uid=row.labels.get("pod_uid", "") if pod else "",
             slot=row.labels.get("vgpu", ""),
-            claim=row.labels.get("dra_claim_name", "") if pod else "",
+            resource_claim=row.labels.get("dra_claim_name", "") if pod else "",
             instance=row.instance,
             scale=row.signal.scale,
             rank=self.rank,
-            samples=row.samples,
+            sample_count=row.samples,
             total=row.total,
-            values=row.values,
+            samples=row.values,
         )
 
 

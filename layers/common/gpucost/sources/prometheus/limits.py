@@ -1,16 +1,16 @@
-"""Limits of node pools and quotas of namespaces at the ends of hours: one query.
+"""Limits of node pools and quotas of namespaces at the ends of hours, read with one query.
 
-Karpenter calls its metrics `karpenter_nodepool_usage` and `_limit` up to 0.37 and `karpenter_nodepools_…` from 1.0 on;
-`resource_type` keeps its dot and slash. So does `resource` of `kube_resourcequota`, unlike elsewhere in
-kube-state-metrics. Several replicas of an exporter say the same: the largest is taken.
+Karpenter names its metrics `karpenter_nodepool_usage` and `_limit` up to 0.37 and `karpenter_nodepools_…` from 1.0 on.
+`resource_type` keeps its dot and slash. So does `resource` of `kube_resourcequota`, unlike other metrics of
+kube-state-metrics. If several replicas of an exporter are scraped, the largest value is used.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from gpucost.core.errors import MetricsAnswerError
-from gpucost.core.hours import HOUR, to_ms
+from gpucost.core.errors import MetricsResponseError
+from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.sources.prometheus import tables
@@ -20,7 +20,7 @@ from gpucost.sources.prometheus.queries import union
 _RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
 _REQUESTS = "requests."
 MAX_LIMIT = Decimal(10**9)
-"""Units of a limit or quota; what says more says nothing."""
+"""Units of a limit or quota; larger values are ignored as implausible."""
 _RANGE = "[1h] offset 1ms"
 
 
@@ -28,28 +28,29 @@ class PrometheusLimits(ClusterReader):
     """Fulfils `ports.LimitsReader` for one cluster."""
 
     def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
-        """What stood last in each of consecutive hours.
+        """The last limits and quotas in each of several consecutive hours.
 
         Raises:
-            MetricsUnavailableError, MetricsAnswerError: as the client.
+            MetricsUnavailableError, MetricsResponseError: see `PrometheusClient`.
         """
         answer = self._client.query_range(self._query(), hours[0] + HOUR, hours[-1] + HOUR)
         try:
-            return [self._limits(hour, tables.at_hour(answer, to_ms(hour + HOUR))) for hour in hours]
+            return [self._limits(hour, tables.at_hour(answer, to_epoch_ms(hour + HOUR))) for hour in hours]
         except ValueError as error:
-            raise MetricsAnswerError(f"cluster {self._cluster}: limits cannot be read: {error}") from error
+            raise MetricsResponseError(f"cluster {self._cluster}: limits cannot be read: {error}") from error
 
     def _query(self) -> str:
         def pools(metric: str) -> str:
-            names = [
+            selectors = [
                 self._queries.select(f"karpenter_{pool}_{metric}", f'resource_type=~"{_RESOURCES}"')
                 for pool in ("nodepools", "nodepool")
             ]
-            return " or ".join(_last(one, "nodepool, resource_type") for one in names)
+            return " or ".join(_last(selector, "nodepool, resource_type") for selector in selectors)
 
         def quotas(kind: str) -> str:
-            own = self._queries.select("kube_resourcequota", f'resource=~"requests[.]({_RESOURCES})"', f'type="{kind}"')
-            return _last(own, "namespace, exported_namespace, resourcequota, resource")
+            resources = f'resource=~"requests[.]({_RESOURCES})"'
+            selector = self._queries.select("kube_resourcequota", resources, f'type="{kind}"')
+            return _last(selector, "namespace, exported_namespace, resourcequota, resource")
 
         return union({
             "pool-used": f"({pools('usage')})", "pool-limit": f"({pools('limit')})",
@@ -72,12 +73,21 @@ class PrometheusLimits(ClusterReader):
         return Limits(
             self._cluster,
             hour,
-            tuple(PoolLimit(*key, own.get("pool-used"), own.get("pool-limit")) for key, own in sorted(pools.items())),
-            tuple(Quota(*key, own.get("quota-hard"), own.get("quota-used")) for key, own in sorted(quotas.items())),
+            tuple(
+                PoolLimit(*key, amounts.get("pool-used"), amounts.get("pool-limit"))
+                for key, amounts in sorted(pools.items())
+            ),
+            tuple(
+                Quota(*key, amounts.get("quota-hard"), amounts.get("quota-used"))
+                for key, amounts in sorted(quotas.items())
+            ),
         )
 
 
 def _last(selector: str, names: str) -> str:
-    """What stands at the hour's end, or stood last in it: a replica that is gone must not outlive its successor."""
+    """The value at the hour's end, else the last value in the hour.
+
+    The value at the end comes first, so that a replica that is gone does not override its successor.
+    """
     at_end, last = f"{selector} offset 1ms", f"last_over_time({selector}{_RANGE})"
     return f"(max by ({names}) ({at_end}) or max by ({names}) ({last}))"

@@ -1,7 +1,7 @@
-"""Keeps what a Prometheus answers within the memory of a function, whatever it answers.
+"""Keeps Prometheus' responses within a function's memory, whatever the server sends.
 
-Sizes are upper estimates for CPython 3.11 to 3.13, made before anything is built. They were compared with the measured
-memory of answers of every shape (`tests/sources/test_memory_budget.py`, docs/decisions/0062).
+Sizes are upper estimates for CPython 3.11 to 3.13, made before any object is built. They were compared with the
+measured memory of responses of every shape (`tests/sources/test_memory_budget.py`, docs/decisions/0062).
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 ANSWER_BYTES = 16 * MIB
-"""Of one answer, decompressed. The largest of an hour of 40,000 pods has 11.1 MiB."""
+"""Largest response, decompressed. The largest response for an hour of 40,000 pods has 11.1 MiB."""
 ANSWER_MEMORY = 176 * MIB
-"""For one parsed answer: what 16 MiB take that look like answers of Prometheus."""
+"""For one parsed response: what 16 MiB of typical Prometheus JSON take."""
 OBSERVATION_MEMORY = 416 * MIB
-"""For everything that is built of the answers for some hours. An hour of 40,000 pods is counted as 390 MiB."""
+"""For everything built from the responses for some hours. An hour of 40,000 pods is counted as 390 MiB."""
 _SERIES, _DICT, _LABEL, _STRING, _SAMPLE = 160, 200, 64, 64, 136
 _DERIVED = {"requests": 2000, "devices": 700, "device": 700}
 _DERIVED_BY_DEFAULT = 150
@@ -34,58 +34,58 @@ _SCRAPE = 160
 
 
 class MemoryBudget:
-    """The memory that answers may take together.
+    """The memory that several responses may take together.
 
     Args:
-        most: bytes.
+        limit: bytes.
     """
 
     def __init__(self, limit: int = OBSERVATION_MEMORY) -> None:
         self._limit = limit
         self._used = 0
         self.parsing_lock = RLock()
-        """Held while an answer is parsed: two at once would take twice the memory and no less time."""
+        """Held while a response is parsed: parsing two at once would take twice the memory and save no time."""
 
     def reset(self) -> None:
-        """Begin anew: nothing of earlier answers is kept."""
+        """Start again at zero, once nothing of earlier responses is kept."""
         self._used = 0
 
     def admit(self, body: bytes) -> None:
-        """Refuse an answer that there is no memory for.
+        """Refuse a response that does not fit into memory.
 
         Raises:
-            MetricsTooLargeError: it is too large by itself.
-            HoursTooLargeError: it is too large beside what is there already.
+            MetricsTooLargeError: the response alone is too large.
+            HoursTooLargeError: it is too large in addition to what is kept already.
         """
         needed = parsed_size(body)
         if needed > ANSWER_MEMORY:
             raise MetricsTooLargeError(
-                f"answered so much that it takes {needed // MIB} MiB of memory, above {ANSWER_MEMORY // MIB}"
+                f"answered with a response that takes {needed // MIB} MiB of memory, above {ANSWER_MEMORY // MIB}"
             )
         self._check(needed)
 
     def charge(self, needed: int) -> None:
-        """Count memory that will be kept.
+        """Count memory that stays in use.
 
         Raises:
-            HoursTooLargeError: there is not so much left.
+            HoursTooLargeError: not enough memory is left.
         """
         self._check(needed)
         self._used += needed
 
     def check_scrapes(self, count: int) -> None:
-        """Refuse scrape times that there is no memory for; they are kept for some hours only, and not counted.
+        """Refuse scrape times that do not fit into memory. They are kept for some hours only and not counted.
 
         Raises:
-            HoursTooLargeError: they are too many beside what is there already.
+            HoursTooLargeError: they are too many in addition to what is kept already.
         """
         self._check(_SCRAPE * max(0, count - SCRAPES_INCLUDED))
 
     def charge_series(self, series: "Sequence[Series]", body: bytes) -> None:
-        """Count an answer's series: roughly, and exactly only where that matters, because it takes time.
+        """Count a response's series: exactly where memory is short, else roughly, which is faster.
 
         Raises:
-            HoursTooLargeError: there is not so much memory left.
+            HoursTooLargeError: not enough memory is left.
         """
         needed = series_size(series, body)
         if self._used + needed > self._limit / 2:
@@ -94,7 +94,7 @@ class MemoryBudget:
 
     @contextmanager
     def temporary(self) -> Iterator[None]:
-        """Count what is charged in the block only until its end."""
+        """Release at the block's end what is charged in it."""
         before = self._used
         try:
             yield
@@ -104,25 +104,25 @@ class MemoryBudget:
     def _check(self, needed: int) -> None:
         if self._used + needed > self._limit:
             raise HoursTooLargeError(
-                f"answered so much that the hours asked for together take more than {self._limit // MIB} MiB of memory"
+                f"answered with responses that together take more than {self._limit // MIB} MiB of memory"
             )
 
 
 def parsed_size(body: bytes) -> int:
-    """The most bytes that a JSON text takes once parsed: of objects, arrays, elements, strings, and their text."""
+    """Upper estimate of the bytes that a JSON text takes once parsed: containers, elements, strings and their text."""
     containers = 200 * body.count(b"{") + 72 * body.count(b"[")
     return containers + 60 * body.count(b",") + 24 * body.count(b'"') + _text_size(body)
 
 
 def series_size(series: "Sequence[Series]", body: bytes) -> int:
-    """The most bytes that an answer's series take."""
-    labels = sum(len(one.labels) for one in series)
-    samples = sum(len(one.samples) for one in series)
+    """Upper estimate of the bytes that a response's series take."""
+    labels = sum(len(labels) for labels, _ in series)
+    samples = sum(len(samples) for _, samples in series)
     return (_SERIES + _DICT) * len(series) + (_LABEL + 2 * _STRING) * labels + _SAMPLE * samples + _text_size(body)
 
 
 def exact_series_size(series: "Sequence[Series]", body: bytes) -> int:
-    """The bytes that an answer's series take: labels that are alike share their strings."""
+    """The bytes that a response's series take. Equal labels share their strings."""
     size, samples = 0, 0
     strings: set[int] = set()
     for labels, values in series:
@@ -133,15 +133,16 @@ def exact_series_size(series: "Sequence[Series]", body: bytes) -> int:
 
 
 def derived_size(name: str, series: "Sequence[Series]") -> int:
-    """What is built of the series of a query beyond themselves, up to the lines of the hour."""
-    return _DERIVED.get(name.split(" ", maxsplit=1)[0], _DERIVED_BY_DEFAULT) * sum(len(one.samples) for one in series)
+    """The bytes of all objects that are later built from a query's series, up to the lines of the hour."""
+    per_sample = _DERIVED.get(name.split(" ", maxsplit=1)[0], _DERIVED_BY_DEFAULT)
+    return per_sample * sum(len(samples) for _, samples in series)
 
 
 def raw_samples_size(series: "Sequence[Series]") -> int:
-    """What is built of raw samples beyond themselves."""
-    return _DERIVED_PER_RAW_SAMPLE * sum(len(one.samples) for one in series)
+    """The bytes of all objects that are later built from raw samples."""
+    return _DERIVED_PER_RAW_SAMPLE * sum(len(samples) for _, samples in series)
 
 
 def _text_size(body: bytes) -> int:
-    """One character beyond the basic plane makes every character of its string take four bytes."""
+    """One character outside the basic multilingual plane makes each character of its string take four bytes."""
     return len(body) if body.isascii() and rb"\u" not in body else 4 * len(body)

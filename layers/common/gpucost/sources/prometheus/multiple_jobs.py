@@ -4,62 +4,61 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucost.core.hours import HOUR_MS, to_ms
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.implausible_samples import LASTING_MS, SUSPECT
+from gpucost.core.metering.implausible_samples import MAX_LAG_MS, SUSPECT
 from gpucost.sources.prometheus.nodes import NodeTable
 from gpucost.sources.prometheus.pods import PodTable
 from gpucost.sources.prometheus.scrapes import HourScrapes
 
-MOST_JOBS = 10
-"""Jobs against whose reports others' objects are held."""
-_Told = tuple[str, frozenset[str], Interval]
-"""A name, the jobs that report it, and from when to when."""
+MAX_JOBS = 10
+"""Jobs whose reports are compared with those of other jobs."""
+_ReportedObject = tuple[str, frozenset[str], Interval]
+"""An object's name, the jobs that report it, and when."""
 
 
 def notes_on_missing_objects(nodes: NodeTable, pods: PodTable, allocation: HourScrapes) -> list[str]:
-    """A note for each job that reports pods or GPU nodes of which a larger job knows nothing.
+    """A note for each job that reports pods or GPU nodes that a larger job does not report.
 
-    A tenant whose own exporter is scraped can make up pods and nodes; nothing tells them from those of a second
-    kube-state-metrics that watches other objects, until the settings name the jobs to read.
+    A tenant whose own exporter is scraped can invent pods and nodes. They cannot be distinguished from those of a
+    second kube-state-metrics that watches other objects, unless the settings name the trusted jobs.
     """
     if len(_times_by_job(allocation)) == 1:
         return []
-    start = to_ms(allocation.hour)
+    start = to_epoch_ms(allocation.hour)
     hour = Interval(start, start + HOUR_MS)
     of_pods = [(pods.name_of(uid), jobs, time or hour) for uid, (jobs, time) in pods.jobs().items()]
     of_nodes = [(name, jobs, hour) for name, jobs in nodes.jobs().items()]
     return [*_notes("pods", of_pods, allocation), *_notes("nodes", of_nodes, allocation)]
 
 
-def _notes(what: str, told: Iterable[_Told], allocation: HourScrapes) -> list[str]:
-    known = list(told)
-    reports = Counter(job for _, jobs, _ in known for job in jobs)
+def _notes(kind: str, reported: Sequence[_ReportedObject], allocation: HourScrapes) -> list[str]:
+    reports = Counter(job for _, jobs, _ in reported for job in jobs)
     scrapes = _times_by_job(allocation)
-    # Whoever makes up samples makes up jobs, too: each object is held against the few that report most.
-    largest = [job for job, _ in reports.most_common() if _lasts(scrapes.get(job, []))][:MOST_JOBS]
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, jobs, time in known:
+    # A tenant that invents samples can also invent jobs: compare each object with the few jobs that report most.
+    largest = [job for job, _ in reports.most_common() if _lasts(scrapes.get(job, []))][:MAX_JOBS]
+    missing: dict[tuple[str, str], list[str]] = {}
+    for name, jobs, time in reported:
         others = (other for other in largest if other not in jobs and _lasts(scrapes[other], time))
         other = next(others, None)
         if other is not None:
-            found.setdefault((" and ".join(sorted(jobs)), other), []).append(name)
+            missing.setdefault((" and ".join(sorted(jobs)), other), []).append(name)
     return [
-        f"{SUSPECT}{len(names)} GPU {what} ({min(names)} is the first) are reported by job {jobs!r} and not by job "
+        f"{SUSPECT}{len(names)} GPU {kind} ({min(names)} is the first) are reported by job {jobs!r} and not by job "
         f"{other!r}: name the jobs to trust in the settings, sources.kube_state_metrics of the cluster"
-        for (jobs, other), names in sorted(found.items())
+        for (jobs, other), names in sorted(missing.items())
     ]
 
 
 def _lasts(times: Sequence[int], within: Interval | None = None) -> bool:
-    """Whether scrapes, in order, span more than a lag."""
+    """Whether sorted scrape times span more than one target may lag behind another."""
     if within is not None:
         times = times[bisect_left(times, within.start) : bisect_left(times, within.end)]
-    return bool(times) and times[-1] - times[0] > LASTING_MS
+    return bool(times) and times[-1] - times[0] > MAX_LAG_MS
 
 
 def _times_by_job(allocation: HourScrapes) -> Mapping[str, Sequence[int]]:
     times: dict[str, set[int]] = {}
-    for who, run in allocation.scrapes.items():
-        times.setdefault(who.partition("|")[0], set()).update(run.times)
-    return {job: sorted(seen) for job, seen in times.items()}
+    for target, target_scrapes in allocation.scrapes.items():
+        times.setdefault(target.partition("|")[0], set()).update(target_scrapes.times)
+    return {job: sorted(job_times) for job, job_times in times.items()}

@@ -7,13 +7,22 @@ from itertools import combinations
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.metering.implausible_samples import SUSPECT, contradict, is_count, overlap_lastingly
+from gpucost.core.metering.implausible_samples import SUSPECT, sources_contradict, is_count, overlap_beyond_lag
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.core.metering.observations import Instance, NodeObservation, NodeState
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory, differing_labels
 from gpucost.sources.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS
-from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, instance, label_names, number, object_labels, exported_label
+from gpucost.sources.prometheus.tables import (
+    Labels,
+    Rows,
+    SampleCounts,
+    exported_label,
+    instance,
+    label_names,
+    number,
+    object_labels,
+)
 
 CoversHour = Callable[[Mapping[Instance, int]], bool]
 ExpectedSamples = Mapping[Instance, int]
@@ -280,7 +289,7 @@ def _least_advertised(name: str, seen: _RawSamples) -> str:
             for (at, who), units in looks.items():
                 if resource in units:
                     by_instance.setdefault(who, {})[at] = units[resource]
-            if not contradict(by_instance):
+            if not sources_contradict(by_instance):
                 continue
             told = sorted({units for run in by_instance.values() for units in run.values()})
             found = found or f"{what} of {resource} on node {name} is reported as {' and as '.join(map(str, told))}"
@@ -316,7 +325,7 @@ def _one_at_a_time(
         if run
     ]
     for (one, who, time), (other, other_who, other_time) in combinations(spans, 2):
-        if one != other and who != other_who and overlap_lastingly(time, other_time):
+        if one != other and who != other_who and overlap_beyond_lag(time, other_time):
             notes.append(f"{SUSPECT}node {name} is reported as instance {one} and as {other}; neither is used")
             together: dict[Instance, set[int]] = {}
             for by_instance in present.values():

@@ -1,4 +1,4 @@
-"""Who owns pods: pod → ReplicaSet → Deployment, Job → CronJob or JobSet, StatefulSet, and custom owners by name."""
+"""Owners of pods: pod → ReplicaSet → Deployment, Job → CronJob or JobSet, StatefulSet, and custom owners by name."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,10 +16,10 @@ class OwnerTable:
     def __init__(self) -> None:
         self._of_pods: dict[tuple[str, str], Owner] = {}
         self._of_owners: dict[tuple[str, str, str], Owner | None] = {}
-        """None where it is told that nothing owns them."""
+        """None if the owner is known to have no owner itself."""
 
     def add(self, rows: Mapping[str, Rows]) -> None:
-        """Take in answers to `Queries.owners`, by statistic."""
+        """Add results of `Queries.owners`, by statistic."""
         self.add_pods(labels for labels, _ in rows.get(UNLABELED, []))
         for stat, kind, label in _CHAIN:
             for labels, _ in rows.get(stat, []):
@@ -27,24 +27,24 @@ class OwnerTable:
                 self._of_owners[key] = _owner(labels) or self._of_owners.get(key)
 
     def add_pods(self, series: Iterable[Labels]) -> None:
-        """Take in owners of pods; of several, the controller's word counts."""
+        """Add owners of pods. Of several owners, the controller counts."""
         for labels in sorted(series, key=lambda labels: labels.get("owner_is_controller") == "true"):
             owner = _owner(labels)
             if owner:
                 self._of_pods[exported_label(labels, "namespace"), exported_label(labels, "pod")] = owner
 
     def missing_owners(self, pods: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
-        """Names of ReplicaSets and Jobs that own pods and were not told of, by statistic."""
-        found: dict[str, set[str]] = {}
+        """Names of ReplicaSets and Jobs that own pods and whose owners were not reported, by statistic."""
+        missing: dict[str, set[str]] = {}
         for pod in pods:
             kind, name = self._of_pods.get(pod, ("", ""))
-            for stat, wanted, _ in _CHAIN:
-                if kind == wanted and (pod[0], kind, name) not in self._of_owners:
-                    found.setdefault(stat, set()).add(name)
-        return found
+            for stat, owner_kind, _ in _CHAIN:
+                if kind == owner_kind and (pod[0], kind, name) not in self._of_owners:
+                    missing.setdefault(stat, set()).add(name)
+        return missing
 
     def top_owner(self, namespace: str, pod: str) -> Owner:
-        """What a person would call the workload; the pod itself where nothing owns it."""
+        """The workload that a pod belongs to: its topmost owner, or the pod itself if it has no owner."""
         owner = self._of_pods.get((namespace, pod), ("Pod", pod))
         return self._of_owners.get((namespace, *owner)) or owner
 

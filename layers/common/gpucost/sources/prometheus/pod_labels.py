@@ -5,32 +5,33 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.implausible_samples import SUSPECT, overlap_lastingly
+from gpucost.core.metering.implausible_samples import SUSPECT, overlap_beyond_lag
 from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.tables import Labels, Rows, instance, object_labels, exported_label
+from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, instance, object_labels
 
 
 @dataclass(slots=True)
 class _Values:
-    """The labels of one object at one time, by the source that reports them."""
+    """The labels of one object at one time, by the target that reports them."""
 
     by_instance: dict[Instance, dict[str, str]] = field(default_factory=dict)
 
-    def add(self, who: Instance, labels: Mapping[str, str]) -> None:
-        self.by_instance.setdefault(who, {}).update(labels)
+    def add(self, target: Instance, labels: Mapping[str, str]) -> None:
+        self.by_instance.setdefault(target, {}).update(labels)
 
     def merged(self) -> dict[str, str]:
         return {name: value for labels in self.by_instance.values() for name, value in labels.items()}
 
     def contradictory_labels(self) -> set[str]:
-        """Labels to which sources give different values."""
-        return {name for one, other in combinations(self.by_instance.values(), 2) for name in differing_labels(one, other)}
+        """Labels for which targets report different values."""
+        pairs = combinations(self.by_instance.values(), 2)
+        return {name for labels, other_labels in pairs for name in differing_labels(labels, other_labels)}
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSpan:
-    """Labels that one source reported together, from its first sample to its last."""
+    """Labels that one target reported together, from their first sample to their last."""
 
     instance: Instance
     labels: Mapping[str, str]
@@ -38,19 +39,19 @@ class LabelSpan:
 
 
 class LabelTable:
-    """Collects labels; one that sources contradict each other about is left out, and a note says so."""
+    """Collects labels of pods and namespaces. Labels with contradictory values are left out, with a note."""
 
     def __init__(self) -> None:
         self._pods: dict[tuple[str, str], _Values] = {}
         self._spans: dict[tuple[str, str], list[LabelSpan]] = {}
         self._namespaces: dict[str, dict[str, _Values]] = {}
-        """By statistic: at the start of the hour and at its end."""
+        """By namespace and statistic: at the start of the hour and at its end."""
         self._of_namespaces: dict[str, dict[str, str]] = {}
-        """As answered: most pods share a namespace with others."""
+        """Cache of `of_namespace`, because most pods share a namespace with others."""
         self.notes: dict[str, None] = {}
 
     def add(self, rows: Mapping[str, Rows]) -> None:
-        """Take in answers to `Queries.labels`, by statistic."""
+        """Add results of `Queries.labels`, by statistic."""
         for labels, _ in rows.get("pod", []):
             pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
             self._pods.setdefault(pod, _Values()).add(instance(labels), object_labels(labels))
@@ -60,19 +61,19 @@ class LabelTable:
                 by_stat.setdefault(stat, _Values()).add(instance(labels), object_labels(labels))
 
     def add_samples(self, series: Iterable[Series]) -> None:
-        """Take in the raw samples of pods' labels."""
-        for one in series:
-            pod = exported_label(one.labels, "namespace"), exported_label(one.labels, "pod")
-            time = Interval(one.samples[0][0], one.samples[-1][0])
-            self._spans.setdefault(pod, []).append(LabelSpan(instance(one.labels), object_labels(one.labels), time))
+        """Add raw samples of pods' labels."""
+        for labels, samples in series:
+            pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
+            time = Interval(samples[0][0], samples[-1][0])
+            self._spans.setdefault(pod, []).append(LabelSpan(instance(labels), object_labels(labels), time))
 
     def differ(self, namespace: str, pod: str) -> bool:
-        """Whether sources give different values to a pod's labels at the end of the hour."""
+        """Whether targets report different values of a pod's labels at the end of the hour."""
         values = self._pods.get((namespace, pod))
         return values is not None and len(values.by_instance) > 1 and bool(values.contradictory_labels())
 
     def of_pod(self, namespace: str, pod: str) -> dict[str, str]:
-        """A pod's labels; of those that changed, the latest."""
+        """A pod's labels. Of labels that changed, the latest values."""
         values = self._pods.get((namespace, pod))
         if values is None and not self._spans:
             return {}
@@ -83,9 +84,9 @@ class LabelTable:
         return self._without(labels, contradictory(spans), f"pod {namespace}/{pod}")
 
     def of_namespace(self, namespace: str) -> dict[str, str]:
-        """A namespace's labels as of the hour's end.
+        """A namespace's labels at the hour's end.
 
-        A difference at one end of the hour only is a source that lags behind a change; the other end tells.
+        If values differ only at one end of the hour, a target lags behind a change. The other end then decides.
         """
         if namespace not in self._of_namespaces:
             self._of_namespaces[namespace] = self._labels_of_namespace(namespace)
@@ -102,12 +103,11 @@ class LabelTable:
         lasting = {name for name in at_end if name in at_start or name not in start.merged()}
         return self._without(labels, lasting, f"namespace {namespace}")
 
-    def _without(self, labels: dict[str, str], names: Iterable[str], what: str) -> dict[str, str]:
+    def _without(self, labels: dict[str, str], names: Iterable[str], object_name: str) -> dict[str, str]:
         for name in sorted(names):
             if labels.pop(name, None) is not None:
-                self.notes[f"{SUSPECT}sources report different values of {name} for {what}; the label is left out"] = (
-                    None
-                )
+                note = f"{SUSPECT}sources report different values of {name} for {object_name}; the label is left out"
+                self.notes[note] = None
         return labels
 
 
@@ -116,7 +116,7 @@ def contradictory(spans: Iterable[LabelSpan]) -> set[str]:
     return {
         name
         for one, other in combinations(spans, 2)
-        if one.instance != other.instance and overlap_lastingly(one.time, other.time)
+        if one.instance != other.instance and overlap_beyond_lag(one.time, other.time)
         for name in differing_labels(one.labels, other.labels)
     }
 

@@ -8,8 +8,8 @@ from itertools import combinations
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import kubernetes_resource
-from gpucost.core.metering.implausible_samples import LASTING_MS, is_amount, is_count, overlap_lastingly
-from gpucost.core.metering.observations import ContainerRequest, Instance, PodObservation, Sightings
+from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
+from gpucost.core.metering.observations import ContainerRequest, Instance, PodObservation, SampleTimes
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.owners import OwnerTable
 from gpucost.sources.prometheus.pod_labels import LabelTable
@@ -24,7 +24,7 @@ from gpucost.sources.prometheus.queries import (
     SCHEDULED,
     UNLABELED,
 )
-from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, instance, label_name, number, exported_label
+from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, exported_label, instance, label_name, number
 
 CoversHour = Callable[[Mapping[Instance, int]], bool]
 _FINISHED = {"Succeeded", "Failed"}
@@ -217,9 +217,9 @@ class PodTable:
     def _observation(self, pod: _Pod, namespace: str, pod_name: str, node: str) -> PodObservation:
         kind, name = self._owners.top_owner(namespace, pod_name)
         seen = pod.raw_samples
-        held: Sightings = None
-        running: Sightings = None
-        finished: Sightings = {}
+        held: SampleTimes = None
+        running: SampleTimes = None
+        finished: SampleTimes = {}
         if seen is not None:
             held = _without(seen.requested, seen.finished)
             running = _without(seen.running, {}) if seen.has_phases else held
@@ -240,7 +240,7 @@ class PodTable:
             running=running,
             scheduled_at=seen.scheduled_at if seen else None,
             completed_at=seen.completed_at if seen else None,
-            seen_finished=finished,
+            finished=finished,
             workload_kind=kind,
             workload=name,
             labels=self.labels.of_pod(namespace, pod_name),
@@ -275,12 +275,12 @@ def _of_samples(seen: _RawSamples) -> str:
     times = [(who, _time({who: run})) for who, run in seen.requested.items() if run]
     for (one, time), (other, other_time) in combinations(times, 2):
         found = _differing([seen.units.get(one, {}), seen.units.get(other, {})])
-        if found and overlap_lastingly(time, other_time):
+        if found and overlap_beyond_lag(time, other_time):
             return found
     for one, run in seen.requested.items():
         held = run - seen.finished.get(one, set())
         for other, finished in seen.finished.items():
-            if held and finished and other != one and max(held) - min(finished) > LASTING_MS:
+            if held and finished and other != one and max(held) - min(finished) > MAX_LAG_MS:
                 return f"{one} reports it as held long after {other} reports it as finished"
     return ""
 

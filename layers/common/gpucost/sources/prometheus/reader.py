@@ -4,8 +4,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from gpucost.core.errors import MetricsAnswerError
-from gpucost.core.hours import HOUR, format_instant, to_ms
+from gpucost.core.errors import MetricsResponseError
+from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Instance, Observation
 from gpucost.sources.prometheus import scrapes as heartbeats
@@ -85,14 +85,14 @@ class PrometheusReader:
         """The observations of consecutive hours: one set of range queries for all of them.
 
         Raises:
-            MetricsUnavailableError, MetricsAnswerError: as the client; nothing is concluded from half an answer.
+            MetricsUnavailableError, MetricsResponseError: as the client; nothing is concluded from half an answer.
         """
         self._budget.reset()
         try:
             return self._observe(hours)
         except (ValueError, ArithmeticError, KeyError) as error:
-            since = format_instant(hours[0])
-            raise MetricsAnswerError(
+            since = format_timestamp(hours[0])
+            raise MetricsResponseError(
                 f"cluster {self._cluster}: Prometheus answered something unusable for {since} on: {error}"
             ) from error
 
@@ -111,14 +111,14 @@ class PrometheusReader:
             [*answers["requests"], *answers["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         )
         allocation = [heartbeats.hour_scrapes(scrapes, hour) for hour in hours]
-        cut = {to_ms(one.hour + HOUR) for one in allocation if self._wider(one)}
+        cut = {to_epoch_ms(one.hour + HOUR) for one in allocation if self._wider(one)}
         closer = self._of_others(answers, cut) | self._of_uneven(0, answers["devices"], "device counts")
         answers |= self._client.query_hours(closer, hours)
         devices = [*answers["devices"], *answers.get("device counts", [])]
         exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
         return [
             self._hour(
-                {name: tables.at_hour(series, to_ms(one.hour + HOUR)) for name, series in answers.items()},
+                {name: tables.at_hour(series, to_epoch_ms(one.hour + HOUR)) for name, series in answers.items()},
                 one,
                 exporters,
             )
@@ -158,8 +158,8 @@ class PrometheusReader:
             nodes=node_observations,
             devices=devices,
             utilization=scrapes,
-            nodes_are_kept=bool(rows["nodes"].get("info")),
-            capacity_is_kept=bool(rows["nodes"].get("kept")),
+            collects_nodes=bool(rows["nodes"].get("info")),
+            collects_capacity=bool(rows["nodes"].get("kept")),
             notes=tuple(dict.fromkeys([*suspect, *nodes.notes, *_mixed(rows["nodes"]), *device_notes])),
         )
 
@@ -176,7 +176,7 @@ class PrometheusReader:
             "requests": lambda queries: queries.requests(window),
             "running": lambda queries: queries.running(window),
         }
-        if at > to_ms(allocation.hour + HOUR):
+        if at > to_epoch_ms(allocation.hour + HOUR):
             asked["owners"] = lambda queries: queries.owners()
             if "labels" in rows:
                 asked["labels"] = self._labels
@@ -186,7 +186,7 @@ class PrometheusReader:
         return allocation, rows | {name: tables.at_hour(series, at) for name, series in answers.items()}
 
     def _wider(self, allocation: heartbeats.HourScrapes) -> tuple[int, Window] | None:
-        return allocation.wider_window(to_ms(self._look_end(allocation.hour)))
+        return allocation.wider_window(to_epoch_ms(self._look_end(allocation.hour)))
 
     def _of_others(
         self, answers: Mapping[str, Sequence[Series]], but: Container[int], window: Window = HOUR_WINDOW
@@ -227,7 +227,7 @@ class PrometheusReader:
         return uncertain
 
     def _look_at_some(self, pods: PodTable, uids: Sequence[str], names: PodMatcher, hour: datetime) -> None:
-        pods.add_raw_samples(uids, self._raw(self._queries.pods(names, labels=self._pod_labels), hour))
+        pods.add_raw_samples(uids, self._raw(self._queries.pod_metrics(names, labels=self._pod_labels), hour))
 
     def _devices(
         self,
@@ -270,12 +270,12 @@ class PrometheusReader:
         (answer,) = self._client.query_hours(asked, [hour]).values()
         counts = self._client.query_hours(self._of_uneven(rank, answer, f"device counts {rank}"), [hour])
         told = [one for some in (answer, *counts.values()) for one in some]
-        return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(told, to_ms(hour + HOUR)), names)
+        return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(told, to_epoch_ms(hour + HOUR)), names)
 
     def _look_at_devices(
         self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: "PartialHourPods", hour: datetime
     ) -> None:
-        window = Interval(to_ms(hour), to_ms(hour + HOUR))
+        window = Interval(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
         unlabelled = passing.whole_nodes - table.nodes_with(passing.holders)
         for label, samples in table.needing_raw_samples(exporters, window, passing.names, unlabelled).items():
             for names in batches_of_names(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):

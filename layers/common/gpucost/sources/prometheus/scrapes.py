@@ -1,12 +1,12 @@
-"""When sources were scraped: the heartbeat against which everything else is counted (design §3)."""
+"""When targets were scraped around an hour: the number of samples that every series is expected to have."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpucost.core.hours import HOUR, to_ms
+from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
-from gpucost.core.metering.observations import EDGE_MS, LOOK_AROUND_MS, Instance
+from gpucost.core.metering.observations import EDGE_MARGIN_MS, LOOK_AROUND_MS, Instance
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 from gpucost.sources.prometheus.queries import Window
 
@@ -15,77 +15,83 @@ ScrapesByInstance = Mapping[Instance, Scrapes]
 
 @dataclass(frozen=True, slots=True)
 class HourScrapes:
-    """The scrapes around one hour, and what they say about a thing's sample counts."""
+    """The scrapes around one hour, to compare the sample counts of series with."""
 
     hour: datetime
     scrapes: ScrapesByInstance
-    """Within the look-around of the hour."""
+    """From `LOOK_AROUND_MS` before the hour to `LOOK_AROUND_MS` after it."""
     window: Interval
-    """The time in which samples were counted: the hour, and as much before and after as reaches beyond its edges."""
+    """The time in which samples were counted: the hour and a margin at its edges."""
     expected: Mapping[Instance, int]
-    """Scrapes in the time counted, per instance."""
+    """Scrapes in the window, by instance."""
     reaches_edges: Mapping[Instance, tuple[bool, bool]]
     """Whether an instance was scraped before the hour began, and up to its end."""
 
     def covers_hour(self, counts: Mapping[Instance, int]) -> bool:
-        """Whether samples at every scrape of a thing's own instances show that it was there all hour."""
-        if not counts or any(count < self.expected.get(who, 1) for who, count in counts.items()):
+        """Whether an object with these sample counts, by instance, existed for the whole hour."""
+        if not counts or any(count < self.expected.get(target, 1) for target, count in counts.items()):
             return False
-        before, after = zip(*(self.reaches_edges.get(who, (False, False)) for who in counts), strict=True)
+        before, after = zip(*(self.reaches_edges.get(target, (False, False)) for target in counts), strict=True)
         return any(before) and any(after)
 
     def wider_window(self, look_end: int) -> tuple[int, Window] | None:
-        """Where to evaluate, and how far to look back, so that gaps at the hour's edges are looked across.
+        """The evaluation time (ms) and window that span scrape gaps at the hour's edges.
+
+        Args:
+            look_end: the last time to consider, in milliseconds.
 
         Returns:
-            None where no instance's scrapes end short of an edge, or where nothing lies beyond it.
+            None if no gap touches an edge of the hour, or if there are no scrapes beyond it.
         """
-        start, end = to_ms(self.hour), to_ms(self.hour + HOUR)
-        times = [time for run in self.scrapes.values() for time in run.times]
+        start, end = to_epoch_ms(self.hour), to_epoch_ms(self.hour + HOUR)
+        times = [time for target_scrapes in self.scrapes.values() for time in target_scrapes.times]
         before, after = start, end
-        if not any(early for early, _ in self.reaches_edges.values()):
+        if not any(reaches_start for reaches_start, _ in self.reaches_edges.values()):
             before = max((time for time in times if time <= start), default=start)
-        if not any(late for _, late in self.reaches_edges.values()):
+        if not any(reaches_end for _, reaches_end in self.reaches_edges.values()):
             after = min((time + 1 for time in times if end <= time < look_end), default=end)
         if before == start and after == end:
             return None
-        return after, Window(length=after - min(before, start - EDGE_MS), start=after - before)
+        return after, Window(length=after - min(before, start - EDGE_MARGIN_MS), start=after - before)
 
 
-def hour_scrapes(scrapes: ScrapesByInstance, hour: datetime, counted: Interval | None = None) -> HourScrapes:
-    """What scrapes say about one hour.
+def hour_scrapes(scrapes: ScrapesByInstance, hour: datetime, window: Interval | None = None) -> HourScrapes:
+    """Select the scrapes around one hour and count them.
 
     Args:
-        scrapes: all that is known.
-        hour: which hour.
-        counted: where samples were counted; the hour and `EDGE_MS` before it where not given.
+        scrapes: all scrapes, by instance.
+        hour: the start of the hour.
+        window: where samples were counted; by default the hour and `EDGE_MS` before it.
     """
-    start, end = to_ms(hour), to_ms(hour + HOUR)
-    own = {who: run for who, run in scrapes_near(scrapes, hour, timedelta(milliseconds=LOOK_AROUND_MS)).items() if run.times}
-    counted = counted or Interval(start - EDGE_MS, end)
-    inside = {who: run.within(counted) for who, run in own.items()}
+    start, end = to_epoch_ms(hour), to_epoch_ms(hour + HOUR)
+    nearby = {target: target_scrapes for target, target_scrapes in scrapes_near(scrapes, hour, timedelta(milliseconds=LOOK_AROUND_MS)).items() if target_scrapes.times}
+    window = window or Interval(start - EDGE_MARGIN_MS, end)
+    times_in_window = {target: target_scrapes.within(window) for target, target_scrapes in nearby.items()}
     return HourScrapes(
         hour=hour,
-        scrapes=own,
-        window=counted,
-        expected={who: len(times) for who, times in inside.items()},
+        scrapes=nearby,
+        window=window,
+        expected={target: len(times) for target, times in times_in_window.items()},
         reaches_edges={
-            who: (times[0] <= start, 2 * (end - times[-1]) <= 3 * (own[who].typical or DEFAULT_INTERVAL_MS))
-            for who, times in inside.items()
+            target: (
+                times[0] <= start,
+                2 * (end - times[-1]) <= 3 * (nearby[target].typical_interval or DEFAULT_INTERVAL_MS),
+            )
+            for target, times in times_in_window.items()
             if times
         },
     )
 
 
 def scrapes_near(scrapes: ScrapesByInstance, hour: datetime, edge: timedelta) -> dict[Instance, Scrapes]:
-    """The scrapes in an hour, and so far beyond its edges."""
-    window = Interval(to_ms(hour - edge), to_ms(hour + HOUR + edge) + 1)
-    return {who: Scrapes(run.within(window)) for who, run in scrapes.items()}
+    """The scrapes in an hour and up to `edge` before and after it."""
+    window = Interval(to_epoch_ms(hour - edge), to_epoch_ms(hour + HOUR + edge) + 1)
+    return {target: Scrapes(target_scrapes.within(window)) for target, target_scrapes in scrapes.items()}
 
 
 def merge_scrapes(runs: Iterable[tuple[Instance, Iterable[int]]]) -> dict[Instance, Scrapes]:
-    """Scrapes by instance, sorted, each once."""
+    """Merge scrape times by instance: sorted, without duplicates."""
     times: dict[Instance, set[int]] = {}
-    for who, run in runs:
-        times.setdefault(who, set()).update(run)
-    return {who: Scrapes(tuple(sorted(run))) for who, run in times.items() if run}
+    for target, target_times in runs:
+        times.setdefault(target, set()).update(target_times)
+    return {target: Scrapes(tuple(sorted(target_times))) for target, target_times in times.items() if target_times}

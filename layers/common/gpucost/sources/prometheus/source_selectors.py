@@ -1,4 +1,4 @@
-"""Which source a metric belongs to, and the label matchers that the settings ask of that source's series."""
+"""Which source exports a metric, and the label matchers that the settings require of that source's series."""
 
 import json
 import re
@@ -21,34 +21,34 @@ _PREFIXES: tuple[tuple[str, SourceName], ...] = (
 
 
 def source_of(metric: str) -> SourceName | None:
-    """The source that exports a metric, judged by its name."""
+    """The source that exports a metric, by the metric's name."""
     name = metric.lower()
     return next((source for prefix, source in _PREFIXES if name.startswith(prefix)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The trusted series of each source; every series of a source that has no matchers."""
+    """Label matchers of each source's trusted series; all series of a source without matchers are trusted."""
 
     labels: Mapping[SourceName, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     @classmethod
     def from_settings(cls, settings: SourcesSettings) -> "Sources":
-        """As the settings of one cluster say."""
-        named = ((name, getattr(settings, name)) for name in SOURCE_NAMES)
-        return cls({name: labels for name, labels in named if labels})
+        """Take the matchers from a cluster's settings."""
+        labels_by_source = ((name, getattr(settings, name)) for name in SOURCE_NAMES)
+        return cls({name: labels for name, labels in labels_by_source if labels})
 
     def has_matchers(self, source: SourceName) -> bool:
-        """Whether the settings say which series of a source to read."""
+        """Whether the settings select series of a source."""
         return source in self.labels
 
     def matchers(self, source: SourceName | None) -> list[str]:
-        """PromQL matchers for the series of a source."""
+        """The PromQL matchers of a source's series."""
         labels = self.labels.get(source, {}) if source else {}
         return [_matcher(name, values) for name, values in sorted(labels.items())]
 
     def groups(self, metrics: Iterable[str]) -> list[tuple[list[str], list[str]]]:
-        """Metrics that one selector can match together, with the matchers of that selector."""
+        """Group metrics that one selector can match; each group has the matchers of that selector."""
         groups: dict[tuple[str, ...], list[str]] = {}
         for metric in metrics:
             groups.setdefault(tuple(self.matchers(source_of(metric))), []).append(metric)

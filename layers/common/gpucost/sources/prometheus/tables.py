@@ -1,4 +1,4 @@
-"""Answers as small tables: what each query said of one hour, before pods and nodes are put together."""
+"""Query results of one hour as rows of labels and numbers, from which pods, nodes and devices are built."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,18 +11,18 @@ from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import STAT
 
-_LONGEST_NUMBER = 400
-"""Characters of a 64-bit float that is written out in full."""
-_LARGEST_EXPONENT = 330
-"""Of a 64-bit float, subnormal ones included."""
-_MOST_SAMPLES = Decimal(10**9)
+_MAX_NUMBER_LENGTH = 400
+"""Characters of the longest 64-bit float without an exponent."""
+_MAX_EXPONENT = 330
+"""The largest decimal exponent of a 64-bit float, including subnormal ones."""
+_MAX_SAMPLE_COUNT = Decimal(10**9)
 
 Labels = Mapping[str, str]
 Rows = list[tuple[Labels, Decimal]]
 
 
 def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
-    """The values of one evaluated hour end, by statistic."""
+    """The values at one evaluation time, in milliseconds, by statistic."""
     rows: dict[str, Rows] = defaultdict(list)
     for labels, samples in series:
         for at, text in samples:
@@ -33,71 +33,71 @@ def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
 
 @lru_cache(maxsize=1024)  # counts and units, of which there are few
 def number(text: str) -> Decimal:
-    """A sample's value, exact; may be NaN or infinite, as Prometheus' may.
+    """Parse a sample's value exactly. It may be NaN or infinite, as in Prometheus.
 
     Raises:
-        ValueError: no number that Prometheus could hold.
+        ValueError: the text is not a number that Prometheus could store.
     """
     try:
-        value = Decimal(text.replace("Inf", "Infinity")) if len(text) <= _LONGEST_NUMBER else None
+        value = Decimal(text.replace("Inf", "Infinity")) if len(text) <= _MAX_NUMBER_LENGTH else None
     except InvalidOperation:
         value = None
-    # A larger exponent would only cost time and memory: 1e999999999 has a billion digits.
-    if value is None or (value and value.is_finite() and abs(value.adjusted()) > _LARGEST_EXPONENT):
-        raise ValueError(f"{text[:50]!r} stands where a number belongs")
+    # Larger exponents would cost time and memory: 1e999999999 has a billion digits.
+    if value is None or (value and value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
+        raise ValueError(f"{text[:50]!r} is not a number")
     return value
 
 
 @lru_cache(maxsize=1024)
 def sample_count(value: Decimal) -> int:
-    """A number of samples.
+    """Convert a value to a number of samples.
 
     Raises:
-        ValueError: no such number.
+        ValueError: it is not a whole number between 0 and 1,000,000,000.
     """
-    if not is_count(value, _MOST_SAMPLES):
-        raise ValueError(f"{value} stands where a number of samples belongs")
+    if not is_count(value, _MAX_SAMPLE_COUNT):
+        raise ValueError(f"{value} is not a number of samples")
     return int(value)
 
 
 def instance(labels: Labels) -> Instance:
-    """Which scraped process a series is from, and which of several equal Prometheus servers scraped it."""
+    """The target that a series was scraped from, and which replica of Prometheus scraped it."""
     replica = labels.get("prometheus_replica") or labels.get("__replica__", "")
     return f"{labels.get('job', '')}|{replica}/{labels.get('instance', '')}"
 
 
 def exported_label(labels: Labels, name: str) -> str:
-    """A label as its exporter wrote it: where the scrape's own labels took the name, it is `exported_…`."""
+    """The exporter's value of a label: `exported_…` where the target's own label took the name."""
     return labels.get(f"exported_{name}") or labels.get(name, "")
 
 
 def label_name(rows: Iterable[Labels], name: str) -> str:
-    """The label under which series carry a name: `exported_…` where a label of the scrape has taken it."""
+    """The label that holds the exporter's value: `exported_…` where the target's own label took the name."""
     return f"exported_{name}" if any(f"exported_{name}" in labels for labels in rows) else name
 
 
 def label_names(rows: Iterable[Labels], name: str) -> list[str]:
-    """The labels under which series carry a name; sources may differ."""
+    """All labels that hold the exporters' values of a name, as exporters may differ (see `label_name`)."""
     return sorted({f"exported_{name}" if f"exported_{name}" in labels else name for labels in rows}) or [name]
 
 
 def common_label(rows: Iterable[Labels], names: Iterable[str]) -> str:
-    """The first of some label names that every series carries; "" where none is."""
+    """The first of some label names that every series has; "" if there is none."""
     series = list(rows)
     return next((name for name in names if series and all(labels.get(name) for labels in series)), "")
 
 
 def object_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
-    """The object's labels that kube-state-metrics carries (`label_…`)."""
+    """The labels of the Kubernetes object, which kube-state-metrics exports as `label_…`."""
     return {name: value for name, value in labels.items() if name.startswith(prefix)}
 
 
 @dataclass(slots=True)
 class SampleCounts:
-    """Samples in the window per instance, the most of any series of the thing."""
+    """Samples of one object in the window by instance: the largest count of any of the object's series."""
 
     counts: dict[Instance, int] = field(default_factory=dict)
 
-    def add(self, who: Instance, value: Decimal) -> None:
-        """Take one series of an instance into account."""
-        self.counts[who] = max(self.counts.get(who, 0), sample_count(value))
+    def add(self, target: Instance, value: Decimal) -> None:
+        """Add the sample count of one series."""
+        self.counts[target] = max(self.counts.get(target, 0), sample_count(value))

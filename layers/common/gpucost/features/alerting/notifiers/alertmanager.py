@@ -12,23 +12,23 @@ from typing import Any
 import requests
 
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
-    advice,
-    facts,
+    suggested_action,
+    detail_fields,
     headline,
     one_line,
     report_link,
-    sentence,
-    workloads,
+    summary,
+    top_waster_lines,
 )
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.runtime.bounded_http import FAILURES, ResponseTooLargeError, post_json
 
-OUTLIVES = timedelta(hours=25)
+FIRING_ALERT_LIFETIME = timedelta(hours=25)
 TIMEOUT_SECONDS = 13.0
-LONGEST_VALUE = 500
+MAX_VALUE_LENGTH = 500
 
 
 def _now() -> datetime:
@@ -46,8 +46,8 @@ class AlertmanagerNotifier:
         clock: the time now.
     """
 
-    most = 100
-    keeps_alive = True
+    max_batch_size = 100
+    needs_resend = True
 
     def __init__(
         self,
@@ -88,17 +88,17 @@ def alert(news: Notification, now: datetime, public_url: str = "") -> dict[str, 
     subject = {name: value for name, value in news.subject._asdict().items() if value}
     labels = {"alertname": f"gpucost-{news.kind}", "rule": news.rule, "severity": news.severity, **subject}
     told = {
-        "summary": f"{headline(news)}: {sentence(news)}",
-        "description": "\n".join([*(f"{title}: {value}" for title, value in facts(news)), *workloads(news)]),
-        "action": advice(news),
+        "summary": f"{headline(news)}: {summary(news)}",
+        "description": "\n".join([*(f"{title}: {value}" for title, value in detail_fields(news)), *top_waster_lines(news)]),
+        "action": suggested_action(news),
         "note": news.note,
     }
-    ends = news.hour + HOUR if news.event == "resolved" else now + OUTLIVES
+    ends = news.hour + HOUR if news.event == "resolved" else now + FIRING_ALERT_LIFETIME
     found: dict[str, Any] = {
-        "labels": {name: value[:LONGEST_VALUE] for name, value in labels.items()},
+        "labels": {name: value[:MAX_VALUE_LENGTH] for name, value in labels.items()},
         "annotations": {name: value for name, value in told.items() if value},
-        "startsAt": format_instant(news.since),
-        "endsAt": format_instant(min(ends, now) if news.event == "resolved" else ends),
+        "startsAt": format_timestamp(news.since),
+        "endsAt": format_timestamp(min(ends, now) if news.event == "resolved" else ends),
     }
     link = report_link(news, public_url)
     if link is not None:

@@ -8,20 +8,20 @@ from botocore.exceptions import BotoCoreError, ClientError
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
-    advice,
-    facts,
+    suggested_action,
+    detail_fields,
     headline,
-    names,
+    subject_fields,
     one_line,
     report_link,
-    sentence,
-    workloads,
+    summary,
+    top_waster_lines,
 )
 
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
 
-LONGEST_SUBJECT = 99
+MAX_SUBJECT_LENGTH = 99
 _FIRST, _LAST = " ", "~"
 _RULER = "-" * 40
 
@@ -35,8 +35,8 @@ class EmailNotifier:
         public_url: the API's address, or "" for messages without links.
     """
 
-    most = 20
-    keeps_alive = False
+    max_batch_size = 20
+    needs_resend = False
 
     def __init__(self, topic_arn: str, *, client: Callable[[], "SNSClient"], public_url: str = "") -> None:
         self._topic_arn = topic_arn
@@ -71,7 +71,7 @@ def subject(news: Sequence[Notification]) -> str:
     line = f"{headline(first)}: {who}" if who else headline(first)
     if len(news) > 1:
         line = f"{len(news)} GPU cost alerts: {who or 'all clusters'}"
-    return "".join(char if _FIRST <= char <= _LAST else "?" for char in line)[:LONGEST_SUBJECT]
+    return "".join(char if _FIRST <= char <= _LAST else "?" for char in line)[:MAX_SUBJECT_LENGTH]
 
 
 def text(news: Sequence[Notification], public_url: str = "") -> str:
@@ -80,13 +80,13 @@ def text(news: Sequence[Notification], public_url: str = "") -> str:
 
 
 def _part(news: Notification, public_url: str) -> str:
-    lines = [sentence(news) + ".", ""]
-    lines += [f"{title}: {value}" for title, value in [*names(news.subject), *facts(news)]]
-    if worst := workloads(news):
+    lines = [summary(news) + ".", ""]
+    lines += [f"{title}: {value}" for title, value in [*subject_fields(news.subject), *detail_fields(news)]]
+    if worst := top_waster_lines(news):
         lines += ["", "Workloads that waste most:", *worst]
     if news.note:
         lines += ["", f"Note: {one_line(news.note, 500)}."]
-    if what := advice(news):
+    if what := suggested_action(news):
         lines += ["", what]
     link = report_link(news, public_url)
     if link is not None:

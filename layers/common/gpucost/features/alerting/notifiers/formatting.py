@@ -6,12 +6,12 @@ from datetime import timedelta
 from decimal import Decimal
 from urllib.parse import quote, urlencode
 
-from gpucost.core.hours import HOUR, format_instant
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.formatting import money as money_words
 from gpucost.features.alerting.model import Kind, Notification, Subject
 
-LONGEST_NAME = 200
-LONGEST_WORKLOAD = 60
+MAX_NAME_LENGTH = 200
+MAX_WORKLOAD_LENGTH = 60
 HOURS_PER_MONTH = 730
 """As AWS's own price pages count."""
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
@@ -28,7 +28,7 @@ _TITLES: dict[Kind, str] = {
     "external": "Cluster alert",
     "sample": "Sample alert",
 }
-_ADVICE: dict[Kind, str] = {
+_ACTIONS: dict[Kind, str] = {
     "waste": "Look at the workloads named here: give back GPUs that wait, share or slice those that are little used.",
     "idle-workload": "Stop it, scale it down, or move it to a shared or MIG slice; ack the alert if it must wait.",
     "unallocated": "Let Karpenter consolidate the node pool, lower its minimum, or move pending work onto it.",
@@ -49,7 +49,7 @@ _DATA = {
 }
 
 
-def one_line(name: str, most: int = LONGEST_NAME) -> str:
+def one_line(name: str, most: int = MAX_NAME_LENGTH) -> str:
     """A name on one line: newlines, control and direction-changing characters become a space; cut to 200."""
     text = _UNPRINTABLE.sub(" ", name)
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -61,14 +61,14 @@ def headline(news: Notification) -> str:
     return _TITLES[news.kind] + ends[news.event]
 
 
-def sentence(news: Notification, name: Name = one_line) -> str:
+def summary(news: Notification, name: Name = one_line) -> str:
     """The whole alert in one sentence.
 
     Args:
         news: what to say.
         name: makes a name fit for the medium.
     """
-    resolved, say = news.event == "resolved", _Say(news)
+    resolved, say = news.event == "resolved", _Figures(news)
     who, where = _who(news.subject, name), _where(news.subject, name)
     if news.kind == "waste":
         verb = "no longer wastes too much:" if resolved else "wastes"
@@ -100,34 +100,34 @@ def sentence(news: Notification, name: Name = one_line) -> str:
     return f"{who}{where} {what}".strip()
 
 
-def facts(news: Notification) -> list[tuple[str, str]]:
+def detail_fields(news: Notification) -> list[tuple[str, str]]:
     """The figures, as (title, value); names are not in them."""
-    say = _Say(news)
+    say = _Figures(news)
     found = [(title, say.figure(key)) for title, key in _FIGURES.get(news.kind, ()) if key in news.figures]
     for title, key in _PER_MONTH.get(news.kind, ()):
         amount = news.figures.get(key)
         if amount is not None and news.event != "resolved":
             found.append((title, money(amount * HOURS_PER_MONTH, news.currency)))
     if news.kind == "digest":
-        return [*found, ("Period", f"{format_instant(news.since)} to {format_instant(news.hour + HOUR)}")]
-    ended = [("Resolved with the hour", format_instant(news.hour))] if news.event == "resolved" else []
+        return [*found, ("Period", f"{format_timestamp(news.since)} to {format_timestamp(news.hour + HOUR)}")]
+    ended = [("Resolved with the hour", format_timestamp(news.hour))] if news.event == "resolved" else []
     rule = f"{news.rule}: {news.threshold}" if news.threshold else news.rule
-    return [*found, ("Since", format_instant(news.since)), *ended, ("Rule", f"{rule} ({news.severity})")]
+    return [*found, ("Since", format_timestamp(news.since)), *ended, ("Rule", f"{rule} ({news.severity})")]
 
 
-def workloads(news: Notification) -> list[str]:
+def top_waster_lines(news: Notification) -> list[str]:
     """The worst workloads, a line each."""
     unit = "" if news.kind == "digest" else " per hour"
     return [
-        f"{place}. {one_line(one.namespace, LONGEST_WORKLOAD)}/{one_line(one.name, LONGEST_WORKLOAD)} "
+        f"{place}. {one_line(one.namespace, MAX_WORKLOAD_LENGTH)}/{one_line(one.name, MAX_WORKLOAD_LENGTH)} "
         f"({one_line(one.kind, 40)}): wastes {money(one.waste_usd, news.currency)}{unit}"
         for place, one in enumerate(news.workloads, start=1)
     ]
 
 
-def advice(news: Notification) -> str:
+def suggested_action(news: Notification) -> str:
     """What to do; nothing where it is over."""
-    return "" if news.event == "resolved" else _ADVICE[news.kind]
+    return "" if news.event == "resolved" else _ACTIONS[news.kind]
 
 
 def report_link(news: Notification, public_url: str) -> str | None:
@@ -136,8 +136,8 @@ def report_link(news: Notification, public_url: str) -> str | None:
         return None
     start = max(news.since, news.hour - timedelta(days=31 if news.kind in {"digest", "budget"} else 7))
     query = {
-        "start": format_instant(start),
-        "end": format_instant(news.hour + HOUR),
+        "start": format_timestamp(start),
+        "end": format_timestamp(news.hour + HOUR),
         "granularity": "hour",
         "group_by": "business_unit",
     }
@@ -151,7 +151,7 @@ def money(amount: Decimal | None, currency: str) -> str:
     return "unknown" if amount is None else money_words(amount, currency)
 
 
-def names(subject: Subject) -> list[tuple[str, str]]:
+def subject_fields(subject: Subject) -> list[tuple[str, str]]:
     """What an alert is about, as (title, name), as far as it is told."""
     titles = (
         ("Business unit", subject.business_unit),
@@ -203,7 +203,7 @@ _OF = {
 """Percentages that are said beside their amount."""
 
 
-class _Say:
+class _Figures:
     """A notification's figures in words."""
 
     def __init__(self, news: Notification) -> None:

@@ -9,27 +9,27 @@ import requests
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
-    advice,
-    facts,
+    suggested_action,
+    detail_fields,
     headline,
-    names,
+    subject_fields,
     one_line,
     report_link,
-    sentence,
-    workloads,
+    summary,
+    top_waster_lines,
 )
 from gpucost.runtime.bounded_http import FAILURES, ResponseTooLargeError, post_json, retry_after
 from gpucost.runtime.destinations import origin_of
 
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 9.0
-LONGEST_WAIT_SECONDS = 8
+MAX_WAIT_SECONDS = 8
 """Three attempts and two such waits stay below the outbox's lease of 55 s."""
-MOST_BLOCKS = 50
+MAX_BLOCKS = 50
 """Slack's own limit of blocks in a message, and below of fields in a section and characters of a text."""
-BLOCKS_EACH = 5
-MOST_FIELDS = 10
-LONGEST_TEXT = 3000
+BLOCKS_PER_ALERT = 5
+MAX_FIELDS = 10
+MAX_TEXT_LENGTH = 3000
 SLACK_HOSTS = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 _JOINER = "\u2060"
 _MARKUP = "*_~`@:/"
@@ -46,8 +46,8 @@ class SlackNotifier:
         sleep: waits between attempts.
     """
 
-    most = MOST_BLOCKS // BLOCKS_EACH
-    keeps_alive = False
+    max_batch_size = MAX_BLOCKS // BLOCKS_PER_ALERT
+    needs_resend = False
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class SlackNotifier:
             asked = retry_after(answer.headers)
             wait = backoff if asked is None else asked
             problem = f"asks to wait {wait:g} s (HTTP 429)"
-            return problem, wait if wait <= LONGEST_WAIT_SECONDS else None
+            return problem, wait if wait <= MAX_WAIT_SECONDS else None
         if answer.status >= requests.codes.internal_server_error:
             return f"answered HTTP {answer.status}", backoff
         reason = one_line(answer.text(80)).replace(url, "…")
@@ -125,26 +125,26 @@ class SlackNotifier:
 
 def message(news: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
     """The webhook's body: names stand in plain-text objects, where Slack reads no markup, and are escaped as well."""
-    sentences = [f"{headline(one)}: {sentence(one, _inert)}" for one in news]
+    sentences = [f"{headline(one)}: {summary(one, _inert)}" for one in news]
     text = sentences[0] if len(sentences) == 1 else f"{len(sentences)} GPU cost alerts: " + "; ".join(sentences)
     blocks = [block for one in news for block in _blocks(one, public_url)]
-    return {"text": text[:LONGEST_TEXT], "blocks": blocks}
+    return {"text": text[:MAX_TEXT_LENGTH], "blocks": blocks}
 
 
 def _blocks(news: Notification, public_url: str) -> list[dict[str, Any]]:
     """At most five of them: what, who and how much, the worst workloads, what to do, where to read on."""
     mark = {"firing": "🔴", "repeat": "🔴", "resolved": "🟢", "digest": "📊"}[news.event]
-    told = [*names(news.subject), *facts(news)][:MOST_FIELDS]
+    told = [*subject_fields(news.subject), *detail_fields(news)][:MAX_FIELDS]
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": _plain(f"{mark} {headline(news)}")},
         {"type": "section", "fields": [_plain(f"{title}\n{escape(value)}") for title, value in told]},
     ]
-    worst = workloads(news)
+    worst = top_waster_lines(news)
     if news.kind in {"data", "external", "sample"} and not worst:
-        worst = [sentence(news)]
+        worst = [summary(news)]
     if worst:
         blocks.append({"type": "section", "text": _plain(escape("\n".join(worst)))})
-    if remarks := " ".join(filter(None, (advice(news), f"Note: {one_line(news.note, 500)}." if news.note else ""))):
+    if remarks := " ".join(filter(None, (suggested_action(news), f"Note: {one_line(news.note, 500)}." if news.note else ""))):
         blocks.append({"type": "context", "elements": [_plain(escape(remarks))]})
     link = report_link(news, public_url)
     if link is not None:

@@ -17,14 +17,14 @@ from gpucost.core.hours import HOUR
 from gpucost.features.alerting.formatting import percent_of, ratio, threshold_money
 
 Basis = Literal["spent", "projected"]
-LEAST_HOURS = 24
+MIN_HOURS = 24
 
 
-class Part(NamedTuple):
+class ClusterSpend(NamedTuple):
     """One cluster's part of a month: what a unit spent in the hours that are known."""
 
     spent: Decimal
-    hours_known: int
+    hours_with_data: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,21 @@ class Budget:
     monthly_usd: Decimal
     percents: tuple[Decimal, ...]
 
-    def words(self, percent: Decimal, basis: Basis, currency: str) -> str:
+    def describe(self, percent: Decimal, basis: Basis, currency: str) -> str:
         """The rule as people read it."""
         what = "spent" if basis == "spent" else "projected for the month"
         return f"{what} ≥ {percent:f}% of a monthly budget of {threshold_money(self.monthly_usd, currency)}"
 
-    def passed(self, amount: Decimal, percent: Decimal) -> bool:
+    def is_reached(self, amount: Decimal, percent: Decimal) -> bool:
         """Whether an amount reaches a part of the budget."""
         return amount * 100 >= percent * self.monthly_usd
 
-    def highest(self, amount: Decimal) -> Decimal | None:
+    def highest_reached(self, amount: Decimal) -> Decimal | None:
         """The highest part that an amount reaches."""
-        return max((one for one in self.percents if self.passed(amount, one)), default=None)
+        return max((one for one in self.percents if self.is_reached(amount, one)), default=None)
 
 
-def project(parts: Sequence[Part], start: datetime, now: datetime, end: datetime) -> Decimal | None:
+def project(parts: Sequence[ClusterSpend], start: datetime, now: datetime, end: datetime) -> Decimal | None:
     """What a month comes to, over all clusters; None where too little is known.
 
     Args:
@@ -60,9 +60,9 @@ def project(parts: Sequence[Part], start: datetime, now: datetime, end: datetime
     whole, passed = (end - start) // HOUR, (now - start) // HOUR
     total = Decimal(0)
     for part in parts:
-        if part.hours_known < LEAST_HOURS or 2 * part.hours_known < passed:
+        if part.hours_with_data < MIN_HOURS or 2 * part.hours_with_data < passed:
             return None
-        total += ratio(part.spent * whole, Decimal(part.hours_known))
+        total += ratio(part.spent * whole, Decimal(part.hours_with_data))
     return total if parts else None
 
 

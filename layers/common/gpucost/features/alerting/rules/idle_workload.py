@@ -11,10 +11,10 @@ from decimal import Decimal
 from gpucost.core.model import Costs, Line
 from gpucost.core.money import ZERO
 from gpucost.features.alerting.formatting import for_hours, percent_of
-from gpucost.features.alerting.model import Subject, Workload
+from gpucost.features.alerting.model import Subject, TopWaster
 
-OBSERVED = frozenset({"pod", "shared"})
-Key = tuple[str, str, str]
+MEASURED_SOURCES = frozenset({"pod", "shared"})
+WorkloadKey = tuple[str, str, str]
 """Namespace, workload's kind and name."""
 
 
@@ -34,37 +34,37 @@ class IdleThresholds:
             return None
         return costs.effective_gpu_hours * 100 < self.utilization_percent * watched
 
-    def could_breach(self, costs: Costs) -> bool:
+    def can_be_breached_by(self, costs: Costs) -> bool:
         """Whether a unit with these sums can have such a workload at all: it would hold GPU-hours without use."""
         idle = costs.allocated_gpu_hours - costs.effective_gpu_hours
         return idle * 100 > self.gpus * (100 - self.utilization_percent)
 
-    def words(self, hours: int) -> str:
+    def describe(self, hours: int) -> str:
         """The rule as people read it."""
         return f"≥ {self.gpus:f} GPUs with utilization < {self.utilization_percent:f}%, {for_hours(hours)}"
 
 
-def by_workload(lines: Iterable[Line]) -> Mapping[Key, Costs]:
+def by_workload(lines: Iterable[Line]) -> Mapping[WorkloadKey, Costs]:
     """Lines summed by workload; of lines whose use is a guess, all is unmeasured. A pod without an owner is its own."""
-    groups: dict[Key, list[Costs]] = {}
+    groups: dict[WorkloadKey, list[Costs]] = {}
     for line in lines:
-        groups.setdefault(workload_of(line), []).append(_observed(line))
+        groups.setdefault(workload_of(line), []).append(_measured_costs(line))
     return {key: Costs.total(parts) for key, parts in groups.items()}
 
 
-def workload_of(line: Line) -> Key:
+def workload_of(line: Line) -> WorkloadKey:
     """Which workload a line is part of."""
     return (line.namespace, line.workload_kind or "Pod", line.workload or line.pod)
 
 
-def worst(lines: Iterable[Line], most: int = 3) -> tuple[Workload, ...]:
+def top_wasters(lines: Iterable[Line], most: int = 3) -> tuple[TopWaster, ...]:
     """The workloads that waste most money, by what was observed."""
     sums = by_workload(lines)
     ranked = sorted(sums.items(), key=lambda item: (-item[1].waste_usd, item[0]))
-    return tuple(Workload(*key, c.allocated_gpu_hours, c.waste_usd) for key, c in ranked[:most] if c.waste_usd > 0)
+    return tuple(TopWaster(*key, c.allocated_gpu_hours, c.waste_usd) for key, c in ranked[:most] if c.waste_usd > 0)
 
 
-def subject(cluster: str, unit: str, key: Key) -> Subject:
+def subject(cluster: str, unit: str, key: WorkloadKey) -> Subject:
     """A workload as what an alert is about."""
     return Subject(cluster, unit, *key)
 
@@ -79,7 +79,7 @@ def figures(costs: Costs) -> dict[str, Decimal | None]:
     }
 
 
-def _observed(line: Line) -> Costs:
+def _measured_costs(line: Line) -> Costs:
     """What is known of a line's use. Waste without a signal is start-up, which was seen."""
     costs = line.costs()
     if line.utilization_source not in {"node", "cluster"}:

@@ -15,18 +15,18 @@ from typing import NamedTuple
 from gpucost.core.money import ZERO
 from gpucost.features.alerting.formatting import percent_of, ratio, threshold_money
 
-LEAST_WEEKS = 2
+MIN_WEEKS = 2
 """The median of fewer is no reference."""
 
 
-class SoFar(NamedTuple):
+class DayToDate(NamedTuple):
     """A unit from midnight to some hour's end."""
 
     usd: Decimal = ZERO
     gpu_hours: Decimal = ZERO
 
 
-class Compared(NamedTuple):
+class SpendComparison(NamedTuple):
     """Today and its reference."""
 
     today_usd: Decimal
@@ -43,20 +43,20 @@ class SpendThresholds:
     percent: Decimal
     usd: Decimal
 
-    def breached_by(self, seen: Compared | None) -> bool | None:
+    def breached_by(self, seen: SpendComparison | None) -> bool | None:
         """Whether today differs by more than both; None without a reference."""
         if seen is None:
             return None
         off = abs(seen.today_usd - seen.usual_usd)
         return off > self.usd and off * 100 > self.percent * seen.usual_usd
 
-    def words(self, weeks: int, currency: str) -> str:
+    def describe(self, weeks: int, currency: str) -> str:
         """The rule as people read it."""
         usd = threshold_money(self.usd, currency)
         return f"spend differs by > {self.percent:f}% and > {usd} from the same hours of the last {weeks} weeks"
 
 
-def compare(today: SoFar, weeks: Sequence[tuple[SoFar, bool]]) -> Compared | None:
+def compare(today: DayToDate, weeks: Sequence[tuple[DayToDate, bool]]) -> SpendComparison | None:
     """Today against its weeks; None where fewer than two are known.
 
     Args:
@@ -64,15 +64,15 @@ def compare(today: SoFar, weeks: Sequence[tuple[SoFar, bool]]) -> Compared | Non
         weeks: the same hours of past weeks, each with whether its prices came from the same sources.
     """
     alike = [one.usd for one, is_alike in weeks if is_alike]
-    if len(alike) >= LEAST_WEEKS:
-        return Compared(today.usd, median(alike), by_gpu_hours=False, weeks=len(alike))
-    if len(weeks) < LEAST_WEEKS or not today.gpu_hours:
+    if len(alike) >= MIN_WEEKS:
+        return SpendComparison(today.usd, median(alike), by_gpu_hours=False, weeks=len(alike))
+    if len(weeks) < MIN_WEEKS or not today.gpu_hours:
         return None
     usual = ratio(median([one.gpu_hours for one, _ in weeks]) * today.usd, today.gpu_hours)
-    return Compared(today.usd, usual, by_gpu_hours=True, weeks=len(weeks))
+    return SpendComparison(today.usd, usual, by_gpu_hours=True, weeks=len(weeks))
 
 
-def figures(seen: Compared) -> dict[str, Decimal | None]:
+def figures(seen: SpendComparison) -> dict[str, Decimal | None]:
     """What a notification says of a day."""
     return {
         "today_usd": seen.today_usd,

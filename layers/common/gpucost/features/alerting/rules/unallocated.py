@@ -10,7 +10,7 @@ from gpucost.features.alerting.formatting import for_hours, threshold_money
 
 
 @dataclass(frozen=True, slots=True)
-class PoolHour:
+class NodePoolHour:
     """One node pool in one hour."""
 
     unallocated_usd: Decimal = ZERO
@@ -25,23 +25,23 @@ class UnallocatedThreshold:
 
     usd_per_hour: Decimal
 
-    def breached_by(self, pool: PoolHour) -> bool | None:
+    def breached_by(self, pool: NodePoolHour) -> bool | None:
         """Whether a pool's hour reaches it. Below it, and with nodes that have no price, nobody knows."""
         if pool.unallocated_usd >= self.usd_per_hour:
             return True
         return None if pool.unpriced_gpu_hours else False
 
-    def words(self, hours: int, currency: str) -> str:
+    def describe(self, hours: int, currency: str) -> str:
         """The rule as people read it."""
         return f"unallocated ≥ {threshold_money(self.usd_per_hour, currency)} per hour, {for_hours(hours)}"
 
 
-def by_node_pool(nodes: Iterable[NodeHour]) -> Mapping[str, PoolHour]:
+def by_node_pool(nodes: Iterable[NodeHour]) -> Mapping[str, NodePoolHour]:
     """Nodes summed by pool; those of none stand under ""."""
-    pools: dict[str, PoolHour] = {}
+    pools: dict[str, NodePoolHour] = {}
     for node in nodes:
-        before, own = pools.get(node.node_pool, PoolHour()), node.capacity
-        pools[node.node_pool] = PoolHour(
+        before, own = pools.get(node.node_pool, NodePoolHour()), node.capacity
+        pools[node.node_pool] = NodePoolHour(
             before.unallocated_usd + own.unallocated_usd,
             before.unallocated_gpu_hours + own.unallocated_gpu_hours,
             before.unpriced_gpu_hours + own.unpriced_capacity_gpu_hours,
@@ -50,7 +50,7 @@ def by_node_pool(nodes: Iterable[NodeHour]) -> Mapping[str, PoolHour]:
     return pools
 
 
-def figures(pool: PoolHour) -> dict[str, Decimal | None]:
+def figures(pool: NodePoolHour) -> dict[str, Decimal | None]:
     """What a notification says of an hour."""
     return {
         "unallocated_usd_per_hour": pool.unallocated_usd,

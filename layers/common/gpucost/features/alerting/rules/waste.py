@@ -24,7 +24,7 @@ class WasteThresholds:
             and costs.waste_usd * 100 >= self.percent * costs.allocated_usd
         )
 
-    def words(self, hours: int, currency: str) -> str:
+    def describe(self, hours: int, currency: str) -> str:
         """The rule as people read it."""
         least = threshold_money(self.usd_per_hour, currency)
         return f"waste ≥ {least} per hour and ≥ {self.percent:f}% of allocated, {for_hours(hours)}"

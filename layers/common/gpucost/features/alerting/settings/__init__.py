@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator, model_validator
 
 from gpucost.core.errors import SettingsError
-from gpucost.features.alerting.model import FLEET
+from gpucost.features.alerting.model import FLEET_SCOPE
 from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, Receiver
 from gpucost.features.alerting.settings.rules import RULE_KINDS, QuietHoursSettings, Rule, RuleSettings, ZoneName
 from gpucost.settings import Settings
@@ -71,7 +71,7 @@ def _is_zone(name: str) -> bool:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError):
         return False
-    return name != FLEET
+    return name != FLEET_SCOPE
 
 
 class AlertingSettings(Settings):

@@ -71,7 +71,7 @@ class Override(Section):
     namespace: Name | None = None
     node_pool: Name | None = None
 
-    def is_for(self, subject: Subject) -> bool:
+    def matches(self, subject: Subject) -> bool:
         """Whether it applies."""
         wanted = (
             (self.business_unit, subject.business_unit),
@@ -107,18 +107,18 @@ class RuleSettings(Section):
     keep_firing_hours: Annotated[int, Field(ge=0, le=168)] = 0
 
     @property
-    def level(self) -> Severity:
+    def effective_severity(self) -> Severity:
         """How urgent it is."""
         return self.severity or self.default_severity
 
     @property
-    def longest_for(self) -> int:
+    def max_for_hours(self) -> int:
         """The longest patience of the rule and its overrides, in hours."""
         return max(self.for_hours, *(int(one.changes().get("for_hours", 1)) for one in self._overrides()), 1)
 
     def for_subject(self, subject: Subject) -> Self:
         """The rule with a subject's own thresholds: the first override that applies."""
-        override = next((one for one in self._overrides() if one.is_for(subject)), None)
+        override = next((one for one in self._overrides() if one.matches(subject)), None)
         return self if override is None else self.model_copy(update=override.changes())
 
     def covers(self, subject: Subject) -> bool:

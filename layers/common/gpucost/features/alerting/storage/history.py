@@ -17,12 +17,12 @@ from pydantic import TypeAdapter
 
 from gpucost.core.errors import ConflictError
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.timing import Silence
+from gpucost.features.alerting.muting import Silence
 from gpucost.storage import keys
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, verify_integrity
 
-HISTORY_KEPT = timedelta(days=400)
-SILENCES_KEPT = timedelta(days=90)
+HISTORY_RETENTION = timedelta(days=400)
+SILENCE_RETENTION = timedelta(days=90)
 _NEWS = TypeAdapter(Notification)
 _SILENCE = TypeAdapter(Silence)
 _SILENCES = "alerts#silences"
@@ -46,7 +46,7 @@ class DynamoAlertHistory:
                 **key(_partition(scope), f"{keys.hour(news.hour)}#{hashlib.sha256(news.id.encode()).hexdigest()[:16]}"),
                 "v": {"N": str(FORMAT)},
                 "b": {"B": zlib.compress(_NEWS.dump_json(news))},
-                "expires_at": {"N": str(keys.seconds(news.hour + HISTORY_KEPT))},
+                "expires_at": {"N": str(keys.seconds(news.hour + HISTORY_RETENTION))},
             }
             try:
                 self._table.put(item, "attribute_not_exists(pk)")
@@ -94,7 +94,7 @@ class DynamoSilences:
             **key(_SILENCES, silence.id),
             "v": {"N": str(FORMAT)},
             "s": {"S": _SILENCE.dump_json(kept).decode()},
-            "expires_at": {"N": str(keys.seconds(kept.ends_at + SILENCES_KEPT))},
+            "expires_at": {"N": str(keys.seconds(kept.ends_at + SILENCE_RETENTION))},
         }
         self._table.put_all([item])
 

@@ -14,19 +14,19 @@ from decimal import Decimal
 from typing import Any
 
 from gpucost.core.errors import ConflictError
-from gpucost.features.alerting.ports import DaySoFar, MonthPart
-from gpucost.features.alerting.rules.spend_change import SoFar
+from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
+from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.packed_items import persistently
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key
 
-KEPT = timedelta(days=130)
+RETENTION = timedelta(days=130)
 """Eight weeks are the longest that a rule looks back; after a restored table or a long pause some are still there."""
 
 
-class DynamoSpendMemory:
+class DynamoSpendStore:
     """Packed documents, each replaced as a whole.
 
     Args:
@@ -48,21 +48,21 @@ class DynamoSpendMemory:
     def put_month_part(self, cluster: str, month: datetime, part: int, sums: MonthPart) -> None:
         """Keep it, in place of the one before."""
         units = {unit: str(amount) for unit, amount in sums.units.items()}
-        document = {"units": units, "hours": sums.hours_known, "currency": sums.currency}
+        document = {"units": units, "hours": sums.hours_with_data, "currency": sums.currency}
         pieces.put(self._table, _items(cluster, _month(month, part), document, month), "")
 
-    def so_far(self, cluster: str, hour: datetime) -> DaySoFar | None:
+    def day_to_date(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
         """The day of an hour, to that hour's end."""
         told = self._get(cluster, _day(hour))
         if told is None:
             return None
-        units = {unit: SoFar(Decimal(usd), Decimal(gpu)) for unit, (usd, gpu) in told["units"].items()}
-        return DaySoFar(units, told["sources"])
+        units = {unit: DayToDate(Decimal(usd), Decimal(gpu)) for unit, (usd, gpu) in told["units"].items()}
+        return ClusterDayToDate(units, told["sources"])
 
-    def put_so_far(self, cluster: str, hour: datetime, sums: DaySoFar) -> None:
+    def put_day_to_date(self, cluster: str, hour: datetime, sums: ClusterDayToDate) -> None:
         """Keep it; what was known first stays."""
         units = {unit: (str(one.usd), str(one.gpu_hours)) for unit, one in sums.units.items()}
-        items = _items(cluster, _day(hour), {"units": units, "sources": sums.sources}, hour)
+        items = _items(cluster, _day(hour), {"units": units, "sources": sums.price_sources}, hour)
         try:
             pieces.put(self._table, items, "attribute_not_exists(pk)")
         except ConflictError:
@@ -85,7 +85,7 @@ def _items(cluster: str, sk: str, document: Any, since: datetime) -> list[Item]:
     head: Item = {
         **key(_partition(cluster), sk),
         "v": {"N": str(FORMAT)},
-        "expires_at": {"N": str(keys.seconds(since + KEPT))},
+        "expires_at": {"N": str(keys.seconds(since + RETENTION))},
     }
     return pieces.items_of(head, data, {"h": {"B": hashlib.sha256(data).digest()[:16]}})
 

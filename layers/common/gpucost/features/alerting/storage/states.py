@@ -17,20 +17,20 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from gpucost.features.alerting.model import Book, Cursor
-from gpucost.features.alerting.ports import Memory
+from gpucost.features.alerting.model import AlertGroup, Cursor
+from gpucost.features.alerting.ports import ScopeStates
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage.packed_items import persistently
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, verify_integrity, whole
 
-EMPTY_KEPT = 7 * 86_400
+EMPTY_GROUP_RETENTION_SECONDS = 7 * 86_400
 """Seconds."""
-_BOOK = TypeAdapter(Book)
+_BOOK = TypeAdapter(AlertGroup)
 _CURSOR = TypeAdapter(Cursor)
 _CURSOR_KEY = "cursor"
 
 
-class DynamoAlertMemory:
+class DynamoAlertStates:
     """One item per owner and scope, or several where a business unit has thousands of alerts.
 
     Args:
@@ -43,7 +43,7 @@ class DynamoAlertMemory:
         self._pieces: dict[tuple[str, str], int] = {}
         """Of each book, by scope and owner, as it was last read or written."""
 
-    def load(self, scope: str) -> Memory:
+    def load(self, scope: str) -> ScopeStates:
         """All of a scope.
 
         Raises:
@@ -51,7 +51,7 @@ class DynamoAlertMemory:
         """
         return persistently(lambda: self._load(scope))
 
-    def _load(self, scope: str) -> Memory:
+    def _load(self, scope: str) -> ScopeStates:
         cursor: Cursor | None = None
         heads: list[Item] = []
         further: list[Item] = []
@@ -63,16 +63,16 @@ class DynamoAlertMemory:
                     cursor = _CURSOR.validate_json(zlib.decompress(item["b"]["B"]))
             elif sk.startswith("book#"):
                 (further if sk.count("#") > 1 else heads).append(item)
-        books: dict[str, Book] = {}
+        books: dict[str, AlertGroup] = {}
         for head in heads:
             data = pieces.join(head, further, "n")
             with verify_integrity(head):
                 book = _BOOK.validate_json(zlib.decompress(data))
             books[book.owner] = book
             self._pieces[scope, book.owner] = whole(head, "k") or 1
-        return Memory(cursor or Cursor(scope), tuple(books[owner] for owner in sorted(books)))
+        return ScopeStates(cursor or Cursor(scope), tuple(books[owner] for owner in sorted(books)))
 
-    def save_book(self, book: Book) -> Book:
+    def save_group(self, book: AlertGroup) -> AlertGroup:
         """Write a book on condition that its version is still the stored one; returns it with the next version.
 
         Raises:
@@ -82,7 +82,7 @@ class DynamoAlertMemory:
         saved = replace(book, version=book.version + 1)
         more: Item = {}
         if book.is_empty:
-            more = {"expires_at": {"N": str(int(time.time() + EMPTY_KEPT))}}
+            more = {"expires_at": {"N": str(int(time.time() + EMPTY_GROUP_RETENTION_SECONDS))}}
         owner = hashlib.sha256(book.owner.encode()).hexdigest()[:24]
         before = self._pieces.get((book.scope, book.owner), 1)
         document = _BOOK.dump_json(saved)

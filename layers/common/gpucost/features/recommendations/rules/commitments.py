@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpucost.features.recommendations.history import LookBack, PoolHistory
-from gpucost.features.recommendations.measuring import LEAST_KNOWN, saving_of, told_unpriced
-from gpucost.features.recommendations.model import About, Advice, Evidence, cents, counted
-from gpucost.features.recommendations.pools import gpus_of_node
-from gpucost.features.recommendations.rules.coverage import shows
+from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, estimate_saving, unpriced_facts
+from gpucost.features.recommendations.model import Evidence, RecommendationContent, Subject, round_cents, format_count
+from gpucost.features.recommendations.pools import gpus_per_node
+from gpucost.features.recommendations.rules.coverage import shows_commitments
 
 LEAST_HOURS: Final = 672
 """Four weeks: what is bought for a year must have been there for more than a good week."""
@@ -40,103 +40,103 @@ class _Type:
     nodes: Sequence[float]
     cost: Sequence[float]
 
-    def rate(self, place: int) -> float:
+    def rate(self, index: int) -> float:
         """USD per node-hour, as it was."""
-        return self.cost[place] / self.nodes[place] if self.nodes[place] else 0.0
+        return self.cost[index] / self.nodes[index] if self.nodes[index] else 0.0
 
 
-def commit(look: LookBack) -> list[Advice]:
+def recommend_commitments(look_back: LookBack) -> list[RecommendationContent]:
     """Instance types and families with a steady floor on demand whose reserved price is known and lower."""
     by_scope: dict[str, dict[str, list[PoolHistory]]] = {}
-    for key in sorted(look.pools):
-        reserved = look.reserved_prices.get(key.instance_type)
+    for key in sorted(look_back.pools):
+        reserved = look_back.reserved_prices.get(key.instance_type)
         if key.capacity_type == "on-demand" and reserved is not None:
-            by_scope.setdefault(reserved.scope, {}).setdefault(key.instance_type, []).append(look.pools[key])
-    found = [_scope(look, scope, pools) for scope, pools in by_scope.items()]
+            by_scope.setdefault(reserved.scope, {}).setdefault(key.instance_type, []).append(look_back.pools[key])
+    found = [_scope(look_back, scope, pools) for scope, pools in by_scope.items()]
     return [one for one in found if one is not None]
 
 
-def _scope(look: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]) -> Advice | None:
+def _scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]) -> RecommendationContent | None:
     every = [pool for own in pools.values() for pool in own]
-    unpriced = [any(pool.unpriced[place] for pool in every) for place in range(look.hours)]
-    known = look.priced(unpriced)
-    if len(known) < max(LEAST_HOURS, LEAST_KNOWN * look.hours):
+    unpriced = [any(pool.unpriced[index] for pool in every) for index in range(look_back.hours)]
+    known = look_back.priced_hours(unpriced)
+    if len(known) < max(LEAST_HOURS, MIN_DATA_SHARE * look_back.hours):
         return None
-    types = [one for name, own in pools.items() if (one := _type(look, name, own)) is not None]
-    worth = [sum(one.nodes[place] * one.price for one in types) for place in range(look.hours)]
+    types = [one for name, own in pools.items() if (one := _type(look_back, name, own)) is not None]
+    worth = [sum(one.nodes[index] * one.price for one in types) for index in range(look_back.hours)]
     """USD of an hour at reserved prices."""
     is_family = scope not in pools
     floor = _steady(worth, known)
     step = 1 / _MILL if is_family else types[0].price if types else 1.0
     hourly = int(floor / step + 1e-6) * step
-    if hourly < _LEAST_USD / _MILL or any(worth[place] < step * (1 - 1e-6) for place in known[-_DAY:]):
+    if hourly < _LEAST_USD / _MILL or any(worth[index] < step * (1 - 1e-6) for index in known[-_DAY:]):
         return None
 
-    def freed(place: int) -> tuple[float, float]:
+    def freed(index: int) -> tuple[float, float]:
         """What is covered cost on demand, less what the commitment costs whether it is used or not."""
         left, covered = hourly, 0.0
-        for one in sorted(types, key=lambda one: -one.rate(place) / one.price):
-            nodes = min(one.nodes[place], left / one.price)
+        for one in sorted(types, key=lambda one: -one.rate(index) / one.price):
+            nodes = min(one.nodes[index], left / one.price)
             left -= nodes * one.price
-            covered += nodes * one.rate(place)
+            covered += nodes * one.rate(index)
         return covered - hourly, 0.0
 
-    shares = [pool.cash.share() for pool in every]
+    shares = [pool.cash.cash_share() for pool in every]
     cash = None if None in shares else min(share for share in shares if share is not None)
-    saving = saving_of(look, 0, freed, cash, 1.0 if all(pool.cash.is_listed for pool in every) else None, unpriced)
+    saving = estimate_saving(look_back, 0, freed, cash, 1.0 if all(pool.cash.is_all_at_list_price for pool in every) else None, unpriced)
     if saving.usd < _LEAST_USD:
         return None
-    gpus = [sum(one.nodes[place] * one.gpus for one in types) for place in range(look.hours)]
+    gpus = [sum(one.nodes[index] * one.gpus for one in types) for index in range(look_back.hours)]
     there = gpus if is_family else list(types[0].nodes)
     steady = _steady(there, known)
     count = int(hourly / step + 0.5)
-    now = sum(there[place] for place in known[-_DAY:]) / len(known[-_DAY:])
+    now = sum(there[index] for index in known[-_DAY:]) / len(known[-_DAY:])
     then = now - (steady if is_family else count)
-    used = sum(min(hourly, worth[place]) for place in known) / (hourly * len(known))
+    used = sum(min(hourly, worth[index]) for index in known) / (hourly * len(known))
     what = (
         f"${hourly:.3f} an hour of {scope} (a Savings Plan of the family)"
         if is_family
         else f"{count} {scope} node{'s' if count > 1 else ''}"
     )
-    return Advice(
-        "commitment", About(look.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_model(every)),
+    return RecommendationContent(
+        "commitment", Subject(look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_model(every)),
         f"Commit to {what}: in {STEADY:.0%} of the hours at least as {'much was' if is_family else 'many were'} "
         "there on demand",
         saving,
         Evidence(
-            look.moment(0), look.moment(look.hours - 1), len(known), look.hours - sum(look.known), None, None, None,
-            told_unpriced(sum(look.known) - len(known), sum(look.known))
+            look_back.hour_at(0), look_back.hour_at(look_back.hours - 1), len(known), look_back.hours - sum(look_back.has_figures), None, None, None,
+            unpriced_facts(sum(look_back.has_figures) - len(known), sum(look_back.has_figures))
             | {
-                "reserved price": _prices(look, sorted(pools)),
+                "reserved price": _prices(look_back, sorted(pools)),
                 "floor in use": f"{used:.1%} of its hours",
-                "steady": f"{counted(_steady(gpus, known))} GPUs",
+                "steady": f"{format_count(_steady(gpus, known))} GPUs",
                 "GPUs" if is_family else "nodes":
-                    f"{counted(min(_at(there, known)))} to {counted(max(_at(there, known)))}",
+                    f"{format_count(min(_at(there, known)))} to {format_count(max(_at(there, known)))}",
             },
         ),
-        "medium", "high", _RISK if shows(every) else f"{_RISK} {_UNSEEN}", "high", "",
-        cents(now), cents(max(0.0, then)),
-        cents(sum(pool.cost[place] for pool in every for place in known) / len(known)),
+        "medium", "high", _RISK if shows_commitments(every) else f"{_RISK} {_UNSEEN}", "high", "",
+        round_cents(now), round_cents(max(0.0, then)),
+        round_cents(sum(pool.cost[index] for pool in every for index in known) / len(known)),
     )  # fmt: skip
 
 
-def _at(hours: Sequence[float], places: Sequence[int]) -> list[float]:
-    return [hours[place] for place in places]
+def _at(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
+    return [hours[index] for index in indexes]
 
 
-def _steady(hours: Sequence[float], places: Sequence[int]) -> float:
+def _steady(hours: Sequence[float], indexes: Sequence[int]) -> float:
     """As much is there in nearly all of these hours."""
-    return sorted(_at(hours, places))[int((1 - STEADY) * len(places))]
+    return sorted(_at(hours, indexes))[int((1 - STEADY) * len(indexes))]
 
 
-def _type(look: LookBack, name: str, pools: Sequence[PoolHistory]) -> _Type | None:
-    gpus = max(gpus_of_node(pool) for pool in pools)
+def _type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _Type | None:
+    gpus = max(gpus_per_node(pool) for pool in pools)
     if not gpus:
         return None
     # A node counts as far as it was there: one that joined for ten minutes had a sixth of its GPU-hours.
-    nodes = [sum(pool.capacity[place] for pool in pools) / gpus for place in range(look.hours)]
-    cost = [sum(pool.cost[place] for pool in pools) for place in range(look.hours)]
-    return _Type(look.reserved_prices[name].usd, gpus, nodes, cost)
+    nodes = [sum(pool.capacity[index] for pool in pools) / gpus for index in range(look_back.hours)]
+    cost = [sum(pool.cost[index] for pool in pools) for index in range(look_back.hours)]
+    return _Type(look_back.reserved_prices[name].usd, gpus, nodes, cost)
 
 
 def _model(pools: Sequence[PoolHistory]) -> str:
@@ -144,6 +144,6 @@ def _model(pools: Sequence[PoolHistory]) -> str:
     return models.pop() if len(models) == 1 else ""
 
 
-def _prices(look: LookBack, names: Sequence[str]) -> str:
-    told = ", ".join(f"{name} ${look.reserved_prices[name].usd:.3f}" for name in names[:3])
+def _prices(look_back: LookBack, names: Sequence[str]) -> str:
+    told = ", ".join(f"{name} ${look_back.reserved_prices[name].usd:.3f}" for name in names[:3])
     return f"{told}{', …' if len(names) > 3 else ''} a node-hour, from the settings' rates"  # noqa: PLR2004 - a line

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpucost.features.recommendations.history import LookBack, PoolHistory
-from gpucost.features.recommendations.model import Advice
-from gpucost.features.recommendations.pools import gpus_of_node, node_hourly
+from gpucost.features.recommendations.model import RecommendationContent
+from gpucost.features.recommendations.pools import gpus_per_node, node_cost
 from gpucost.features.recommendations.verification import SubjectHour
 
 _FULL: Final = 0.95
@@ -25,88 +25,88 @@ _FULL: Final = 0.95
 _DAY = 24
 
 
-def is_of(scope: str, instance_type: str) -> bool:
+def covers_type(scope: str, instance_type: str) -> bool:
     """Whether a commitment to a type, or to a family as `g5.*`, covers an instance type."""
     return instance_type == scope or (scope.endswith(".*") and instance_type.startswith(scope[:-1]))
 
 
-def uncovered(look: LookBack, advice: Advice) -> list[float | None] | None:
+def uncovered_nodes(look_back: LookBack, advice: RecommendationContent) -> list[float | None] | None:
     """Nodes (of a family: GPUs) that would be on demand, by hour: what was there, less what is covered of the floor.
 
     None for hours of which it cannot be told; None altogether where nothing of the type or family is left.
     """
-    own = _pools(look, advice)
+    own = _pools(look_back, advice)
     if not any(any(pool.nodes[-_DAY:]) for pool in own):
         return None
-    floor, then = float(advice.gpus_now - advice.gpus_then), float(advice.gpus_then)
+    floor, then = float(advice.current_gpus - advice.recommended_gpus), float(advice.recommended_gpus)
     reserved = [
-        sum(pool.nodes[place] * _weight(advice, pool) for pool in own if pool.key.capacity_type == "reserved")
-        for place in range(look.hours)
+        sum(pool.nodes[index] * _weight(advice, pool) for pool in own if pool.key.capacity_type == "reserved")
+        for index in range(look_back.hours)
     ]
-    least = min((amount for amount, known in zip(reserved, look.known, strict=True) if known), default=0.0)
-    on_demand = [(pool, _rate_before(look, pool)) for pool in own if pool.key.capacity_type == "on-demand"]
+    least = min((amount for amount, known in zip(reserved, look_back.has_figures, strict=True) if known), default=0.0)
+    on_demand = [(pool, _rate_before(look_back, pool)) for pool in own if pool.key.capacity_type == "on-demand"]
     found: list[float | None] = []
-    for place in range(look.hours):
-        parts = [_covered(look, pool, before, place) for pool, before in on_demand if pool.nodes[place]]
-        if not look.known[place] or None in parts:
+    for index in range(look_back.hours):
+        parts = [_covered(look_back, pool, before, index) for pool, before in on_demand if pool.nodes[index]]
+        if not look_back.has_figures[index] or None in parts:
             found.append(None)
             continue
-        weights = [_weight(advice, pool) for pool, _ in on_demand if pool.nodes[place]]
-        covered = reserved[place] - least
+        weights = [_weight(advice, pool) for pool, _ in on_demand if pool.nodes[index]]
+        covered = reserved[index] - least
         covered += sum((part or 0.0) * weight for part, weight in zip(parts, weights, strict=True))
         found.append(then if covered >= _FULL * floor else then + floor - covered)
     return found
 
 
-def committed_hours(look: LookBack, advice: Advice) -> list[SubjectHour | None]:
+def committed_hours(look_back: LookBack, advice: RecommendationContent) -> list[SubjectHour | None]:
     """What nodes on demand and reserved held and cost together."""
-    own = _pools(look, advice)
+    own = _pools(look_back, advice)
     found: list[SubjectHour | None] = []
-    for place, known in enumerate(look.known):
-        there = [pool for pool in own if pool.nodes[place]]
-        held = sum(pool.nodes[place] * _weight(advice, pool) for pool in there)
-        usd = None if any(_is_open(pool, place) for pool in there) else sum(pool.cost[place] for pool in there)
+    for index, known in enumerate(look_back.has_figures):
+        there = [pool for pool in own if pool.nodes[index]]
+        held = sum(pool.nodes[index] * _weight(advice, pool) for pool in there)
+        usd = None if any(_is_open(pool, index) for pool in there) else sum(pool.cost[index] for pool in there)
         found.append(SubjectHour(held, usd, held, 0.0) if known else None)
     return found
 
 
-def shows(pools: Sequence[PoolHistory]) -> bool:
+def shows_commitments(pools: Sequence[PoolHistory]) -> bool:
     """Whether a Savings Plan or Reserved Instance would show in what these pools are charged."""
     return any(any(pool.billed) for pool in pools)
 
 
-def _pools(look: LookBack, advice: Advice) -> list[PoolHistory]:
+def _pools(look_back: LookBack, advice: RecommendationContent) -> list[PoolHistory]:
     return [
         pool
-        for key, pool in look.pools.items()
-        if is_of(advice.about.instance_type, key.instance_type) and key.capacity_type in {"on-demand", "reserved"}
+        for key, pool in look_back.pools.items()
+        if covers_type(advice.subject.instance_type, key.instance_type) and key.capacity_type in {"on-demand", "reserved"}
     ]
 
 
-def _weight(advice: Advice, pool: PoolHistory) -> int:
-    return gpus_of_node(pool) if advice.about.instance_type.endswith(".*") else 1
+def _weight(advice: RecommendationContent, pool: PoolHistory) -> int:
+    return gpus_per_node(pool) if advice.subject.instance_type.endswith(".*") else 1
 
 
-def _is_open(pool: PoolHistory, place: int) -> bool:
+def _is_open(pool: PoolHistory, index: int) -> bool:
     """Whether an hour's price is missing or provisional: the bill prices the pool, and this hour not yet."""
-    return bool(pool.unpriced[place]) or (any(pool.billed) and not pool.billed[place])
+    return bool(pool.unpriced[index]) or (any(pool.billed) and not pool.billed[index])
 
 
-def _rate_before(look: LookBack, pool: PoolHistory) -> float:
+def _rate_before(look_back: LookBack, pool: PoolHistory) -> float:
     """USD per node-hour without a commitment: the highest that is known."""
-    paid = [node_hourly(pool, place) for place in look.priced(pool.unpriced)]
-    return max([*paid, look.list_prices.get(pool.key.instance_type, 0.0)])
+    paid = [node_cost(pool, index) for index in look_back.priced_hours(pool.unpriced)]
+    return max([*paid, look_back.list_prices.get(pool.key.instance_type, 0.0)])
 
 
-def _covered(look: LookBack, pool: PoolHistory, before: float, place: int) -> float | None:
+def _covered(look_back: LookBack, pool: PoolHistory, before: float, index: int) -> float | None:
     """Nodes of a pool on demand that are charged as committed; None where an hour's price is not known yet."""
-    price = look.reserved_prices.get(pool.key.instance_type)
+    price = look_back.reserved_prices.get(pool.key.instance_type)
     if price is None:
         return 0.0
-    if _is_open(pool, place):
+    if _is_open(pool, index):
         return None
-    if not pool.telling[place]:
+    if not pool.shows_commitments[index]:
         return 0.0
     if before <= price.usd:
-        return float(pool.nodes[place])
-    return pool.nodes[place] * min(1.0, max(0.0, (before - node_hourly(pool, place)) / (before - price.usd)))
+        return float(pool.nodes[index])
+    return pool.nodes[index] * min(1.0, max(0.0, (before - node_cost(pool, index)) / (before - price.usd)))

@@ -48,7 +48,7 @@ def mig_gpu(model: str) -> MigGpu | None:
     return next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
 
 
-def other_names(model: str) -> str:
+def other_profile_names(model: str) -> str:
     """What some drivers call profiles of a model, in words; "" where all call them alike."""
     gpu = mig_gpu(model)
     return ", ".join(gpu.also) if gpu else ""
@@ -113,7 +113,7 @@ def fitting_profile(model: str, compute_peak: float, memory_peak: float) -> str 
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigPlan:
     """Geometries for a pool's GPUs, and what they were found from."""
 
     model: str
@@ -138,7 +138,7 @@ class Plan:
         return found
 
 
-def plan(model: str, demand: Mapping[str, int]) -> Plan | None:
+def plan_geometries(model: str, demand: Mapping[str, int]) -> MigPlan | None:
     """Geometries that serve a demand on the fewest GPUs, and so with the least stranded, by exact search.
 
     Every hour is served exactly if the most wanted of each profile in any hour is: a geometry does not change by hour.
@@ -164,7 +164,7 @@ def plan(model: str, demand: Mapping[str, int]) -> Plan | None:
     gpu = mig_gpu(model)
     slices = gpu.compute_slices if gpu else 1
     served = Fraction(sum(int(profile[0]) * demand[profile] for profile in profiles), slices)
-    return Plan(model, chosen, {profile: demand[profile] for profile in profiles}, sum(chosen.values()) - served)
+    return MigPlan(model, chosen, {profile: demand[profile] for profile in profiles}, sum(chosen.values()) - served)
 
 
 def _search(wanted: tuple[int, ...], vectors: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -190,17 +190,17 @@ def _search(wanted: tuple[int, ...], vectors: Sequence[tuple[int, ...]]) -> list
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayResult:
     """A plan played through the hours that it was made for."""
 
     hours: int
-    waited: int
+    pod_hours_waited: int
     """Pod-hours for which no slice was free."""
-    tightest: Fraction
+    peak_usage: Fraction
     """The largest part of any profile's slices in use in one hour."""
 
 
-def replay(chosen: Plan, hours: Sequence[Mapping[str, int]]) -> Replay:
+def replay_plan(chosen: MigPlan, hours: Sequence[Mapping[str, int]]) -> ReplayResult:
     """Place every hour's pods on a plan's slices.
 
     Args:
@@ -214,4 +214,4 @@ def replay(chosen: Plan, hours: Sequence[Mapping[str, int]]) -> Replay:
             have = supply.get(profile, 0)
             waited += max(0, count - have)
             tightest = max(tightest, Fraction(min(count, have), have) if have else Fraction(0))
-    return Replay(len(hours), waited, tightest)
+    return ReplayResult(len(hours), waited, tightest)

@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE
 from gpucost.features.recommendations.history import LookBack, WorkloadHistory
-from gpucost.features.recommendations.measuring import Measured, about_workload, evidence_of, list_ratio_of, saving_of
-from gpucost.features.recommendations.model import Advice, cents, ratio
+from gpucost.features.recommendations.measuring import WorkloadMeasures, workload_evidence, workload_list_ratio, estimate_saving, workload_subject
+from gpucost.features.recommendations.model import RecommendationContent, round_cents, round_ratio
 from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.patches import schedule_patch, spot_patch
-from gpucost.features.recommendations.rules.rightsizing import IDLE, SERVICES, cash_share, confidence_of
+from gpucost.features.recommendations.rules.rightsizing import IDLE, SERVICES, workload_cash_share, confidence_level
 
 WEEK: Final = 168
 LEAST_WEEKS: Final = 2
@@ -43,42 +43,42 @@ _REPLICAS = 3
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def off_hours(look: LookBack, one: Measured) -> Advice | None:
+def recommend_off_hours(look_back: LookBack, one: WorkloadMeasures) -> RecommendationContent | None:
     """Hours of the week in which a workload never does anything, though it does in others.
 
     Jobs end by themselves; of pods without an owner nobody can start another, so they get words and no patch.
     """
-    history, about = one.history, about_workload(look.cluster, one.history)
-    if about.workload_kind not in _KINDS or one.peak is None or one.peak < IDLE:
+    history, subject = one.history, workload_subject(look_back.cluster, one.history)
+    if subject.workload_kind not in _KINDS or one.peak is None or one.peak < IDLE:
         return None
-    slots = week_hours(look.start, look.hours, look.zone)
-    quiet = _quiet(look, one, slots)
+    slots = week_hours(look_back.start, look_back.hours, look_back.time_zone)
+    quiet = _quiet(look_back, one, slots)
     if sum(quiet) < LEAST_PART * WEEK:
         return None
 
-    def freed(place: int) -> tuple[float, float]:
-        is_off = quiet[slots[place]]
-        return (history.usd[place], history.held[place]) if is_off else (0.0, 0.0)
+    def freed(index: int) -> tuple[float, float]:
+        is_off = quiet[slots[index]]
+        return (history.usd[index], history.held[index]) if is_off else (0.0, 0.0)
 
-    saving = saving_of(
-        look, one.first, freed, cash_share(look, one, one.now), list_ratio_of(look, history), history.unpriced
+    saving = estimate_saving(
+        look_back, one.first, freed, workload_cash_share(look_back, one, one.current_gpus), workload_list_ratio(look_back, history), history.unpriced
     )
     if saving.usd < _LEAST_USD:
         return None
     on = list(_runs([not hour for hour in quiet]))
-    zone, minute = look.zone.key if look.zone else "UTC", look.start.astimezone(look.zone or UTC).minute
+    zone, minute = look_back.time_zone.key if look_back.time_zone else "UTC", look_back.start.astimezone(look_back.time_zone or UTC).minute
     words = ", ".join(f"{_moment(start, minute)} to {_moment(end, minute)}" for start, end in on)
-    now = one.now * (1 - sum(quiet) / WEEK)
-    return Advice(
-        "off-hours", about,
-        f"Stop {about.workload_kind} {about.namespace}/{about.workload} when it does nothing: {sum(quiet)} of 168 "
+    now = one.current_gpus * (1 - sum(quiet) / WEEK)
+    return RecommendationContent(
+        "off-hours", subject,
+        f"Stop {subject.workload_kind} {subject.namespace}/{subject.workload} when it does nothing: {sum(quiet)} of 168 "
         "hours of the week were idle every time",
         saving,
-        evidence_of(look, one, {f"needed ({zone})": words, "peak": "mean of the busiest hour"}), confidence_of(one),
+        workload_evidence(look_back, one, {f"needed ({zone})": words, "peak": "mean of the busiest hour"}), confidence_level(one),
         "medium",
-        _LATE if look.zone else f"{_LATE} {_SHIFTS}", "medium",
-        schedule_patch(about, on, history.pods_at_once(), zone=zone, minute=minute),
-        cents(one.now), ratio(now) or cents(0), cents(one.usd_hourly),
+        _LATE if look_back.time_zone else f"{_LATE} {_SHIFTS}", "medium",
+        schedule_patch(subject, on, history.max_concurrent_pods(), zone=zone, minute=minute),
+        round_cents(one.current_gpus), round_ratio(now) or round_cents(0), round_cents(one.usd_hourly),
     )  # fmt: skip
 
 
@@ -88,24 +88,24 @@ def week_hours(start: datetime, hours: int, zone: ZoneInfo | None) -> tuple[int,
 
     An hour that begins at half past, as in India, is that of the clock's hour before.
     """
-    local = ((start + timedelta(hours=place)).astimezone(zone or UTC) for place in range(hours))
+    local = ((start + timedelta(hours=index)).astimezone(zone or UTC) for index in range(hours))
     return tuple(moment.weekday() * 24 + moment.hour for moment in local)
 
 
-def _quiet(look: LookBack, one: Measured, slots: Sequence[int]) -> list[bool]:
+def _quiet(look_back: LookBack, one: WorkloadMeasures, slots: Sequence[int]) -> list[bool]:
     """Hours of the week that were idle whenever they were seen, in runs that are worth it."""
     history = one.history
     seen, busy = [0] * WEEK, [False] * WEEK
-    for place in range(one.first, look.hours):
-        slot = slots[place]
-        observed = history.observed[place]
-        if not look.known[place]:
+    for index in range(one.first, look_back.hours):
+        slot = slots[index]
+        observed = history.observed[index]
+        if not look_back.has_figures[index]:
             continue
-        if history.held[place] and not observed:
+        if history.held[index] and not observed:
             busy[slot] = True  # nobody knows
         else:
             seen[slot] += 1
-            busy[slot] |= observed > 0 and history.used[place] >= IDLE * observed
+            busy[slot] |= observed > 0 and history.used[index] >= IDLE * observed
     idle = [count >= LEAST_WEEKS and not was for count, was in zip(seen, busy, strict=True)]
     found = [False] * WEEK
     for start, end in _runs(idle):
@@ -132,7 +132,7 @@ def _moment(hour: int, minute: int) -> str:
     return f"{_DAYS[hour // 24 % 7]} {hour % 24:02d}:{minute:02d}"
 
 
-def spot(look: LookBack, one: Measured) -> Advice | None:
+def recommend_spot(look_back: LookBack, one: WorkloadMeasures) -> RecommendationContent | None:
     """What can be interrupted, at the look-back's mean spot price of its own instance type in the dearest zone.
 
     The range is widened to that zone's highest and lowest price.
@@ -140,11 +140,11 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
     That is services that can lose a replica, and whatever says so itself by the label `gpucost/interruptible`, if
     something starts its pods again.
     """
-    history, about = one.history, about_workload(look.cluster, one.history)
+    history, subject = one.history, workload_subject(look_back.cluster, one.history)
     why = _tolerates(one)
     if not why or not history.pools or {pool.capacity_type for pool in history.pools} != {"on-demand"}:
         return None
-    costs = _on_spot(look, history)
+    costs = _on_spot(look_back, history)
     charged = sum(history.usd)
     if costs is None or not charged:
         return None
@@ -152,37 +152,37 @@ def spot(look: LookBack, one: Measured) -> Advice | None:
     if part <= 0:
         return None
 
-    def freed(place: int) -> tuple[float, float]:
-        return history.usd[place] * part, 0.0
+    def freed(index: int) -> tuple[float, float]:
+        return history.usd[index] * part, 0.0
 
-    saving = saving_of(look, one.first, freed, history.cash.share(), list_ratio_of(look, history), history.unpriced)
+    saving = estimate_saving(look_back, one.first, freed, history.cash.cash_share(), workload_list_ratio(look_back, history), history.unpriced)
     if saving.usd < _LEAST_USD:
         return None
     saving = replace(
         saving,
-        low_usd=cents(max(0.0, float(saving.low_usd) * at_highest / part)),
-        high_usd=cents(float(saving.high_usd) * at_lowest / part),
+        low_usd=round_cents(max(0.0, float(saving.low_usd) * at_highest / part)),
+        high_usd=round_cents(float(saving.high_usd) * at_lowest / part),
     )
-    prices = {name: look.spot_prices[name] for name in sorted({pool.instance_type for pool in history.pools})}
+    prices = {name: look_back.spot_prices[name] for name in sorted({pool.instance_type for pool in history.pools})}
     types = ", ".join(
         f"{name} ${one.usd:.3f} an hour ({one.low:.3f} to {one.high:.3f})" for name, one in prices.items()
     )
-    return Advice(
-        "spot", about,
-        f"Run {about.workload_kind} {about.namespace}/{about.workload} on spot capacity: {why}, and spot costs "
+    return RecommendationContent(
+        "spot", subject,
+        f"Run {subject.workload_kind} {subject.namespace}/{subject.workload} on spot capacity: {why}, and spot costs "
         f"{part:.0%} less",
         saving,
-        evidence_of(look, one, {"spot": f"{types}: mean of the dearest zone"}), "medium", "high",
-        _SPOT_RISK if about.workload_kind in SERVICES else _BATCH_RISK,
-        "medium", spot_patch(about), cents(one.now), cents(0), cents(one.usd_hourly),
+        workload_evidence(look_back, one, {"spot": f"{types}: mean of the dearest zone"}), "medium", "high",
+        _SPOT_RISK if subject.workload_kind in SERVICES else _BATCH_RISK,
+        "medium", spot_patch(subject), round_cents(one.current_gpus), round_cents(0), round_cents(one.usd_hourly),
     )  # fmt: skip
 
 
-def _on_spot(look: LookBack, history: WorkloadHistory) -> SpotPrice | None:
+def _on_spot(look_back: LookBack, history: WorkloadHistory) -> SpotPrice | None:
     """USD that what a workload held would have cost on spot; None where a price is not known."""
     costs = [0.0, 0.0, 0.0]
     for pool, gpu_hours in history.pools.items():
-        own, price = look.pools[pool], look.spot_prices.get(pool.instance_type)
+        own, price = look_back.pools[pool], look_back.spot_prices.get(pool.instance_type)
         capacity = sum(own.capacity)
         if price is None or not capacity:
             return None
@@ -192,7 +192,7 @@ def _on_spot(look: LookBack, history: WorkloadHistory) -> SpotPrice | None:
     return SpotPrice(*(cost * priced for cost in costs))
 
 
-def _tolerates(one: Measured) -> str:
+def _tolerates(one: WorkloadMeasures) -> str:
     """Why a workload may be interrupted, in words; "" where nothing says that it may."""
     history, kind = one.history, one.history.key.kind
     held = sum(history.held)

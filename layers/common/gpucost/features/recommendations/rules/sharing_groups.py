@@ -15,7 +15,7 @@ MOST_SHARERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sharer:
+class SharingPod:
     """A pod that has a GPU to itself."""
 
     workload: int
@@ -28,7 +28,7 @@ class Sharer:
     """By hour."""
 
 
-def groups(pods: Sequence[Sharer], use: float, memory: float) -> list[list[int]]:
+def group_pods(pods: Sequence[SharingPod], use: float, memory: float) -> list[list[int]]:
     """Places of pods that go together, each pod in one group.
 
     Args:
@@ -39,14 +39,14 @@ def groups(pods: Sequence[Sharer], use: float, memory: float) -> list[list[int]]
     return _exact(pods, use, memory) if len(pods) <= EXACT else _first_fit(pods, use, memory)
 
 
-def _exact(pods: Sequence[Sharer], use: float, memory: float) -> list[list[int]]:
+def _exact(pods: Sequence[SharingPod], use: float, memory: float) -> list[list[int]]:
     count = len(pods)
     sums: list[list[float]] = [[0.0] * len(pods[0].use)] if pods else [[]]
     fits = [True]
     for chosen in range(1, 1 << count):
-        place = (chosen & -chosen).bit_length() - 1
+        index = (chosen & -chosen).bit_length() - 1
         rest = chosen & (chosen - 1)
-        own = [a + b for a, b in zip(sums[rest], pods[place].use, strict=True)]
+        own = [a + b for a, b in zip(sums[rest], pods[index].use, strict=True)]
         sums.append(own)
         members = [pods[at] for at in range(count) if chosen >> at & 1]
         fits.append(
@@ -78,26 +78,26 @@ def _exact(pods: Sequence[Sharer], use: float, memory: float) -> list[list[int]]
 
 @dataclass(slots=True)
 class _Group:
-    places: list[int]
+    indexes: list[int]
     workloads: set[int]
     use: list[float]
     memory: float
     peak: float
 
 
-def _first_fit(pods: Sequence[Sharer], use: float, memory: float) -> list[list[int]]:
-    def size(place: int) -> tuple[float, int]:
-        return -max(max(pods[place].use, default=0.0) / use, pods[place].memory / memory), place
+def _first_fit(pods: Sequence[SharingPod], use: float, memory: float) -> list[list[int]]:
+    def size(index: int) -> tuple[float, int]:
+        return -max(max(pods[index].use, default=0.0) / use, pods[index].memory / memory), index
 
     found: list[_Group] = []
-    for place in sorted(range(len(pods)), key=size):
-        one = pods[place]
+    for index in sorted(range(len(pods)), key=size):
+        one = pods[index]
         peak = max(one.use, default=0.0)
         group = next((own for own in found if _takes(own, one, peak, use, memory)), None)
         if group is None:
-            found.append(_Group([place], {one.workload}, list(one.use), one.memory, peak))
+            found.append(_Group([index], {one.workload}, list(one.use), one.memory, peak))
             continue
-        group.places.append(place)
+        group.places.append(index)
         group.workloads.add(one.workload)
         group.use = [a + b for a, b in zip(group.use, one.use, strict=True)]
         group.memory += one.memory
@@ -105,7 +105,7 @@ def _first_fit(pods: Sequence[Sharer], use: float, memory: float) -> list[list[i
     return [own.places for own in found]
 
 
-def _takes(own: _Group, one: Sharer, peak: float, use: float, memory: float) -> bool:
+def _takes(own: _Group, one: SharingPod, peak: float, use: float, memory: float) -> bool:
     if own.memory + one.memory > memory or one.workload in own.workloads or len(own.places) == MOST_SHARERS:
         return False
     if own.peak + peak <= use:  # so that hours need not be looked at

@@ -11,7 +11,7 @@ No metric tells `consolidationPolicy` or `consolidateAfter`. Reasons are `Underu
 from datetime import datetime
 from decimal import Decimal
 
-from gpucost.core.errors import MetricsAnswerError
+from gpucost.core.errors import MetricsResponseError
 from gpucost.core.metering.implausible_samples import is_count
 from gpucost.features.recommendations.history import Disruption
 from gpucost.sources.prometheus import tables
@@ -32,7 +32,7 @@ class PrometheusDisruption(ClusterReader):
         """The most of the seven days before a moment; what nobody told is not there.
 
         Raises:
-            MetricsUnavailableError, MetricsAnswerError: as the client.
+            MetricsUnavailableError, MetricsResponseError: as the client.
         """
 
         def most(metric: str, by: str) -> str:
@@ -48,7 +48,7 @@ class PrometheusDisruption(ClusterReader):
             try:
                 told = tables.number(series.samples[-1][1])
             except ValueError as error:
-                raise MetricsAnswerError(f"cluster {self._cluster}: Karpenter cannot be read: {error}") from error
+                raise MetricsResponseError(f"cluster {self._cluster}: Karpenter cannot be read: {error}") from error
             if not is_count(told.to_integral_value() if told.is_finite() else told, MOST_NODES):
                 continue
             value = int(told)

@@ -6,7 +6,7 @@ samples, 0.3 cents at AMP's price.
 
 from datetime import datetime, timedelta
 
-from gpucost.core.errors import MetricsAnswerError
+from gpucost.core.errors import MetricsResponseError
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.devices import workload
@@ -19,14 +19,14 @@ MOST_MIB = 10**8
 _LABELS = "namespace, pod, exported_namespace, exported_pod, pod_namespace, pod_name"
 
 
-class PrometheusMemory(ClusterReader):
+class PrometheusGpuMemory(ClusterReader):
     """Fulfils `advice_ports.MemoryReader` for one cluster."""
 
     def peaks(self, day: datetime) -> dict[tuple[str, str], float]:
         """The most bytes that each pod (namespace, name) used of any GPU on a UTC day; pods nobody saw are not there.
 
         Raises:
-            MetricsUnavailableError, MetricsAnswerError: as the client.
+            MetricsUnavailableError, MetricsResponseError: as the client.
         """
         selector = self._queries.select(MEMORY)
         query = f"max by ({_LABELS}) (max_over_time({selector}[1d] offset 1ms))"
@@ -35,7 +35,7 @@ class PrometheusMemory(ClusterReader):
             try:
                 value = tables.number(series.samples[-1][1])
             except ValueError as error:
-                raise MetricsAnswerError(f"cluster {self._cluster}: GPU memory cannot be read: {error}") from error
+                raise MetricsResponseError(f"cluster {self._cluster}: GPU memory cannot be read: {error}") from error
             pod = workload(series.labels)
             if all(pod) and value.is_finite() and 0 <= value <= MOST_MIB:
                 found[pod] = max(found.get(pod, 0.0), float(value) * _MIB)

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.core.errors import MetricsAnswerError
-from gpucost.core.hours import HOUR, HOUR_MS, to_ms
+from gpucost.core.errors import MetricsResponseError
+from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.metering.gpu_shares import kubernetes_resource
 from gpucost.core.metering.implausible_samples import is_count
 from gpucost.features.recommendations.history import Wait
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.pods import pod_identity
 from gpucost.sources.prometheus.queries import GPU_RESOURCES, INIT_REQUESTS, NODE_INFO, REQUESTS, STAT, quote, union
-from gpucost.sources.prometheus.tables import Labels, number, exported_label
+from gpucost.sources.prometheus.tables import Labels, exported_label, number
 
 _DAY = timedelta(days=1)
 _ZERO = Decimal(0)
@@ -27,26 +27,26 @@ Pod = tuple[str, str, str, str]
 """Namespace, name, uid, resource."""
 
 
-class PrometheusWaiting(ClusterReader):
+class PrometheusWaitingPods(ClusterReader):
     """Fulfils `advice_ports.WaitingReader` for one cluster."""
 
     def waits(self, day: datetime) -> list[Wait]:
         """What pods waited on a UTC day, in order of name.
 
         Raises:
-            MetricsAnswerError: nothing tells how often kube-state-metrics was scraped; or as the client.
+            MetricsResponseError: nothing tells how often kube-state-metrics was scraped; or as the client.
             MetricsUnavailableError: as the client.
         """
         scrapes: dict[int, Decimal] = {}
         counts: dict[Pod, dict[int, Decimal]] = {}
         units: dict[Pod, dict[tuple[bool, str], Decimal]] = {}
-        first = to_ms(day)
+        first = to_epoch_ms(day)
         for series in self._client.query_range(self._query(), day + HOUR, day + _DAY):
             labels = series.labels
             try:
                 told_at = [((at - first) // HOUR_MS - 1, number(value)) for at, value in series.samples]
             except ValueError as error:
-                raise MetricsAnswerError(f"cluster {self._cluster}: who waited cannot be read: {error}") from error
+                raise MetricsResponseError(f"cluster {self._cluster}: who waited cannot be read: {error}") from error
             values = {hour: value for hour, value in told_at if is_count(value)}  # a request may be told as NaN
             init, _, stat = labels.get(STAT, "").rpartition("-")
             if stat == "scrapes":
@@ -60,7 +60,7 @@ class PrometheusWaiting(ClusterReader):
                     values.values(), default=_ZERO
                 )
         if not scrapes:
-            raise MetricsAnswerError(f"cluster {self._cluster}: no {NODE_INFO} on {day:%Y-%m-%d} to count scrapes by")
+            raise MetricsResponseError(f"cluster {self._cluster}: no {NODE_INFO} on {day:%Y-%m-%d} to count scrapes by")
         return [
             Wait(
                 *pod, wanted,

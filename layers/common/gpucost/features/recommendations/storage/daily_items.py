@@ -12,7 +12,7 @@ from gpucost.storage import keys
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text
 
 
-class SeenDays:
+class DailyItems:
     """Rows by cluster and day.
 
     Args:
@@ -29,12 +29,12 @@ class SeenDays:
         """Keep a day's rows until a time."""
         self._table.put_all([
             {
-                **key(keys.partition(cluster, self._name), f"{day:%Y-%m-%d}#{place:04d}"),
+                **key(keys.partition(cluster, self._name), f"{day:%Y-%m-%d}#{index:04d}"),
                 "v": {"N": str(FORMAT)},
                 "b": {"B": piece},
                 "expires_at": {"N": str(keys.seconds(expires_at))},
             }
-            for place, piece in enumerate(blobs.pack(list(rows)))
+            for index, piece in enumerate(blobs.pack(list(rows)))
         ])  # fmt: skip
 
     def read(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gpucost.features.recommendations.storage.daily_items import SeenDays
+from gpucost.features.recommendations.storage.daily_items import DailyItems
 
 
 class DynamoGpuMemory:
@@ -21,7 +21,7 @@ class DynamoGpuMemory:
     """
 
     def __init__(self, client: Any, table: str) -> None:
-        self._days = SeenDays(client, table, "memory")
+        self._days = DailyItems(client, table, "memory")
 
     def put_memory(
         self, cluster: str, day: datetime, peaks: Mapping[tuple[str, str], float], expires_at: datetime

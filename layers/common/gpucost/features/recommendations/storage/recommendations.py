@@ -2,7 +2,7 @@
 
 | item | pk | sk |
 | --- | --- | --- |
-| recommendation | `C#<cluster>#advice` | `<id>` |
+| recommendation | `C#<cluster>#recommendations` | `<id>` |
 | review | `C#<cluster>#reviews` | `newest#<piece>` |
 
 A recommendation is one item, written on condition of its version: the daily run and a person who dismisses it never
@@ -29,7 +29,7 @@ _NEWEST = "newest"
 VERIFIED_KEPT = timedelta(days=400)
 
 
-class DynamoAdvice:
+class DynamoRecommendations:
     """One item per recommendation, and one review per cluster.
 
     Args:
@@ -42,7 +42,7 @@ class DynamoAdvice:
 
     def recommendations(self, cluster: str) -> list[Recommendation]:
         """A cluster's, in order of id."""
-        return [_read(item) for item in self._table.query(keys.partition(cluster, "advice"))]
+        return [_read(item) for item in self._table.query(keys.partition(cluster, "recommendations"))]
 
     def put(self, recommendation: Recommendation) -> Recommendation:
         """Write one on condition that its version is still the stored one; returns it with the next version.
@@ -54,7 +54,7 @@ class DynamoAdvice:
         kept = {"withdrawn": WITHDRAWN_KEPT, "verified": VERIFIED_KEPT}.get(saved.state)
         end = {} if kept is None else {"expires_at": {"N": str(keys.seconds(saved.since + kept))}}
         item: Item = {
-            **key(keys.partition(saved.advice.about.cluster, "advice"), saved.id),
+            **key(keys.partition(saved.content.subject.cluster, "recommendations"), saved.id),
             "v": {"N": str(FORMAT)},
             "n": {"N": str(saved.version)},
             "b": {"B": zlib.compress(_RECOMMENDATION.dump_json(saved))},
@@ -63,7 +63,7 @@ class DynamoAdvice:
         if recommendation.version:
             self._table.put(item, "n = :version", {":version": {"N": str(recommendation.version)}})
         else:
-            now = {":now": {"N": str(keys.seconds(saved.last_advised))}}
+            now = {":now": {"N": str(keys.seconds(saved.last_recommended))}}
             # What has expired may be there for some days before DynamoDB deletes it.
             self._table.put(item, "attribute_not_exists(pk) OR expires_at < :now", now)
         return saved
@@ -84,7 +84,7 @@ class DynamoAdvice:
             partition = keys.partition(review.cluster, "reviews")
             self._table.transact(
                 puts(partition, _NEWEST, pieces, packed.generation),
-                [(key(partition, sk(_NEWEST, place)), "") for place in range(len(pieces), len(packed.pieces))],
+                [(key(partition, sk(_NEWEST, index)), "") for index in range(len(pieces), len(packed.pieces))],
             )
 
         persistently(write)

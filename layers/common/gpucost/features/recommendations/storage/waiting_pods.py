@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from gpucost.features.recommendations.history import Wait
-from gpucost.features.recommendations.storage.daily_items import SeenDays
+from gpucost.features.recommendations.storage.daily_items import DailyItems
 
 _DIGITS = 4
 """Of a part of an hour: a third of a second."""
@@ -25,7 +25,7 @@ class DynamoWaitingPods:
     """
 
     def __init__(self, client: Any, table: str) -> None:
-        self._days = SeenDays(client, table, "waiting")
+        self._days = DailyItems(client, table, "waiting")
 
     def put_waits(self, cluster: str, day: datetime, waits: Sequence[Wait], expires_at: datetime) -> None:
         """Keep a day's until a time."""

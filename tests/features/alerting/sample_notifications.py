@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpucost.features.alerting.model import Event, Kind, Notification, Subject, Workload
+from gpucost.features.alerting.model import EventType, Kind, Notification, Subject, TopWaster
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 FIGURES: dict[Kind, dict[str, Decimal | None]] = {
@@ -60,12 +60,12 @@ SUBJECTS: dict[Kind, Subject] = {
     "sample": Subject("demo", "research", detail="sent by alice"),
 }
 WORST = (
-    Workload("training", "Job", "llm-7b", Decimal(8), Decimal("90.5")),
-    Workload("notebooks", "StatefulSet", "notebook", Decimal(2), Decimal("23.9")),
+    TopWaster("training", "Job", "llm-7b", Decimal(8), Decimal("90.5")),
+    TopWaster("notebooks", "StatefulSet", "notebook", Decimal(2), Decimal("23.9")),
 )
 
 
-def notification(kind: Kind = "waste", event: Event = "firing", **changes: Any) -> Notification:
+def notification(kind: Kind = "waste", event: EventType = "firing", **changes: Any) -> Notification:
     """News of a kind, two hours long."""
     given: dict[str, Any] = {
         "id": f"demo/{kind}/research/2026-11-19T10:00:00Z/{event}",

@@ -8,16 +8,16 @@ import pytest
 from gpucost.core.errors import InvalidInputError, NotFoundError, SettingsError
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.ports import AlertSources
-from gpucost.features.alerting.queries import AlertDesk
-from gpucost.features.alerting.replay import counts, replay
-from gpucost.features.alerting.storage.spend import DynamoSpendMemory
+from gpucost.features.alerting.queries import AlertQueries
+from gpucost.features.alerting.replay import count_firings, replay
+from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.runtime import aws, secrets
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import DynamoLedgerTmp
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.features.alerting.alerting_world import START, Fleet, document, node, pod, short
+from tests.features.alerting.fleet import START, Fleet, settings_with_rules, node, pod, describe
 
 RULES = (
     "rule: waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 2, keep_firing_hours: 2",
@@ -31,49 +31,49 @@ IDLE, BUSY = pod(gpus=2, use="0.05"), pod(gpus=2, use="0.9")
 
 def sources(table: DynamoTable) -> AlertSources:
     own = (table.client, table.name)
-    return AlertSources(DynamoLedgerTmp(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: None, lambda: None)
+    return AlertSources(Ledger(*own), RollupStore(*own), DynamoSpendStore(*own), lambda: None, lambda: None)
 
 
-def desk(fleet: Fleet) -> AlertDesk:
-    return AlertDesk(fleet.settings, fleet.memory, fleet.history, fleet.silences, clock=lambda: fleet.now)
+def desk(fleet: Fleet) -> AlertQueries:
+    return AlertQueries(fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now)
 
 
 def test_a_replay_says_what_was_decided_and_leaves_no_trace(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(*RULES))
+    fleet = Fleet(table, settings_with_rules(*RULES))
     days = "IIBIBBBIIIBBBIIBB"
     for number, kind in enumerate(days):
-        fleet.hour(number, IDLE if kind == "I" else BUSY, nodes=[node("gpu", "24" if number % 5 else "0")])
+        fleet.publish_and_close(number, IDLE if kind == "I" else BUSY, nodes=[node("gpu", "24" if number % 5 else "0")])
         fleet.tick(number + 1)
     lived = [one for scope in ("demo", "*") for one in fleet.history.between(scope, START, START + timedelta(days=2))]
     before = table.client.scan(TableName=table.name)["Items"]
-    found = list(replay(sources(table), fleet.settings.current(), START, START + len(days) * HOUR))
+    found = list(replay(sources(table), fleet.settings_store.current(), START, START + len(days) * HOUR))
 
     def told(news: Any) -> list[tuple[str, Any]]:
-        return sorted((short(one), one.hour) for one in news)
+        return sorted((describe(one), one.hour) for one in news)
 
     # The month's parts are kept by what was lived; a replay sums them for itself.
     assert told(found) == told(lived)
     assert len(found) >= 10
     # By hand: two idle hours on end begin at hours 0, 7 and 13, and two busy ones end each.
-    assert counts(found)["waste"] == 3
+    assert count_firings(found)["waste"] == 3
     assert table.client.scan(TableName=table.name)["Items"] == before
 
 
 def test_a_replay_of_other_rules(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(RULES[0]))
+    fleet = Fleet(table, settings_with_rules(RULES[0]))
     for number in range(4):
         fleet.publish(number, IDLE)
-    text = document("rule: waste, name: strict, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 4")
+    text = settings_with_rules("rule: waste, name: strict, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 4")
     stored = StoredSettings(9, text, parse_settings(text), "x", START)
     found = list(replay(sources(table), stored, START, START + 4 * HOUR))
-    assert [(short(one), one.hour) for one in found] == [("firing strict research", START + 3 * HOUR)]
+    assert [(describe(one), one.hour) for one in found] == [("firing strict research", START + 3 * HOUR)]
     for end in (START, START + timedelta(days=63)):
         with pytest.raises(InvalidInputError, match="1 hour to 62 days"):
             list(replay(sources(table), stored, START, end))
 
 
 def test_silences_need_matchers_a_comment_and_an_end(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(RULES[0]))
+    fleet = Fleet(table, settings_with_rules(RULES[0]))
     for matchers, comment, hours, says in (
         ({}, "why", 1.0, "at least one of"),
         ({"unit": "x"}, "why", 1.0, "'unit' is nothing to match by; allowed: rule, cluster, business_unit"),
@@ -82,18 +82,18 @@ def test_silences_need_matchers_a_comment_and_an_end(table: DynamoTable) -> None
         ({"rule": "waste"}, "why", 9000.0, "at most a year"),
     ):
         with pytest.raises(InvalidInputError, match=says):
-            desk(fleet).silence(matchers, author="alice", comment=comment, hours=hours)
-    made = desk(fleet).silence({"rule": "waste"}, author="alice", comment="why", hours=2)
+            desk(fleet).add_silence(matchers, author="alice", comment=comment, hours=hours)
+    made = desk(fleet).add_silence({"rule": "waste"}, author="alice", comment="why", hours=2)
     assert desk(fleet).silences() == [made]
-    ended = desk(fleet).end_silence(made.id)
+    ended = desk(fleet).expire_silence(made.id)
     assert (ended.ends_at, desk(fleet).silences()) == (fleet.now, [ended])
     with pytest.raises(NotFoundError):
-        desk(fleet).end_silence(made.id)
+        desk(fleet).expire_silence(made.id)
 
 
 def test_what_cannot_be_acknowledged(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(RULES[0]))
-    fleet.hour(0, IDLE)
+    fleet = Fleet(table, settings_with_rules(RULES[0]))
+    fleet.publish_and_close(0, IDLE)
     (pending,) = desk(fleet).active()
     assert pending.alert.phase == "pending"
     with pytest.raises(NotFoundError):
@@ -103,16 +103,16 @@ def test_what_cannot_be_acknowledged(table: DynamoTable) -> None:
 
 
 def test_single_rule_without_name_has_the_name_of_its_kind() -> None:
-    assert list(parse_settings(document(RULES[0])).alerts.named_rules()) == ["waste"]
+    assert list(parse_settings(settings_with_rules(RULES[0])).alerts.named_rules()) == ["waste"]
 
 
 def test_push_refuses_unnamed_rules_of_one_kind_and_unknown_time_zones(table: DynamoTable) -> None:
-    two = document(RULES[0], RULES[0])
-    fleet = Fleet(table, document(RULES[0]))
+    two = settings_with_rules(RULES[0], RULES[0])
+    fleet = Fleet(table, settings_with_rules(RULES[0]))
     with pytest.raises(SettingsError, match="2 rules of kind waste: each needs a name"):
         fleet.push(two)
     with pytest.raises(SettingsError, match="'Mars/Olympus' is not known"):
-        fleet.push(document(RULES[0], more="  time_zone: Mars/Olympus\n"))
+        fleet.push(settings_with_rules(RULES[0], more="  time_zone: Mars/Olympus\n"))
 
 
 def test_a_rotated_secret_is_picked_up_without_a_deploy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,17 +10,17 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import ClusterCharge, Costs, Coverage, HourRecord, Line, NodeHour, Status, Totals
 from gpucost.core.money import quantize
-from gpucost.features.alerting.model import Book, Cursor, Entry, Notification
+from gpucost.features.alerting.model import AlertGroup, Cursor, OutboxEntry, Notification
 from gpucost.features.alerting.ports import AlertSources, Notifier
-from gpucost.features.alerting.service import AlertService, scopes_of
+from gpucost.features.alerting.service import AlertService, alert_scopes
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
-from gpucost.features.alerting.storage.spend import DynamoSpendMemory
-from gpucost.features.alerting.storage.states import DynamoAlertMemory
+from gpucost.features.alerting.storage.spend import DynamoSpendStore
+from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.runtime.messages import ClusterState, HourClosed, Origin, Tick
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
@@ -38,7 +38,7 @@ alerts:
 """
 
 
-class Store:
+class StubSettingsStore:
     """The settings as they are, or none yet."""
 
     def __init__(self, text: str | None) -> None:
@@ -62,14 +62,14 @@ class Store:
         raise NotImplementedError
 
 
-class Hours:
+class StubLedger:
     """Prepared summaries and lines."""
 
     def __init__(self) -> None:
         self.published: dict[datetime, HourSummary] = {}
-        self.kept_lines: dict[tuple[datetime, str], list[Line]] = {}
-        self.kept_nodes: dict[datetime, tuple[NodeHour, ...]] = {}
-        self.asked: list[tuple[datetime, datetime]] = []
+        self.lines_by_unit: dict[tuple[datetime, str], list[Line]] = {}
+        self.nodes_by_hour: dict[datetime, tuple[NodeHour, ...]] = {}
+        self.requested_periods: list[tuple[datetime, datetime]] = []
 
     def put(self, number: int, status: Status = "complete", *, unpriced: int = 0, **waste: str) -> None:
         """An hour in which every unit holds $20 and wastes so much, beside GPU-hours without a price."""
@@ -88,14 +88,14 @@ class Hours:
         )
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
-        self.asked.append((start, end))
+        self.requested_periods.append((start, end))
         return [summary for hour, summary in sorted(self.published.items()) if start <= hour < end]
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
-        return self.kept_lines.get((hour, business_unit or ""), [])
+        return self.lines_by_unit.get((hour, business_unit or ""), [])
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        return self.kept_nodes.get(hour, ()), ()
+        return self.nodes_by_hour.get(hour, ()), ()
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         raise NotImplementedError
@@ -122,48 +122,48 @@ class Hours:
         raise NotImplementedError
 
 
-class Books(DynamoAlertMemory):
+class HookedAlertStates(DynamoAlertStates):
     """The real ones, with a hook before every write: to die, or to let somebody else in."""
 
-    before_save: Callable[[Book | Cursor], None] = staticmethod(lambda book: None)
+    before_save: Callable[[AlertGroup | Cursor], None] = staticmethod(lambda book: None)
 
-    def save_book(self, book: Book) -> Book:
+    def save_group(self, book: AlertGroup) -> AlertGroup:
         self.before_save(book)
-        return super().save_book(book)
+        return super().save_group(book)
 
     def save_cursor(self, cursor: Cursor) -> Cursor:
         self.before_save(cursor)
         return super().save_cursor(cursor)
 
 
-class Person:
+class RecordingNotifier:
     """Hears notifications, unless broken; `on_send` runs in the middle of a delivery."""
 
-    most = 10
-    keeps_alive = False
+    max_batch_size = 10
+    needs_resend = False
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.messages: list[list[Notification]] = []
-        self.broken = False
+        self.fails = False
         self.on_send: Callable[[], None] = lambda: None
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        if self.broken:
+        if self.fails:
             raise SourceError("out of order")
         self.messages.append(list(notifications))
-        self.heard += [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in notifications]
+        self.received += [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in notifications]
         self.on_send()
 
 
 @dataclass
-class World:
+class ServiceHarness:
     table: DynamoTable
-    books: Books
-    store: Store = field(default_factory=lambda: Store(DOCUMENT))
-    hours: Hours = field(default_factory=Hours)
-    slack: Person = field(default_factory=Person)
-    email: Person = field(default_factory=Person)
+    states: HookedAlertStates
+    store: StubSettingsStore = field(default_factory=lambda: StubSettingsStore(DOCUMENT))
+    ledger: StubLedger = field(default_factory=StubLedger)
+    slack: RecordingNotifier = field(default_factory=RecordingNotifier)
+    email: RecordingNotifier = field(default_factory=RecordingNotifier)
     now: datetime = START
 
     def receivers(self, settings: AlertingSettings) -> dict[str, Notifier]:
@@ -172,15 +172,15 @@ class World:
     def service(self) -> AlertService:
         table = (self.table.client, self.table.name)
         sources = AlertSources(
-            self.hours,  # type: ignore[arg-type]  # reports read more
-            DynamoRollups(*table), DynamoSpendMemory(*table), lambda: None, lambda: 0,
+            self.ledger,  # type: ignore[arg-type]  # reports read more
+            RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0,
         )  # fmt: skip
         return AlertService(
-            self.store, sources, self.books, DynamoAlertHistory(*table), DynamoSilences(*table), self.receivers,
+            self.store, sources, self.states, DynamoAlertHistory(*table), DynamoSilences(*table), self.receivers,
             clock=lambda: self.now,
         )  # fmt: skip
 
-    def closed(self, *numbers: int, origin: Origin = "schedule") -> None:
+    def close_hours(self, *numbers: int, origin: Origin = "schedule") -> None:
         for number in numbers:
             self.service().hour_closed(
                 HourClosed(
@@ -194,16 +194,16 @@ class World:
         at = START + HOUR * number + timedelta(minutes=5)
         self.service().tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="c"))
 
-    def outbox(self) -> Sequence[Entry]:
-        return [entry for book in self.books.load("demo").books for entry in book.outbox]
+    def outbox(self) -> Sequence[OutboxEntry]:
+        return [entry for book in self.states.load("demo").groups for entry in book.outbox]
 
     def history(self) -> list[str]:
         """What was decided, oldest first."""
         found = DynamoAlertHistory(self.table.client, self.table.name)
-        scopes = scopes_of(parse_settings(self.store.text or DOCUMENT))
+        scopes = alert_scopes(parse_settings(self.store.text or DOCUMENT))
         news = [one for scope in scopes for one in found.between(scope, START, START + timedelta(days=9))]
         return [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in news]
 
 
-class DiedError(Exception):
+class FunctionKilledError(Exception):
     """The function was killed."""

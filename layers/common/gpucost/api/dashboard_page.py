@@ -16,7 +16,7 @@ from gpucost.http.problems import SECURITY_HEADERS
 from gpucost.runtime.json_text import dumps
 
 Route = TypeVar("Route", bound=Callable[..., Any])
-_TYPES = {
+_CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -51,8 +51,8 @@ class DashboardPage:
     @cached_property
     def files(self) -> Mapping[str, tuple[str, str]]:
         """Type and text of every file by its name, read once: what people ask for never reaches the file system."""
-        found = [path for path in (self._folder / "index.html", *self._folder.glob("assets/*")) if path.is_file()]
-        return {path.name: (_TYPES[path.suffix], path.read_text()) for path in found if path.suffix in _TYPES}
+        paths = [path for path in (self._folder / "index.html", *self._folder.glob("assets/*")) if path.is_file()]
+        return {path.name: (_CONTENT_TYPES[path.suffix], path.read_text()) for path in paths if path.suffix in _CONTENT_TYPES}
 
 
 def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: Callable[[], SignIn | None]) -> None:
@@ -63,12 +63,12 @@ def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: C
     @open_to("public")
     def index() -> Response[str]:
         policy = {"Content-Security-Policy": security_policy(sign_in()), "Cross-Origin-Opener-Policy": "same-origin"}
-        return _answer(page, "index.html", {"Cache-Control": "no-cache", **policy})
+        return _file_response(page, "index.html", {"Cache-Control": "no-cache", **policy})
 
     @app.get("/assets/<file>", include_in_schema=False)
     @open_to("public")
     def asset(file: str) -> Response[str]:
-        return _answer(page, file, {"Cache-Control": _CACHE_FOREVER})
+        return _file_response(page, file, {"Cache-Control": _CACHE_FOREVER})
 
     @app.get("/config.json", include_in_schema=False)
     @open_to("public")
@@ -85,15 +85,15 @@ def accepts_any_parameter(route: Callable[..., Any]) -> bool:
 
 def security_policy(sign_in: SignIn | None) -> str:
     """The page's Content-Security-Policy: its own files, this API, and the issuer where there is one."""
-    hosts = [] if sign_in is None else [_origin(sign_in.issuer), *map(_origin, sign_in.extra_origins)]
-    asked = " ".join(dict.fromkeys(["'self'", *hosts]))
+    origins = [] if sign_in is None else [_origin(sign_in.issuer), *map(_origin, sign_in.extra_origins)]
+    connect_sources = " ".join(dict.fromkeys(["'self'", *origins]))
     return "; ".join(
         (
             "default-src 'none'",
             "script-src 'self'",
             "style-src 'self'",
             "img-src 'self'",
-            f"connect-src {asked}",
+            f"connect-src {connect_sources}",
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",
@@ -113,10 +113,10 @@ def _origin(address: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _answer(page: DashboardPage, name: str, headers: Mapping[str, str]) -> Response[str]:
+def _file_response(page: DashboardPage, name: str, headers: Mapping[str, str]) -> Response[str]:
     file = page.files.get(name)
     if file is None:
         raise NotFoundError("there is no such file; the page is built by: make web")
     content_type, text = file
-    told: dict[str, str | list[str]] = {**SECURITY_HEADERS, **headers, "Vary": "Accept-Encoding"}
-    return Response(HTTPStatus.OK, content_type, text, headers=told, compress=True)
+    all_headers: dict[str, str | list[str]] = {**SECURITY_HEADERS, **headers, "Vary": "Accept-Encoding"}
+    return Response(HTTPStatus.OK, content_type, text, headers=all_headers, compress=True)

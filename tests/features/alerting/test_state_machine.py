@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import Alert, Subject
-from gpucost.features.alerting.state_machine import Change, Policy, Step, observe, restate
+from gpucost.features.alerting.state_machine import Change, FiringPolicy, Transition, advance, reevaluate
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
 WHO = Subject("demo", "research")
@@ -20,7 +20,7 @@ Told = list[tuple[Change, int]]
 class Machine:
     """One alert, hour by hour, by number."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: FiringPolicy) -> None:
         self.policy = policy
         self.alert: Alert | None = None
         self.told: Told = []
@@ -31,16 +31,16 @@ class Machine:
         if self.decided is not None and number <= self.decided:
             return
         previous = None if self.decided is None else START + HOUR * self.decided
-        step = observe(self.alert, "waste", WHO, START + HOUR * number, verdict, self.policy, previous)
+        step = advance(self.alert, "waste", WHO, START + HOUR * number, verdict, self.policy, previous)
         self.take(step, number)
         if verdict is not None:
             self.decided = number
 
     def restate(self, number: int, verdict: bool) -> None:
         if self.alert is not None:
-            self.take(restate(self.alert, START + HOUR * number, verdict, self.policy), number)
+            self.take(reevaluate(self.alert, START + HOUR * number, verdict, self.policy), number)
 
-    def take(self, step: Step, number: int) -> None:
+    def take(self, step: Transition, number: int) -> None:
         self.alert = step.alert
         if step.change is not None:
             self.told.append((step.change, number))
@@ -50,7 +50,7 @@ class Machine:
         return self.alert.phase if self.alert else "inactive"
 
 
-def run(verdicts: Sequence[bool | None], policy: Policy) -> Machine:
+def run(verdicts: Sequence[bool | None], policy: FiringPolicy) -> Machine:
     machine = Machine(policy)
     for number, verdict in enumerate(verdicts):
         machine.see(number, verdict)
@@ -74,16 +74,16 @@ B, Q, U = True, False, None
     ],
 )
 def test_hours_in_order(verdicts: list[bool | None], for_hours: int, keep: int, told: Told) -> None:
-    assert run(verdicts, Policy(for_hours, keep)).told == told
+    assert run(verdicts, FiringPolicy(for_hours, keep)).told == told
 
 
 def test_since_is_the_start_of_the_run() -> None:
-    machine = run([B, Q, B, B], Policy(2))
+    machine = run([B, Q, B, B], FiringPolicy(2))
     assert machine.alert is not None
     assert machine.alert.since == START + HOUR * 2
-    long = run([B] * 30, Policy(2))
+    long = run([B] * 30, FiringPolicy(2))
     assert long.alert is not None
-    assert (long.alert.since, len(long.alert.evidence)) == (START, Policy(2).window)
+    assert (long.alert.since, len(long.alert.evaluations)) == (START, FiringPolicy(2).window)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_since_is_the_start_of_the_run() -> None:
 def test_a_restated_hour(
     verdicts: list[bool], restated: tuple[int, bool], for_hours: int, phase: str, told: Told
 ) -> None:
-    machine = run(verdicts, Policy(for_hours))
+    machine = run(verdicts, FiringPolicy(for_hours))
     machine.restate(*restated)
     assert (machine.phase, machine.told) == (phase, told)
 
 
-def brute_force(verdicts: Sequence[bool | None], policy: Policy) -> tuple[str, Told]:
+def brute_force(verdicts: Sequence[bool | None], policy: FiringPolicy) -> tuple[str, Told]:
     """The definition, looked up in the whole history at every hour."""
     firing, told = False, []
     known: list[bool] = []
@@ -125,12 +125,12 @@ def brute_force(verdicts: Sequence[bool | None], policy: Policy) -> tuple[str, T
 
 
 VERDICTS = st.lists(st.sampled_from([True, True, False, None]), max_size=40)
-POLICIES = st.builds(Policy, st.integers(1, 5), st.integers(0, 4))
+POLICIES = st.builds(FiringPolicy, st.integers(1, 5), st.integers(0, 4))
 
 
 @given(VERDICTS, POLICIES)
 def test_an_alert_that_forgets_decides_as_one_that_remembers_everything(
-    verdicts: list[bool | None], policy: Policy
+    verdicts: list[bool | None], policy: FiringPolicy
 ) -> None:
     machine = run(verdicts, policy)
     assert (machine.phase, machine.told) == brute_force(verdicts, policy)
@@ -138,7 +138,7 @@ def test_an_alert_that_forgets_decides_as_one_that_remembers_everything(
 
 @given(VERDICTS, POLICIES, st.data())
 def test_duplicated_and_reordered_hours_change_nothing_decided(
-    verdicts: list[bool | None], policy: Policy, data: st.DataObject
+    verdicts: list[bool | None], policy: FiringPolicy, data: st.DataObject
 ) -> None:
     machine = Machine(policy)
     for number, verdict in enumerate(verdicts):
@@ -151,14 +151,14 @@ def test_duplicated_and_reordered_hours_change_nothing_decided(
 
 @given(VERDICTS, POLICIES, st.data())
 def test_a_restated_history_never_fires_twice_without_a_resolve_and_fires_only_on_evidence(
-    verdicts: list[bool | None], policy: Policy, data: st.DataObject
+    verdicts: list[bool | None], policy: FiringPolicy, data: st.DataObject
 ) -> None:
     """Every firing ends, or is still true of the figures in force."""
     machine, in_force = Machine(policy), list[bool | None]()
     for number, verdict in enumerate(verdicts):
         machine.see(number, verdict)
         in_force.append(verdict)
-        kept = [] if machine.alert is None else [(one.hour - START) // HOUR for one in machine.alert.evidence]
+        kept = [] if machine.alert is None else [(one.hour - START) // HOUR for one in machine.alert.evaluations]
         is_restated: bool = data.draw(st.booleans())
         if kept and is_restated:
             place = data.draw(st.sampled_from(kept))

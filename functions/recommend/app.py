@@ -5,14 +5,16 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import ValidationError
 
-from gpucost import container as bootstrap
+from gpucost.container import Container
 from gpucost.core.errors import MessageError, SourceError
-from gpucost.runtime.messages import AdviceDue, first_problem
+from gpucost.runtime.messages import RecommendationsDue, first_problem
 from gpucost.runtime.observability import logger
+
+CONTAINER = Container()
 
 
 @logger.inject_lambda_context(clear_state=True)
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, Any]:
     """Review what is due, or the cluster asked for.
 
     Raises:
@@ -21,15 +23,17 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             letters.
     """
     try:
-        due = AdviceDue.model_validate(event)
+        due = RecommendationsDue.model_validate(event)
     except ValidationError as error:
         raise MessageError(f"not a valid AdviceDue: {first_problem(error)}") from error
-    result = bootstrap.advice_service().advise(due, lambda: context.get_remaining_time_in_millis() / 1000)
+    result = container.recommendation_service.review_clusters(due, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"reviewed": [], "clusters_left": 0}
     for one in result.reviewed:
-        logger.info("cluster reviewed", cluster=one.cluster, advice=len(one.advice), workloads=len(one.judged))
+        logger.info(
+            "cluster reviewed", cluster=one.cluster, advice=len(one.recommendations), workloads=len(one.assessments)
+        )
     for reason in result.failures:
         logger.error("a cluster could not be reviewed", reason=reason)
     if result.clusters_left:
@@ -37,6 +41,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if result.failures:
         raise SourceError("; ".join(result.failures))
     reviewed = [
-        {"cluster": one.cluster, "advice": len(one.advice), "workloads": len(one.judged)} for one in result.reviewed
+        {"cluster": one.cluster, "advice": len(one.recommendations), "workloads": len(one.assessments)}
+        for one in result.reviewed
     ]
     return {"reviewed": reviewed, "clusters_left": result.clusters_left}

@@ -16,13 +16,13 @@ from gpucost.features.alerting.ports import AlertSources, Notifier
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
-from gpucost.features.alerting.storage.spend import DynamoSpendMemory
-from gpucost.features.alerting.storage.states import DynamoAlertMemory
-from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+from gpucost.features.alerting.storage.spend import DynamoSpendStore
+from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.messages import ClusterState, HourClosed, Origin, Tick
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import DynamoLedgerTmp
-from gpucost.storage.rollups import DynamoRollups
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.records import line
 
@@ -31,33 +31,33 @@ START = month_bounds(month_bounds(datetime.now(UTC))[0] - timedelta(days=32))[0]
 PRICE = Decimal(12)
 
 
-class Person:
+class RecordingNotifier:
     """Hears notifications, unless broken."""
 
-    most = 10
-    keeps_alive = False
+    max_batch_size = 10
+    needs_resend = False
 
     def __init__(self) -> None:
         self.messages: list[list[Notification]] = []
-        self.broken = False
+        self.fails = False
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        if self.broken:
+        if self.fails:
             raise SourceError("out of order")
         self.messages.append(list(notifications))
 
     @property
-    def news(self) -> list[Notification]:
+    def notifications(self) -> list[Notification]:
         return [one for message in self.messages for one in message]
 
     def take(self) -> list[str]:
         """What was heard since the last call, in short."""
-        heard = [short(one) for one in self.news]
+        heard = [describe(one) for one in self.notifications]
         self.messages.clear()
         return heard
 
 
-def short(news: Notification) -> str:
+def describe(news: Notification) -> str:
     """`firing waste research`, with whatever tells it from others."""
     who = [part for part in (news.subject.business_unit, news.subject.workload, news.subject.node_pool,
                              news.subject.detail) if part]  # fmt: skip
@@ -92,41 +92,41 @@ class Fleet:
     """Clusters, their ledger, and the alert function's service."""
 
     table: DynamoTable
-    text: str
+    settings_text: str
     now: datetime = START
-    people: dict[str, Person] = field(default_factory=lambda: {"email": Person()})
-    price_fetched: datetime | None = None
+    notifiers: dict[str, RecordingNotifier] = field(default_factory=lambda: {"email": RecordingNotifier()})
+    prices_fetched_at: datetime | None = None
     dead_letters: int | None = 0
 
     def __post_init__(self) -> None:
         own = (self.table.client, self.table.name)
-        self.ledger = DynamoLedgerTmp(*own)
-        self.rollups = DynamoRollups(*own)
-        self.memory = DynamoAlertMemory(*own)
+        self.ledger = Ledger(*own)
+        self.rollups = RollupStore(*own)
+        self.alert_states = DynamoAlertStates(*own)
         self.history = DynamoAlertHistory(*own)
         self.silences = DynamoSilences(*own)
-        self.settings = DocumentStore(*own, clock=lambda: self.now)
-        self.push(self.text)
+        self.settings_store = DocumentStore(*own, clock=lambda: self.now)
+        self.push(self.settings_text)
 
     @property
-    def email(self) -> Person:
-        return self.people["email"]
+    def email(self) -> RecordingNotifier:
+        return self.notifiers["email"]
 
     def push(self, text: str) -> None:
-        self.settings.push(text, author="test", now=self.now)
+        self.settings_store.push(text, author="test", now=self.now)
 
     def receivers(self, settings: AlertingSettings) -> dict[str, Notifier]:
-        return {one.key: self.people[one.key] for one in settings.alerts.receivers}
+        return {one.key: self.notifiers[one.key] for one in settings.alerts.receivers}
 
     def service(self, client: Any = None) -> AlertService:
         own = (client or self.table.client, self.table.name)
         sources = AlertSources(
-            DynamoLedgerTmp(*own), DynamoRollups(*own), DynamoSpendMemory(*own), lambda: self.price_fetched,
-            lambda: self.dead_letters, workload_savings(DynamoAdvice(*own)),
+            Ledger(*own), RollupStore(*own), DynamoSpendStore(*own), lambda: self.prices_fetched_at,
+            lambda: self.dead_letters, workload_savings(DynamoRecommendations(*own)),
         )  # fmt: skip
-        memory = DynamoAlertMemory(*own)
+        memory = DynamoAlertStates(*own)
         return AlertService(
-            self.settings, sources, memory, DynamoAlertHistory(*own), DynamoSilences(*own), self.receivers,
+            self.settings_store, sources, memory, DynamoAlertHistory(*own), DynamoSilences(*own), self.receivers,
             clock=lambda: self.now,
         )  # fmt: skip
 
@@ -146,7 +146,7 @@ class Fleet:
         before = self.ledger.manifest(cluster, hour)
         self.ledger.publish(record, replacing=before, settings_version=1, now=hour + HOUR)
 
-    def closed(self, number: int, cluster: str = "demo", origin: Origin = "schedule") -> None:
+    def close_hour(self, number: int, cluster: str = "demo", origin: Origin = "schedule") -> None:
         """The hour is announced, a minute after its end."""
         hour = START + HOUR * number
         self.now = max(self.now, hour + HOUR + timedelta(minutes=1))
@@ -156,29 +156,29 @@ class Fleet:
         )  # fmt: skip
         self.service().hour_closed(message)
 
-    def hour(self, number: int, *lines: Line, **more: Any) -> list[str]:
+    def publish_and_close(self, number: int, *lines: Line, **more: Any) -> list[str]:
         """An hour is published and announced; answers what people hear."""
         self.publish(number, *lines, **more)
-        self.closed(number, more.get("cluster", "demo"))
+        self.close_hour(number, more.get("cluster", "demo"))
         return self.email.take()
 
     def tick(self, number: int, client: Any = None, **overdue: int) -> list[str]:
         """The schedule fires at the beginning of the hour of that number; answers what people hear."""
-        self.service(client).tick(self.ticked(number, **overdue))
+        self.service(client).tick(self.tick_message(number, **overdue))
         return self.email.take()
 
-    def ticked(self, number: int, **overdue: int) -> Tick:
+    def tick_message(self, number: int, **overdue: int) -> Tick:
         """The message of that tick, whose time has come."""
         at = START + HOUR * number + timedelta(minutes=5)
         self.now = max(self.now, at)
-        names = [one.name for one in self.settings.current().settings.clusters]
+        names = [one.name for one in self.settings_store.current().settings.clusters]
         states = tuple(
             ClusterState(cluster=name, last_complete_hour=None, hours_overdue=overdue.get(name, 0)) for name in names
         )
         return Tick(scheduled_time=at, clusters=states, correlation_id="t")
 
 
-def document(*rules: str, clusters: Sequence[str] = ("demo",), more: str = "") -> str:
+def settings_with_rules(*rules: str, clusters: Sequence[str] = ("demo",), more: str = "") -> str:
     """Settings with these rules and email."""
     names = ", ".join(f'{{name: {name}, prometheus: {{url: "http://127.0.0.1:9"}}}}' for name in clusters)
     listed = "\n".join(f"    - {{{rule}}}" for rule in rules)

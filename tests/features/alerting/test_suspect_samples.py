@@ -5,7 +5,7 @@ from decimal import Decimal
 from gpucost.core.hours import HOUR
 from gpucost.core.metering.implausible_samples import SUSPECT
 from tests.conftest import DynamoTable
-from tests.features.alerting.alerting_world import START, Fleet, document
+from tests.features.alerting.fleet import START, Fleet, settings_with_rules
 from tests.records import line, record
 
 NOTE = f"{SUSPECT}pod team/p requests 9 of nvidia.com/gpu, and node n1 has 4; what it holds is unobserved"
@@ -17,12 +17,12 @@ def publish(fleet: Fleet, number: int, *notes: str) -> None:
 
 
 def test_suspect_samples_fire_once_and_resolve(table: DynamoTable) -> None:
-    fleet = Fleet(table, document("rule: data, overdue_hours: null, repeat_hours: 0"))
+    fleet = Fleet(table, settings_with_rules("rule: data, overdue_hours: null, repeat_hours: 0"))
     publish(fleet, 0, "utilization of 1 nodes is read off another signal")
     assert fleet.tick(1) == []
     publish(fleet, 1, NOTE, "another note")
-    fleet.service().tick(fleet.ticked(2))
-    (news,) = fleet.email.news
+    fleet.service().tick(fleet.tick_message(2))
+    (news,) = fleet.email.notifications
     assert (news.note, news.figures["notes"], news.subject.cluster) == (NOTE, Decimal(1), "demo")
     assert fleet.email.take() == ["firing data suspect-samples"]
     publish(fleet, 2, NOTE)
@@ -32,7 +32,7 @@ def test_suspect_samples_fire_once_and_resolve(table: DynamoTable) -> None:
 
 
 def test_hour_that_was_published_late_fires_as_well(table: DynamoTable) -> None:
-    fleet = Fleet(table, document("rule: data, overdue_hours: null, repeat_hours: 0"))
+    fleet = Fleet(table, settings_with_rules("rule: data, overdue_hours: null, repeat_hours: 0"))
     publish(fleet, 2)
     made = record([line()], hour=START + HOUR, notes=(NOTE,))
     fleet.ledger.publish(made, replacing=None, settings_version=1, now=START + 3 * HOUR)
@@ -40,6 +40,6 @@ def test_hour_that_was_published_late_fires_as_well(table: DynamoTable) -> None:
 
 
 def test_rule_can_leave_suspect_samples_out(table: DynamoTable) -> None:
-    fleet = Fleet(table, document("rule: data, overdue_hours: null, suspect_samples: false"))
+    fleet = Fleet(table, settings_with_rules("rule: data, overdue_hours: null, suspect_samples: false"))
     publish(fleet, 0, NOTE)
     assert fleet.tick(1) == []

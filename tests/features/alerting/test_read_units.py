@@ -14,7 +14,7 @@ def test_a_tick_of_a_large_fleet_keeps_its_budget(table: DynamoTable) -> None:
     assert len(parse_settings(alerts.document()).alerts.rules) == alerts.RULES
     fleet.tick(12)
     spent = fleet.tick(13)
-    assert fleet.nobody.told > 10
+    assert fleet.notifier.told > 10
     days = [day for day in fleet.days() if len(day.units) == alerts.UNITS]
     assert len(days) == 14, "measured on what it is about"
-    assert 50 < spent.read_units <= alerts.MOST_UNITS
+    assert 50 < spent.read_units <= alerts.MAX_READ_UNITS

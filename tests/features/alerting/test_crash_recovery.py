@@ -12,7 +12,7 @@ from typing import Any
 from gpucost.features.alerting.model import Notification
 from tests.chaos.outside import KilledError, Outside
 from tests.conftest import DynamoTable
-from tests.features.alerting.alerting_world import Fleet, Person, document, node, pod, short
+from tests.features.alerting.fleet import Fleet, RecordingNotifier, settings_with_rules, node, pod, describe
 
 RULES = (
     "rule: waste, waste_usd_per_hour: 10, waste_percent: 50",
@@ -24,7 +24,7 @@ IDLE = (pod(gpus=2, use="0"), pod(name="other", gpus=3, use="0.01"))
 Calls = Callable[[Fleet], None]
 
 
-class Wired(Person):
+class Wired(RecordingNotifier):
     """Somebody reached over the line that can be cut; the same again is the same to an idempotent one."""
 
     def __init__(self, outside: Outside) -> None:
@@ -37,14 +37,14 @@ class Wired(Person):
 
 def told(fleet: Fleet) -> Counter[str]:
     """By person and message: how often each notification was heard."""
-    return Counter(f"{key} {news.id}" for key, person in fleet.people.items() for news in person.news)
+    return Counter(f"{key} {news.id}" for key, person in fleet.notifiers.items() for news in person.notifications)
 
 
 def played(table: DynamoTable, kill_at: int, fault: Any) -> tuple[Fleet, Outside]:
     """Two hours and a tick, the function killed at one call; whatever fails is tried again after a minute."""
     outside = Outside(plan={kill_at: fault} if kill_at else {})
-    fleet = Fleet(table, document(*RULES))
-    fleet.people = {"email": Wired(outside)}
+    fleet = Fleet(table, settings_with_rules(*RULES))
+    fleet.notifiers = {"email": Wired(outside)}
     plain = fleet.service
     fleet.service = lambda client=None: plain(outside.wrap(fleet.table.client))  # type: ignore[method-assign]
 
@@ -59,16 +59,16 @@ def played(table: DynamoTable, kill_at: int, fault: Any) -> tuple[Fleet, Outside
         raise AssertionError("killed once only")
 
     fleet.publish(0, *IDLE, nodes=[node("gpu", "24")])
-    survive(lambda: fleet.closed(0))
+    survive(lambda: fleet.close_hour(0))
     fleet.publish(1, pod(use="1"))
-    survive(lambda: fleet.closed(1))
+    survive(lambda: fleet.close_hour(1))
     survive(lambda: _tick(fleet))
     return fleet, outside
 
 
 def _tick(fleet: Fleet) -> None:
     from gpucost.runtime.messages import ClusterState, Tick
-    from tests.features.alerting.alerting_world import START
+    from tests.features.alerting.fleet import START
 
     state = ClusterState(cluster="demo", last_complete_hour=None, hours_overdue=2)
     at = START + timedelta(hours=3, minutes=5)
@@ -79,7 +79,7 @@ def _tick(fleet: Fleet) -> None:
 def test_killed_at_any_call_at_most_one_message_comes_twice_and_none_is_lost(table: DynamoTable) -> None:
     quiet, outside = played(table, 0, None)
     expected, calls = told(quiet), list(outside.calls)
-    assert {short(news) for news in quiet.email.news} == {
+    assert {describe(news) for news in quiet.email.notifications} == {
         "firing waste research", "firing idle-workload research train", "firing idle-workload research other",
         "firing unallocated gpu", "resolved waste research", "resolved idle-workload research train",
         "resolved idle-workload research other", "resolved unallocated gpu", "firing data overdue",
@@ -102,18 +102,18 @@ def test_killed_at_any_call_at_most_one_message_comes_twice_and_none_is_lost(tab
         assert heard.keys() == expected.keys(), what
         repeated = {one for one, times in heard.items() if times > 1}
         assert max(heard.values()) <= 2, what
-        messages = [message for person in disturbed.people.values() for message in person.messages]
+        messages = [message for person in disturbed.notifiers.values() for message in person.messages]
         assert len(messages) <= calls.count("send") + 1, what
         assert bool(repeated) == (calls[place - 1] == "send"), what
         doubled += bool(repeated)
         again = [one.id for scope in ("demo", "*") for one in _history(disturbed, scope)]
         assert sorted(again) == sorted(history), what
-        assert all(not book.outbox for scope in ("demo", "*") for book in disturbed.memory.load(scope).books), what
+        assert all(not book.outbox for scope in ("demo", "*") for book in disturbed.alert_states.load(scope).groups), what
     assert doubled == 5
 
 
 def _history(fleet: Fleet, scope: str) -> list[Notification]:
-    from tests.features.alerting.alerting_world import START
+    from tests.features.alerting.fleet import START
 
     return fleet.history.between(scope, START, START + timedelta(days=2))
 

@@ -34,36 +34,36 @@ def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) ->
         rows: as they are published, in JSON.
         cursor_after: the cursor to go on after so many of the rows; None after the last.
     """
-    written: list[str] = []
+    page_rows: list[str] = []
     size = 0
     for text in rows:
         size += len(text) + 2  # dumps writes ASCII
-        if written and size > MAX_PAGE_BYTES:
+        if page_rows and size > MAX_PAGE_BYTES:
             break
-        written.append(text)
-    return Page(written, cursor_after(len(written)))
+        page_rows.append(text)
+    return Page(page_rows, cursor_after(len(page_rows)))
 
 
 def cursor_writer(report: CostReport) -> Callable[[int], str | None]:
     """The cursor to go on after so many rows of a page."""
 
-    def after(count: int) -> str | None:
+    def cursor_after(count: int) -> str | None:
         place = report.offset + count
         return None if place >= report.row_count else write_cursor(place, report.etag)
 
-    return after
+    return cursor_after
 
 
-def json_page(head: dict[str, Any], page: Page, tail: dict[str, Any]) -> Response[str]:
+def json_page(fields_before: dict[str, Any], page: Page, fields_after: dict[str, Any]) -> Response[str]:
     """One JSON object: what stands before the rows, the rows, what stands after."""
-    rest = dumps({**tail, "cursor": page.cursor})
-    body = f'{dumps(head)[:-1]}, "rows": [{", ".join(page.rows)}], {rest[1:]}'
+    end = dumps({**fields_after, "cursor": page.cursor})
+    body = f'{dumps(fields_before)[:-1]}, "rows": [{", ".join(page.rows)}], {end[1:]}'
     return Response(HTTPStatus.OK, "application/json", body, headers=dict(SECURITY_HEADERS))
 
 
-def json_lines_page(head: dict[str, Any], page: Page, tail: dict[str, Any]) -> Response[str]:
+def json_lines_page(fields_before: dict[str, Any], page: Page, fields_after: dict[str, Any]) -> Response[str]:
     """JSON Lines: the answer without its rows, then each row."""
-    first = dumps({**head, **tail, "cursor": page.cursor})
+    first = dumps({**fields_before, **fields_after, "cursor": page.cursor})
     body = "\n".join([first, *page.rows]) + "\n"
     return Response(HTTPStatus.OK, "application/jsonl", body, headers=_headers(page.cursor, "costs.jsonl"))
 
@@ -72,7 +72,7 @@ def csv_page(
     header: Sequence[str],
     rows: Sequence[Sequence[object]],
     cursor_after: Callable[[int], str | None],
-    name: str,
+    filename: str,
     period: Period,
 ) -> Response[str]:
     """A CSV download of as many rows as fit."""
@@ -83,10 +83,10 @@ def csv_page(
             break
         count += 1
     text = csv_text(header, rows[:count])
-    more: dict[str, str | list[str]] = {DEFAULT_WINDOW_HEADER: DEFAULT_WINDOW} if period.given_by == "default" else {}
-    return Response(HTTPStatus.OK, "text/csv; charset=utf-8", text, headers=_headers(cursor_after(count), name) | more)
+    default_window: dict[str, str | list[str]] = {DEFAULT_WINDOW_HEADER: DEFAULT_WINDOW} if period.parameter == "default" else {}
+    return Response(HTTPStatus.OK, "text/csv; charset=utf-8", text, headers=_headers(cursor_after(count), filename) | default_window)
 
 
-def _headers(cursor: str | None, name: str) -> dict[str, str | list[str]]:
-    more: dict[str, str | list[str]] = {} if cursor is None else {NEXT_CURSOR: cursor}
-    return {**SECURITY_HEADERS, "Content-Disposition": f'attachment; filename="{name}"', **more}
+def _headers(cursor: str | None, filename: str) -> dict[str, str | list[str]]:
+    next_cursor: dict[str, str | list[str]] = {} if cursor is None else {NEXT_CURSOR: cursor}
+    return {**SECURITY_HEADERS, "Content-Disposition": f'attachment; filename="{filename}"', **next_cursor}

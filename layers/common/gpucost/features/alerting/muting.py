@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, tzinfo
 from fnmatch import fnmatchcase
 
-from gpucost.features.alerting.model import Entry, Notification, Subject
+from gpucost.features.alerting.model import OutboxEntry, Notification, Subject
 
 INHIBITED_BY_MISSING_DATA = frozenset({"waste", "idle-workload", "unallocated", "spend-change"})
 
@@ -20,7 +20,7 @@ class QuietHours:
     weekends: bool = False
     """Saturday and Sunday as a whole, too."""
 
-    def holds(self, now: datetime) -> bool:
+    def contains(self, now: datetime) -> bool:
         """Whether a moment lies in it."""
         local = now.astimezone(self.zone)
         if self.weekends and local.isoweekday() > 5:  # noqa: PLR2004 - Friday
@@ -47,38 +47,38 @@ class Silence:
         """Whether it holds now."""
         return self.starts_at <= now < self.ends_at
 
-    def covers(self, rule: str, subject: Subject) -> bool:
+    def matches(self, rule: str, subject: Subject) -> bool:
         """Whether an alert is meant."""
         known = {"rule": rule, **subject._asdict()}
         return all(fnmatchcase(known.get(name, ""), pattern) for name, pattern in self.matchers.items())
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Muting:
     """Why notifications may have to wait, at one moment."""
 
     now: datetime
-    quiet: Mapping[str, QuietHours]
+    quiet_hours: Mapping[str, QuietHours]
     """By rule."""
     silences: Sequence[Silence] = ()
-    without_data: frozenset[str] = frozenset()
+    clusters_missing_data: frozenset[str] = frozenset()
     """Clusters whose data is missing."""
 
-    def holds(self, notification: Notification) -> bool:
+    def mutes(self, notification: Notification) -> bool:
         """Whether a notification waits. Critical ones do not wait for morning; news of missing data inhibit nothing
         but what is computed from that data."""
-        quiet = self.quiet.get(notification.rule)
-        if quiet is not None and notification.severity != "critical" and quiet.holds(self.now):
+        quiet = self.quiet_hours.get(notification.rule)
+        if quiet is not None and notification.severity != "critical" and quiet.contains(self.now):
             return True
-        if notification.kind in INHIBITED_BY_MISSING_DATA and notification.subject.cluster in self.without_data:
+        if notification.kind in INHIBITED_BY_MISSING_DATA and notification.subject.cluster in self.clusters_missing_data:
             return True
         return any(
-            silence.is_active(self.now) and silence.covers(notification.rule, notification.subject)
+            silence.is_active(self.now) and silence.matches(notification.rule, notification.subject)
             for silence in self.silences
         )
 
 
-def collapse(outbox: Iterable[Entry], hold: Hold) -> tuple[Entry, ...]:
+def drop_alerts_resolved_while_muted(outbox: Iterable[OutboxEntry], hold: Muting) -> tuple[OutboxEntry, ...]:
     """Without the alerts that a receiver was never told of and that are over: held when they fired, resolved now."""
     entries = tuple(outbox)
     untold: set[tuple[str, str, Subject]] = set()
@@ -91,12 +91,12 @@ def collapse(outbox: Iterable[Entry], hold: Hold) -> tuple[Entry, ...]:
             waiting[key] = [place]
         elif news.event == "repeat" and key in untold:
             waiting[key].append(place)
-        elif news.event == "resolved" and key in untold and hold.holds(entries[waiting[key][0]].notification):
+        elif news.event == "resolved" and key in untold and hold.mutes(entries[waiting[key][0]].notification):
             dropped |= {*waiting.pop(key), place}
             untold.discard(key)
     return tuple(entry for place, entry in enumerate(entries) if place not in dropped)
 
 
-def next_repeat(told_at: datetime | None, now: datetime, every: timedelta | None) -> bool:
+def is_repeat_due(told_at: datetime | None, now: datetime, every: timedelta | None) -> bool:
     """Whether a firing alert is to be said again."""
     return told_at is not None and every is not None and now - told_at >= every

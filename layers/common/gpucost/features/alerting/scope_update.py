@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
-from gpucost.core.hours import HOUR, format_instant
-from gpucost.features.alerting.model import Alert, Book, Entry, Event, Notification, Subject, Workload
-from gpucost.features.alerting.ports import AlertMemory, Memory
+from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.features.alerting.model import Alert, AlertGroup, OutboxEntry, EventType, Notification, Subject, TopWaster
+from gpucost.features.alerting.ports import AlertStates, ScopeStates
 from gpucost.features.alerting.settings import AlertSettings
 from gpucost.features.alerting.settings.rules import RuleSettings
-from gpucost.features.alerting.state_machine import Policy, Step, observe, restate
+from gpucost.features.alerting.state_machine import FiringPolicy, Transition, advance, reevaluate
 from gpucost.runtime.observability import logger
 
 HISTORY = "history"
 """The receiver that keeps what was decided; it is told first, and of everything."""
-Worst = Callable[[], tuple[Workload, ...]]
+TopWasters = Callable[[], tuple[TopWaster, ...]]
 LONGEST_NOTE = 500
 
 
-def nobody() -> tuple[Workload, ...]:
+def no_workloads() -> tuple[TopWaster, ...]:
     """No workloads to name."""
     return ()
 
@@ -30,19 +30,19 @@ class Finding:
 
     subject: Subject
     hour: datetime
-    breaches: bool | None
+    is_breach: bool | None
     threshold: str
     figures: dict[str, Decimal | None]
     currency: str
-    policy: Policy
-    worst: Worst = nobody
+    policy: FiringPolicy
+    top_wasters: TopWasters = no_workloads
     """The workloads to name, read only when people are told."""
     note: str = ""
     is_muted: bool = False
     """Kept in the history, told nobody: something higher says it."""
 
 
-class Decisions:
+class ScopeUpdate:
     """One scope's memory, while findings are taken into account.
 
     Args:
@@ -51,15 +51,15 @@ class Decisions:
         rules: those decided in this scope, by name.
     """
 
-    def __init__(self, memory: Memory, alerts: AlertSettings, rules: dict[str, RuleSettings]) -> None:
+    def __init__(self, memory: ScopeStates, alerts_of: AlertSettings, rules: dict[str, RuleSettings]) -> None:
         self.cursor = memory.cursor
-        self._settings = alerts
+        self._settings = alerts_of
         self._rules = rules
-        self._before = {book.owner: book for book in memory.books}
+        self._before = {book.owner: book for book in memory.groups}
         self._told: dict[str, list[tuple[Notification, bool]]] = {}
-        self._alerts = {book.owner: self._known(book) for book in memory.books}
+        self._alerts = {book.owner: self._known(book) for book in memory.groups}
 
-    def _known(self, book: Book) -> dict[tuple[str, Subject], Alert]:
+    def _known(self, book: AlertGroup) -> dict[tuple[str, Subject], Alert]:
         """A book's alerts: those that no rule looks at any more end untold."""
         return {
             one.key: one for one in book.alerts if one.rule in self._rules and self._rules[one.rule].covers(one.subject)
@@ -73,22 +73,22 @@ class Decisions:
         """Every pending and firing alert."""
         return [one for own in self._alerts.values() for one in own.values()]
 
-    def decided_through(self, owner: str) -> datetime | None:
+    def evaluated_through(self, owner: str) -> datetime | None:
         """The newest hour that an owner's alerts have taken into account."""
         book = self._before.get(owner)
-        known = (self.cursor.decided_through, book.decided_through if book else None)
+        known = (self.cursor.evaluated_through, book.evaluated_through if book else None)
         return max((moment for moment in known if moment is not None), default=None)
 
     def apply(self, name: str, finding: Finding) -> None:
         """Take a finding of a new hour into account; of one that is decided, nothing happens."""
-        owner, through = finding.subject.business_unit, self.decided_through(finding.subject.business_unit)
+        owner, through = finding.subject.business_unit, self.evaluated_through(finding.subject.business_unit)
         if through is not None and finding.hour <= through:
             return
         alert = self._alert(owner, name, finding.subject)
         self._step(
             name,
             finding,
-            observe(alert, name, finding.subject, finding.hour, finding.breaches, finding.policy, through),
+            advance(alert, name, finding.subject, finding.hour, finding.is_breach, finding.policy, through),
         )
 
     def apply_restated(self, name: str, finding: Finding) -> None:
@@ -96,40 +96,40 @@ class Decisions:
         owner = finding.subject.business_unit
         alert = self._alert(owner, name, finding.subject)
         if alert is not None:
-            step = restate(alert, finding.hour, finding.breaches, finding.policy)
-        elif finding.hour == self.cursor.decided_through:
-            step = observe(None, name, finding.subject, finding.hour, finding.breaches, finding.policy)
+            step = reevaluate(alert, finding.hour, finding.is_breach, finding.policy)
+        elif finding.hour == self.cursor.evaluated_through:
+            step = advance(None, name, finding.subject, finding.hour, finding.is_breach, finding.policy)
         else:
             return
-        note = f"the hour {format_instant(finding.hour)} was restated"
+        note = f"the hour {format_timestamp(finding.hour)} was restated"
         self._step(name, replace(finding, note=note), step)
 
-    def end(self, alert: Alert) -> None:
+    def discard(self, alert: Alert) -> None:
         """Let an alert go without a word: its time is over."""
         self._alerts[alert.subject.business_unit].pop(alert.key, None)
 
-    def keep(self, alert: Alert) -> None:
+    def add(self, alert: Alert) -> None:
         """Remember an alert that others decided."""
         self._alerts.setdefault(alert.subject.business_unit, {})[alert.key] = alert
 
-    def tell(self, notification: Notification, *, muted: bool = False) -> None:
+    def notify(self, notification: Notification, *, muted: bool = False) -> None:
         """Put news in an owner's outbox."""
         self._told.setdefault(notification.subject.business_unit, []).append((notification, muted))
 
     def repeat(self, alert: Alert, at: datetime) -> None:
         """Say once more that an alert is firing."""
-        if alert.news is None:
+        if alert.notification is None:
             return
         id_ = notification_id(alert.rule, alert.subject, at, "repeat")
-        self.tell(replace(alert.news, id=id_, event="repeat"))
-        self._alerts[alert.subject.business_unit][alert.key] = replace(alert, told_at=at)
+        self.notify(replace(alert.notification, id=id_, event="repeat"))
+        self._alerts[alert.subject.business_unit][alert.key] = replace(alert, notified_at=at)
 
-    def mark(self, owner: str) -> dict[str, str]:
+    def reported_periods(self, owner: str) -> dict[str, str]:
         """The periods that an owner's digests last reported."""
         book = self._before.get(owner)
-        return dict(book.marks) if book else {}
+        return dict(book.digest_periods) if book else {}
 
-    def save_only(self, store: AlertMemory) -> int:
+    def save_only(self, store: AlertStates) -> int:
         """Write every book that changed, without any hour having been decided; returns how many did.
 
         Raises:
@@ -137,7 +137,7 @@ class Decisions:
         """
         return self.save(store, None)
 
-    def save(self, store: AlertMemory, through: datetime | None, marks: dict[str, dict[str, str]] | None = None) -> int:
+    def save(self, store: AlertStates, through: datetime | None, marks: dict[str, dict[str, str]] | None = None) -> int:
         """Write every book that changed, with its messages; returns how many did.
 
         Raises:
@@ -145,27 +145,27 @@ class Decisions:
         """
         saved = 0
         for owner in sorted(self._alerts.keys() | self._told.keys() | (marks or {}).keys()):
-            before = self._before.get(owner, Book(self.cursor.scope, owner))
+            before = self._before.get(owner, AlertGroup(self.cursor.scope, owner))
             entries = [entry for news, muted in self._told.get(owner, ()) for entry in self._entries(news, muted)]
             after = replace(before.with_alerts(self._alerts.get(owner, {}).values()), outbox=(*before.outbox, *entries))
             if marks and owner in marks:
-                after = replace(after, marks=tuple(sorted({**dict(before.marks), **marks[owner]}.items())))
+                after = replace(after, digest_periods=tuple(sorted({**dict(before.digest_periods), **marks[owner]}.items())))
             if after != before:
-                moments = [moment for moment in (through, before.decided_through) if moment is not None]
-                store.save_book(replace(after, decided_through=max(moments, default=None)))
+                moments = [moment for moment in (through, before.evaluated_through) if moment is not None]
+                store.save_group(replace(after, evaluated_through=max(moments, default=None)))
                 saved += 1
         return saved
 
-    def _entries(self, news: Notification, muted: bool) -> Iterable[Entry]:
+    def _entries(self, news: Notification, muted: bool) -> Iterable[OutboxEntry]:
         logger.info("an alert changed", notification=news.id)
-        yield Entry(HISTORY, news)
+        yield OutboxEntry(HISTORY, news)
         if not muted:
-            yield from (Entry(key, news) for key in self._settings.receiver_keys(self._rules[news.rule]))
+            yield from (OutboxEntry(key, news) for key in self._settings.receiver_keys(self._rules[news.rule]))
 
     def _alert(self, owner: str, name: str, subject: Subject) -> Alert | None:
         return self._alerts.get(owner, {}).get((name, subject))
 
-    def _step(self, name: str, finding: Finding, step: Step) -> None:
+    def _step(self, name: str, finding: Finding, step: Transition) -> None:
         """Keep what a finding led to, and what people are to be told of it."""
         owner, alert = finding.subject.business_unit, step.alert
         before = self._alert(owner, name, finding.subject)
@@ -173,29 +173,29 @@ class Decisions:
             since = (alert if step.change == "firing" else before) or alert
             news = self._news(name, finding, step.change, since.since if since else finding.hour)
             if step.change == "firing":
-                news = replace(news, workloads=finding.worst())
-            is_muted = finding.is_muted if step.change == "firing" or before is None else before.told_at is None
-            self.tell(news, muted=is_muted)
+                news = replace(news, workloads=finding.top_wasters())
+            is_muted = finding.is_muted if step.change == "firing" or before is None else before.notified_at is None
+            self.notify(news, muted=is_muted)
             if alert is not None and step.change == "firing":
                 told_at = None if is_muted else finding.hour + HOUR
-                alert = replace(alert, told_at=told_at, news=None if is_muted else news)
-        elif alert is not None and alert.told_at is not None and alert is not before and finding.breaches:
+                alert = replace(alert, notified_at=told_at, notification=None if is_muted else news)
+        elif alert is not None and alert.notified_at is not None and alert is not before and finding.is_breach:
             fresh = self._news(name, finding, "firing", alert.since)
-            alert = replace(alert, news=replace(fresh, workloads=alert.news.workloads if alert.news else ()))
+            alert = replace(alert, notification=replace(fresh, workloads=alert.notification.workloads if alert.notification else ()))
         own = self._alerts.setdefault(owner, {})
         if alert is None:
             own.pop((name, finding.subject), None)
         else:
             own[alert.key] = alert
 
-    def _news(self, name: str, finding: Finding, event: Event, since: datetime) -> Notification:
+    def _news(self, name: str, finding: Finding, event: EventType, since: datetime) -> Notification:
         rule = self._rules[name]
         return Notification(
             id=notification_id(name, finding.subject, finding.hour, event),
             event=event,
             kind=rule.kind,
             rule=name,
-            severity=rule.level,
+            severity=rule.effective_severity,
             subject=finding.subject,
             since=since,
             hour=finding.hour,
@@ -206,7 +206,7 @@ class Decisions:
         )
 
 
-def notification_id(rule: str, subject: Subject, hour: datetime, event: Event) -> str:
+def notification_id(rule: str, subject: Subject, hour: datetime, event: EventType) -> str:
     """The same for the same news: `demo/waste/research/2026-11-19T10:00:00Z/firing`."""
     who = "|".join(part.replace("/", "_") for part in subject[1:] if part)
-    return f"{subject.cluster or '*'}/{rule}/{who}/{format_instant(hour)}/{event}"
+    return f"{subject.cluster or '*'}/{rule}/{who}/{format_timestamp(hour)}/{event}"

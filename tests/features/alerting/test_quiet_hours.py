@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpucost.features.alerting.timing import QuietHours
+from gpucost.features.alerting.muting import QuietHours
 
 NIGHT = QuietHours(time(22), time(7), ZoneInfo("Europe/Berlin"))
 EARLY = QuietHours(time(1, 30), time(2, 30), ZoneInfo("Europe/Berlin"))
@@ -44,4 +44,4 @@ OFFICE = QuietHours(time(9), time(17), ZoneInfo("America/New_York"), weekends=Tr
     ],
 )
 def test_quiet_hours_go_by_the_wall_clock(quiet: QuietHours, moment: str, *, holds: bool) -> None:
-    assert quiet.holds(datetime.fromisoformat(moment).replace(tzinfo=UTC)) is holds
+    assert quiet.contains(datetime.fromisoformat(moment).replace(tzinfo=UTC)) is holds

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpucost.features.alerting.timing import Silence
+from gpucost.features.alerting.muting import Silence
 from tests.conftest import DynamoTable
-from tests.features.alerting.alerting_world import START, Fleet, document, node, pod
+from tests.features.alerting.fleet import START, Fleet, settings_with_rules, node, pod
 
 WASTE = "rule: waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 2"
 IDLE_POD = pod(gpus=2, use="0.05")
@@ -16,34 +16,34 @@ BUSY = pod(gpus=2, use="0.9")
 
 
 def test_waste_names_the_worst_workloads_once_and_keeps_firing_as_long_as_asked(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(WASTE + ", keep_firing_hours: 2"))
+    fleet = Fleet(table, settings_with_rules(WASTE + ", keep_firing_hours: 2"))
     small = pod(name="notebook", gpus=1, use="0")
-    assert fleet.hour(0, IDLE_POD, small) == []
+    assert fleet.publish_and_close(0, IDLE_POD, small) == []
     fleet.publish(1, IDLE_POD, small)
-    fleet.closed(1)
+    fleet.close_hour(1)
     ((news,),) = fleet.email.messages
     assert fleet.email.take() == ["firing waste research"]
     # By hand: 2 GPUs × $12 × 95% and 1 × $12 × 100%, of 3 × $12.
     assert news.figures["waste_usd_per_hour"] == Decimal("34.8")
     assert news.figures["waste_percent"] == Decimal("96.7")
     assert [(one.name, one.waste_usd) for one in news.workloads] == [("train", Decimal("22.8")), ("notebook", 12)]
-    assert fleet.hour(2, BUSY) == []
-    assert fleet.hour(3, IDLE_POD) == []
-    assert fleet.hour(4, BUSY) == []
-    assert fleet.hour(5, BUSY) == ["resolved waste research"]
-    assert fleet.memory.load("demo").books[0].is_empty
+    assert fleet.publish_and_close(2, BUSY) == []
+    assert fleet.publish_and_close(3, IDLE_POD) == []
+    assert fleet.publish_and_close(4, BUSY) == []
+    assert fleet.publish_and_close(5, BUSY) == ["resolved waste research"]
+    assert fleet.alert_states.load("demo").groups[0].is_empty
 
 
 def test_a_guess_accuses_nobody(table: DynamoTable) -> None:
     text = (
-        document(WASTE.replace("percent: 50, for_hours: 2", "percent: 40"), "rule: idle-workload, gpus: 2")
+        settings_with_rules(WASTE.replace("percent: 50, for_hours: 2", "percent: 40"), "rule: idle-workload, gpus: 2")
         + "utilization: {sources: [pod, cluster]}\n"
     )
     fleet = Fleet(table, text)
     guessed = pod(gpus=4, use="0", utilization_source="cluster")
-    assert fleet.hour(0, guessed) == []
+    assert fleet.publish_and_close(0, guessed) == []
     both = ["firing waste research", "firing idle-workload research seen"]
-    assert fleet.hour(1, guessed, pod(name="seen", gpus=4, use="0.01")) == both
+    assert fleet.publish_and_close(1, guessed, pod(name="seen", gpus=4, use="0.01")) == both
 
 
 def test_scope_overrides_and_severity(table: DynamoTable) -> None:
@@ -51,15 +51,15 @@ def test_scope_overrides_and_severity(table: DynamoTable) -> None:
         WASTE.replace("for_hours: 2", "for_hours: 1, severity: critical, scope: {namespaces: [r*, p*]}")
         + ", overrides: [{business_unit: p*, waste_usd_per_hour: 100}]"
     )
-    fleet = Fleet(table, document(rule))
+    fleet = Fleet(table, settings_with_rules(rule))
     others = [pod(unit, gpus=2, use="0") for unit in ("research", "patient", "outside")]
     fleet.publish(0, *others)
-    fleet.closed(0)
-    assert [(one.subject.business_unit, one.severity) for one in fleet.email.news] == [("research", "critical")]
+    fleet.close_hour(0)
+    assert [(one.subject.business_unit, one.severity) for one in fleet.email.notifications] == [("research", "critical")]
 
 
 def test_an_idle_workload_is_one_alert_each_and_one_message_together(table: DynamoTable) -> None:
-    fleet = Fleet(table, document("rule: idle-workload, gpus: 2, utilization_percent: 10"))
+    fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 2, utilization_percent: 10"))
     fleet.publish(
         0, pod(name="a", gpus=2, use="0.05"), pod(name="b", gpus=2, use="0.099"), pod(name="busy", gpus=4, use="0.1"),
         pod(name="small", gpus=1, use="0"),
@@ -67,7 +67,7 @@ def test_an_idle_workload_is_one_alert_each_and_one_message_together(table: Dyna
         pod(name="dark", gpus=4, use="0", utilization_source="none", effective_gpu_hours=None, utilization=None,
             unmeasured_gpu_hours=Decimal(4), effective_usd=None, waste_usd=None, unmeasured_usd=Decimal(48)),
     )  # fmt: skip
-    fleet.closed(0)
+    fleet.close_hour(0)
     (message,) = fleet.email.messages
     assert [one.subject.workload for one in message] == ["a", "b"]
     assert [one.figures["utilization_percent"] for one in message] == [Decimal("5.0"), Decimal("9.9")]
@@ -85,41 +85,41 @@ def test_an_idle_workload_is_one_alert_each_and_one_message_together(table: Dyna
         "utilization_source": "none",
     }
     dark = pod(name="b", gpus=2, use="0", **unseen, **unmeasured)
-    assert fleet.hour(1, dark) == ["resolved idle-workload research a"]
-    assert fleet.hour(2, pod(name="b", gpus=2, use="0.5")) == ["resolved idle-workload research b"]
+    assert fleet.publish_and_close(1, dark) == ["resolved idle-workload research a"]
+    assert fleet.publish_and_close(2, pod(name="b", gpus=2, use="0.5")) == ["resolved idle-workload research b"]
 
 
 def test_unallocated_capacity_by_node_pool(table: DynamoTable) -> None:
     fleet = Fleet(
-        table, document("rule: unallocated, usd_per_hour: 24, overrides: [{node_pool: big, usd_per_hour: 90}]")
+        table, settings_with_rules("rule: unallocated, usd_per_hour: 24, overrides: [{node_pool: big, usd_per_hour: 90}]")
     )
     nodes = [node("small", "12", "n1"), node("small", "12", "n2"), node("big", "60", "n3"), node("full", "0", "n4")]
-    assert fleet.hour(0, BUSY, nodes=nodes) == ["firing unallocated small"]
-    assert fleet.hour(1, BUSY, nodes=[node("big", "96")]) == ["firing unallocated big", "resolved unallocated small"]
+    assert fleet.publish_and_close(0, BUSY, nodes=nodes) == ["firing unallocated small"]
+    assert fleet.publish_and_close(1, BUSY, nodes=[node("big", "96")]) == ["firing unallocated big", "resolved unallocated small"]
 
 
 def test_a_restated_hour_is_told_with_the_next_one_and_with_a_note(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(WASTE))
-    fleet.hour(0, IDLE_POD)
-    assert fleet.hour(1, IDLE_POD) == ["firing waste research"]
+    fleet = Fleet(table, settings_with_rules(WASTE))
+    fleet.publish_and_close(0, IDLE_POD)
+    assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
     fleet.publish(1, BUSY)
-    fleet.closed(1, origin="backfill")
+    fleet.close_hour(1, origin="backfill")
     assert fleet.email.take() == []
     fleet.publish(2, status="incomplete")
-    fleet.closed(2)
-    (news,) = fleet.email.news
+    fleet.close_hour(2)
+    (news,) = fleet.email.notifications
     assert (news.event, news.note) == ("resolved", f"the hour {news.hour:%Y-%m-%dT%H:00:00Z} was restated")
     fleet.email.take()
     # And the other way: an hour that was quiet turns out to have wasted.
     fleet.publish(1, IDLE_POD)
-    assert fleet.hour(3, IDLE_POD) == ["firing waste research"]
+    assert fleet.publish_and_close(3, IDLE_POD) == ["firing waste research"]
 
 
 def test_across_clusters_a_partial_sum_never_fires(table: DynamoTable) -> None:
     rule = "rule: waste, waste_usd_per_hour: 20, waste_percent: 50, across_clusters: true"
-    fleet = Fleet(table, document(rule, clusters=("east", "west")))
+    fleet = Fleet(table, settings_with_rules(rule, clusters=("east", "west")))
     for number in range(4):
-        assert fleet.hour(number, IDLE_POD, cluster="east") == []
+        assert fleet.publish_and_close(number, IDLE_POD, cluster="east") == []
     fleet.publish(0, pod(gpus=8, use="0.9"), cluster="west")
     assert fleet.tick(2) == []  # together: $32.4 of $120
     fleet.publish(1, pod(gpus=1, use="0"), cluster="west")
@@ -132,12 +132,12 @@ def test_across_clusters_a_partial_sum_never_fires(table: DynamoTable) -> None:
 def test_thresholds_in_money_say_nothing_of_hours_in_another_currency(table: DynamoTable) -> None:
     """Wasted are 22.80 USD an hour; whether that is more than 10 EUR nobody knows. What is idle is idle anyhow."""
     idle = "rule: idle-workload, gpus: 1, utilization_percent: 10"
-    text = document(WASTE, idle).replace("pricing: {source", "pricing: {currency: EUR, source")
+    text = settings_with_rules(WASTE, idle).replace("pricing: {source", "pricing: {currency: EUR, source")
     fleet = Fleet(table, text)
-    assert [fleet.hour(number, IDLE_POD, currency="USD") for number in range(3)] == [
+    assert [fleet.publish_and_close(number, IDLE_POD, currency="USD") for number in range(3)] == [
         ["firing idle-workload research train"], [], []
     ]  # fmt: skip
-    assert [fleet.hour(number, IDLE_POD, currency="EUR") for number in (3, 4)] == [[], ["firing waste research"]]
+    assert [fleet.publish_and_close(number, IDLE_POD, currency="EUR") for number in (3, 4)] == [[], ["firing waste research"]]
 
 
 QUIET = '  quiet_hours: {from: "22:00", to: "09:30"}\n  time_zone: Asia/Kolkata\n'
@@ -148,9 +148,9 @@ QUIET = '  quiet_hours: {from: "22:00", to: "09:30"}\n  time_zone: Asia/Kolkata\
 def test_quiet_hours_hold_what_is_true_in_the_morning_and_drop_what_is_over(
     table: DynamoTable, over_by: int | None, heard: list[str]
 ) -> None:
-    fleet = Fleet(table, document(WASTE, more=QUIET))
+    fleet = Fleet(table, settings_with_rules(WASTE, more=QUIET))
     for number in range(3):
-        assert fleet.hour(number, BUSY if over_by is not None and number >= over_by else IDLE_POD) == []
+        assert fleet.publish_and_close(number, BUSY if over_by is not None and number >= over_by else IDLE_POD) == []
     assert [fleet.tick(number) for number in (3, 4, 5)] == [[], heard, []]
     decided = [
         f"{one.event} {one.hour.hour}" for one in fleet.history.between("demo", START, START + timedelta(days=1))
@@ -159,28 +159,28 @@ def test_quiet_hours_hold_what_is_true_in_the_morning_and_drop_what_is_over(
 
 
 def test_a_critical_alert_wakes_people(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(WASTE + ", severity: critical", more=QUIET))
-    fleet.hour(0, IDLE_POD)
-    assert fleet.hour(1, IDLE_POD) == ["firing waste research"]
+    fleet = Fleet(table, settings_with_rules(WASTE + ", severity: critical", more=QUIET))
+    fleet.publish_and_close(0, IDLE_POD)
+    assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
 
 
 def test_a_silence_has_an_end(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(WASTE))
+    fleet = Fleet(table, settings_with_rules(WASTE))
     begin = START + timedelta(hours=1)
     fleet.silences.put(
         Silence("s1", "alice", "load test", begin, begin + timedelta(hours=3), {"business_unit": "res*"})
     )
     other = pod("other", gpus=2, use="0")
-    fleet.hour(0, IDLE_POD, other)
-    assert fleet.hour(1, IDLE_POD, other) == ["firing waste other"]
+    fleet.publish_and_close(0, IDLE_POD, other)
+    assert fleet.publish_and_close(1, IDLE_POD, other) == ["firing waste other"]
     assert fleet.tick(3) == []
     assert fleet.tick(4) == ["firing waste research"]
 
 
 def test_missing_data_silences_what_is_computed_from_it(table: DynamoTable) -> None:
-    fleet = Fleet(table, document(WASTE + ", repeat_hours: 3", "rule: data, overdue_hours: 2"))
-    fleet.hour(0, IDLE_POD)
-    assert fleet.hour(1, IDLE_POD) == ["firing waste research"]
+    fleet = Fleet(table, settings_with_rules(WASTE + ", repeat_hours: 3", "rule: data, overdue_hours: 2"))
+    fleet.publish_and_close(0, IDLE_POD)
+    assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
     assert fleet.tick(4, demo=2) == ["firing data overdue"]
     assert fleet.tick(5, demo=3) == []  # the repetition would be due
     assert fleet.tick(6, demo=0) == ["resolved data overdue", "repeat waste research"]
@@ -188,18 +188,18 @@ def test_missing_data_silences_what_is_computed_from_it(table: DynamoTable) -> N
 
 
 def test_a_firing_alert_is_repeated_and_one_that_somebody_took_is_not(table: DynamoTable) -> None:
-    from gpucost.features.alerting.queries import AlertDesk
+    from gpucost.features.alerting.queries import AlertQueries
 
-    fleet = Fleet(table, document(WASTE + ", repeat_hours: 6"))
-    fleet.hour(0, IDLE_POD)
-    fleet.hour(1, IDLE_POD)
+    fleet = Fleet(table, settings_with_rules(WASTE + ", repeat_hours: 6"))
+    fleet.publish_and_close(0, IDLE_POD)
+    fleet.publish_and_close(1, IDLE_POD)
     heard = [fleet.tick(number) for number in range(3, 16)]
     assert [number for number, some in enumerate(heard, start=3) if some] == [8, 14]
     assert heard[5] == ["repeat waste research"]
     assert fleet.tick(14) == []  # the same tick again
-    desk = AlertDesk(fleet.settings, fleet.memory, fleet.history, fleet.silences, clock=lambda: fleet.now)
+    desk = AlertQueries(fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now)
     (active,) = desk.active()
     desk.acknowledge(active.id, author="alice")
     assert [fleet.tick(number) for number in range(20, 40, 6)] == [[]] * 4
-    fleet.hour(2, BUSY)
+    fleet.publish_and_close(2, BUSY)
     assert desk.active() == []

@@ -13,7 +13,7 @@ from gpucost.core.errors import ParameterError
 from gpucost.core.pricing.prices import PriceSource
 from gpucost.core.query.periods import parse_moment_parameter
 from gpucost.http.access import open_to
-from gpucost.http.answers import responses, json_response
+from gpucost.http.responses import json_response, responses
 from gpucost.reports.prices import PriceListing
 
 Start = Annotated[str, Query(description="First moment of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
@@ -44,20 +44,20 @@ def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceLis
         Prices given in the settings (sources rates, constant, capacity-block) and the bill's are not in the book.
         """
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
-        page = listing().page(first, last, source=source, instance_type=instance_type, after=_place(cursor))
-        return json_response(price_schemas.prices_response(first, last, page, _cursor(page.next_position)))
+        page = listing().page(first, last, source=source, instance_type=instance_type, after=_read_cursor(cursor))
+        return json_response(price_schemas.prices_response(first, last, page, _write_cursor(page.next_position)))
 
 
-def _cursor(place: str | None) -> str | None:
-    return None if place is None else urlsafe_b64encode(place.encode()).decode()
+def _write_cursor(position: str | None) -> str | None:
+    return None if position is None else urlsafe_b64encode(position.encode()).decode()
 
 
-def _place(cursor: str | None) -> str:
+def _read_cursor(cursor: str | None) -> str:
     try:
-        place = "[]" if cursor is None else urlsafe_b64decode(cursor.encode()).decode()
-        known = isinstance(json.loads(place), list)
+        position = "[]" if cursor is None else urlsafe_b64decode(cursor.encode()).decode()
+        is_valid = isinstance(json.loads(position), list)
     except ValueError:
-        known = False
-    if not known:
+        is_valid = False
+    if not is_valid:
         raise ParameterError("cursor", "is not one that an answer gave")
-    return place if cursor else ""
+    return position if cursor else ""

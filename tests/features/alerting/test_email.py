@@ -13,8 +13,8 @@ from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.notifiers.email import LONGEST_SUBJECT, EmailNotifier, subject, text
-from tests.features.alerting.alerts import notification
+from gpucost.features.alerting.notifiers.email import MAX_SUBJECT_LENGTH, EmailNotifier, subject, text
+from tests.features.alerting.sample_notifications import notification
 
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
@@ -108,7 +108,7 @@ def test_names_stay_on_their_line(mailbox: Mailbox) -> None:
 def test_subjects_are_what_sns_takes(name: str) -> None:
     line = subject([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(business_unit=name))])
 
-    assert len(line) <= LONGEST_SUBJECT
+    assert len(line) <= MAX_SUBJECT_LENGTH
     assert all(" " <= char <= "~" for char in line)
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.device_use import DeviceHour, DeviceKey, Label
+from gpucost.core.metering.device_use import DeviceHour, DeviceKey, PodLabel
 from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, SHARED_SUFFIX, is_neuron
 from gpucost.core.metering.usage import Holding
 
 
 @dataclass(slots=True)
-class Claims:
+class DeviceAssignments:
     """Devices by holding, and holdings by device."""
 
     devices_of: dict[int, list[DeviceHour]] = field(default_factory=dict)
@@ -26,9 +26,9 @@ class Claims:
         self.holders_of.setdefault(device.key, []).append(place)
 
 
-def find_claims(
+def assign_devices(
     holdings: Sequence[Holding], devices: Iterable[DeviceHour], window: Interval, suspect_nodes: Container[str] = ()
-) -> Claims:
+) -> DeviceAssignments:
     """Join holdings and devices by the pods that devices are labelled with while these run.
 
     A label outside of a pod's running time may linger after the finish, come before the start, or be of a namesake: it
@@ -51,7 +51,7 @@ def find_claims(
         on_node.setdefault(device.node, []).append(device)
         for place, found in _labels(device, holdings, by_name).items():
             labelled.setdefault(place, []).append(found)
-    claims = Claims()
+    claims = DeviceAssignments()
     neighbors: dict[str, list[Holding]] = {}
     for one in holdings:
         neighbors.setdefault(one.node.name, []).append(one)
@@ -88,8 +88,8 @@ def _labels(
     for label in device.labels:
         for place in by_name.get(label[:2], ()):
             one = holdings[place]
-            if (not label[2] or label[2] == one.pod.uid) and fits(one, device):
-                times[place] = times.get(place, 0) + device.labelled_ms(label, one.running)
+            if (not label[2] or label[2] == one.pod.uid) and is_compatible(one, device):
+                times[place] = times.get(place, 0) + device.labeled_ms(label, one.running)
     return {place: _Labelled(device, time) for place, time in times.items()}
 
 
@@ -109,7 +109,7 @@ def _only_device(one: Holding, devices: Sequence[DeviceHour]) -> list[DeviceHour
     """The one device that a sharer can be on, whatever labels say."""
     if not is_shared_resource(one) or one.node.devices != 1:
         return []
-    only = [device for device in devices if fits(one, device)]
+    only = [device for device in devices if is_compatible(one, device)]
     return only if len(only) == 1 else []
 
 
@@ -124,7 +124,7 @@ def _all_devices(
     whole = one.resource in {GPU, GPU_SHARED} or is_neuron(one.resource)
     if not whole or is_shared_resource(one) or one.node.mig_profile or one.gpus != one.node.physical:
         return []
-    fitting = [device for device in devices if not device.is_part and fits(one, device)]
+    fitting = [device for device in devices if not device.is_part and is_compatible(one, device)]
     if len(fitting) != len(devices) or len(devices) != devices_expected(one):
         return []
     near = 2 * max((device.interval for device in devices), default=0)
@@ -135,7 +135,7 @@ def _all_devices(
     return fitting if is_separable else []
 
 
-def scaled_to_gpus(holdings: Sequence[Holding], claims: Claims) -> list[Holding]:
+def scale_to_gpus(holdings: Sequence[Holding], claims: DeviceAssignments) -> list[Holding]:
     """Holdings of slices with the share that these are on the very GPUs that they are known to be on."""
     found = list(holdings)
     for place, devices in claims.devices_of.items():
@@ -143,12 +143,12 @@ def scaled_to_gpus(holdings: Sequence[Holding], claims: Claims) -> list[Holding]
         if one.resource.startswith(MIG_PREFIX) and one.node.layouts:
             gpus = [device.key[1] for device in devices if device.key[1] in one.node.layouts]
             share = one.node.share_on(one.resource, gpus) if gpus else one.share
-            if share.of_gpu != one.share.of_gpu:
+            if share.gpus_per_unit != one.share.gpus_per_unit:
                 found[place] = replace(one, share=share)
     return found
 
 
-def fits(holding: Holding, device: DeviceHour) -> bool:
+def is_compatible(holding: Holding, device: DeviceHour) -> bool:
     """Whether a device can be of the kind that a holding asks for: slices of its profile, whole GPUs, NeuronCores."""
     resource = holding.resource
     if is_neuron(resource) != device.is_neuron:
@@ -167,7 +167,7 @@ def is_shared_resource(holding: Holding) -> bool:
     return holding.share.replicas > 1
 
 
-def replicas(holding: Holding, device: DeviceHour) -> int:
+def replicas_per_device(holding: Holding, device: DeviceHour) -> int:
     """Units that one device is handed out as; a slice whose share follows from counting slices is no replica."""
     return 1 if holding.share.source == "capacity" and device.is_part else holding.share.replicas
 
@@ -175,9 +175,9 @@ def replicas(holding: Holding, device: DeviceHour) -> int:
 def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
     """Physical GPUs that a device is."""
     if device.is_neuron and holding.resource != NEURON_CORE:
-        return holding.share.of_gpu / holding.node.cores_per_device()
-    count = replicas(holding, device)
-    return holding.share.of_gpu if count == 1 else holding.share.of_gpu * count
+        return holding.share.gpus_per_unit / holding.node.cores_per_device()
+    count = replicas_per_device(holding, device)
+    return holding.share.gpus_per_unit if count == 1 else holding.share.gpus_per_unit * count
 
 
 def devices_expected(holding: Holding) -> int:
@@ -188,11 +188,11 @@ def devices_expected(holding: Holding) -> int:
 
 def replicas_held(holding: Holding, device: DeviceHour, devices: int) -> Fraction:
     """Replicas that a holding has of one of its devices: told by slots, else spread evenly over its devices."""
-    told = max((device.slots(label) for label in own_labels(holding, device)), default=0)
+    told = max((device.slot_count(label) for label in labels_of_holding(holding, device)), default=0)
     return Fraction(min(told, holding.units)) if told else Fraction(holding.units, max(1, devices))
 
 
-def own_labels(holding: Holding, device: DeviceHour) -> list[Label]:
+def labels_of_holding(holding: Holding, device: DeviceHour) -> list[PodLabel]:
     """The labels on a device that are the holding's pod."""
     labels = device.labels_by_pod.get((holding.pod.namespace, holding.pod.pod), ())
     return [label for label in labels if label[2] in {"", holding.pod.uid}]

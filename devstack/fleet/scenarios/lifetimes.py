@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from devstack.fleet.builders import mig_mixed, mig_single, node, whole
 from devstack.fleet.scenario import Exporter, Node, Pod, Scenario
-from devstack.fleet.scenarios.sharing import asks, flat
+from devstack.fleet.scenarios.sharing import flat, request
 
 ALWAYS = (-1e6, 1e6)
 
@@ -17,7 +17,7 @@ def scenarios() -> Iterator[Scenario]:
     yield from _geometries()
 
 
-def some_lives(name: str, hours: Sequence[int] = (0, 1)) -> Scenario:
+def mixed_lifetimes(name: str, hours: Sequence[int] = (0, 1)) -> Scenario:
     """Pods of all kinds of lives on one node; also the stuff of which outages are made."""
     n = node("n1", "h100", whole("h100"))
     return Scenario(
@@ -38,22 +38,22 @@ def some_lives(name: str, hours: Sequence[int] = (0, 1)) -> Scenario:
 
 
 def _pods() -> Iterator[Scenario]:
-    yield some_lives("lives")
+    yield mixed_lifetimes("lives")
     n = node("n1", "a10g-one", whole("a10g-one"))
     # A GPU handed from one to the next many times: nobody may be billed twice, and nothing overflows.
-    hands = [Pod(f"p{i}", n, [0], flat("0.5"), start=-3 + i * 7.3, deleted=-3 + (i + 1) * 7.3) for i in range(9)]
-    yield Scenario("handed-on", [n], hands)
+    successive = [Pod(f"p{i}", n, [0], flat("0.5"), start=-3 + i * 7.3, deleted=-3 + (i + 1) * 7.3) for i in range(9)]
+    yield Scenario("handed-on", [n], successive)
     yield Scenario(
         "life-over-hours", [n], [Pod("p", n, [0], flat("0.5"), start=-50, running=-44, deleted=115)], hours=(-1, 0, 1)
     )
     reused = node("n1", "a10g", whole("a10g"))
-    lives = [
+    pods = [
         Pod("p", reused, [0], flat("0.9"), uid="first", start=-30, finished=20, deleted=22),
         Pod("p", reused, [1], flat("0.2"), uid="second", start=24, running=30),
     ]
-    yield Scenario("name-on-another-gpu", [reused], lives, dcgm=Exporter(lingers=2))
-    bent = Pod("p", reused, [0], (((-1e6, "0.1"), (20, "0.9"), (40, "0.3"))), start=10, deleted=50)
-    yield Scenario("use-that-changes", [reused], [bent])
+    yield Scenario("name-on-another-gpu", [reused], pods, dcgm=Exporter(lingers=2))
+    changing = Pod("p", reused, [0], (((-1e6, "0.1"), (20, "0.9"), (40, "0.3"))), start=10, deleted=50)
+    yield Scenario("use-that-changes", [reused], [changing])
 
 
 def _phases() -> Iterator[Scenario]:
@@ -74,8 +74,8 @@ def _phases() -> Iterator[Scenario]:
 
 def _nodes() -> Iterator[Scenario]:
     stays = node("n1", "a10g", whole("a10g"))
-    joins = node("n2", "a10g", whole("a10g", life=(16, 1e6)), life=(10, 1e6), labels_from=19)
-    leaves = node("n3", "a10g", whole("a10g"), life=(-1e6, 35))
+    joins = node("n2", "a10g", whole("a10g", lifetime=(16, 1e6)), lifetime=(10, 1e6), labels_from=19)
+    leaves = node("n3", "a10g", whole("a10g"), lifetime=(-1e6, 35))
     yield Scenario(
         "nodes-join-and-leave",
         [stays, joins, leaves],
@@ -85,17 +85,21 @@ def _nodes() -> Iterator[Scenario]:
             Pod("stays", stays, [0], flat("0.6")),
         ],
     )
-    old = node("n1", "a10g-one", whole("a10g-one"), life=(-1e6, 24), provider_id="aws:///us-west-2a/i-old")
+    old = node("n1", "a10g-one", whole("a10g-one"), lifetime=(-1e6, 24), provider_id="aws:///us-west-2a/i-old")
     new = node(
-        "n1", "a10g-one", whole("a10g-one", life=(30, 1e6)), life=(28, 1e6), provider_id="aws:///us-west-2a/i-new"
+        "n1",
+        "a10g-one",
+        whole("a10g-one", lifetime=(30, 1e6)),
+        lifetime=(28, 1e6),
+        provider_id="aws:///us-west-2a/i-new",
     )
     yield Scenario(
         "node-replaced-under-its-name",
         [old, new],
         [Pod("first", old, [0], flat("0.4"), deleted=24), Pod("second", new, [0], flat("0.9"), start=31)],
     )
-    spot = node("n1", "a10g-one", whole("a10g-one"), life=(-30, 25), labels={"karpenter_sh_capacity_type": "spot"})
-    back = node("n2", "a10g-one", whole("a10g-one", life=(43, 1e6)), life=(40, 1e6))
+    spot = node("n1", "a10g-one", whole("a10g-one"), lifetime=(-30, 25), labels={"karpenter_sh_capacity_type": "spot"})
+    back = node("n2", "a10g-one", whole("a10g-one", lifetime=(43, 1e6)), lifetime=(40, 1e6))
     yield Scenario(
         "pool-to-zero-and-back",
         [spot, back],
@@ -110,8 +114,8 @@ def _nodes() -> Iterator[Scenario]:
 
 
 def _geometries() -> Iterator[Scenario]:
-    ones = mig_single("h100-one", "1g.10gb", 7, life=(-1e6, 25))
-    threes = mig_single("h100-one", "3g.40gb", 2, life=(29, 1e6))
+    ones = mig_single("h100-one", "1g.10gb", 7, lifetime=(-1e6, 25))
+    threes = mig_single("h100-one", "3g.40gb", 2, lifetime=(29, 1e6))
     single = node("n1", "h100-one", (ones, threes))
     yield Scenario(
         "mig-single-changed",
@@ -121,15 +125,15 @@ def _geometries() -> Iterator[Scenario]:
             Pod("large", single, [1], flat("0.5"), start=31),
         ],
     )
-    before = mig_mixed("a30", [["1g.6gb"] * 4, ["2g.12gb", "2g.12gb"]], life=(-1e6, 30))
-    after = mig_mixed("a30", [["4g.24gb"], []], life=(33, 1e6))
+    before = mig_mixed("a30", [["1g.6gb"] * 4, ["2g.12gb", "2g.12gb"]], lifetime=(-1e6, 30))
+    after = mig_mixed("a30", [["4g.24gb"], []], lifetime=(33, 1e6))
     mixed = node("n1", "a30", (before, after))
     yield Scenario(
         "mig-mixed-changed",
         [mixed],
         [
-            Pod("quarter", mixed, [0], flat("0.5"), requests=asks("nvidia_com_mig_1g_6gb"), deleted=28),
-            Pod("half", mixed, [4], flat("0.6"), requests=asks("nvidia_com_mig_2g_12gb"), deleted=29),
-            Pod("four", mixed, [0], flat("0.7"), requests=asks("nvidia_com_mig_4g_24gb"), start=35),
+            Pod("quarter", mixed, [0], flat("0.5"), requests=request("nvidia_com_mig_1g_6gb"), deleted=28),
+            Pod("half", mixed, [4], flat("0.6"), requests=request("nvidia_com_mig_2g_12gb"), deleted=29),
+            Pod("four", mixed, [0], flat("0.7"), requests=request("nvidia_com_mig_4g_24gb"), start=35),
         ],
     )

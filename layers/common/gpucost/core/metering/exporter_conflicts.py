@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.claims import Claims, devices_expected
+from gpucost.core.metering.device_assignment import DeviceAssignments, devices_expected
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey
-from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization, overlap_lastingly
-from gpucost.core.metering.nodes import NodeLife, most_at_once
+from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization, overlap_beyond_lag
+from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
 from gpucost.core.metering.observations import DeviceSeries, Instance
 from gpucost.core.metering.usage import Holding
 
 TOLERANCE = Fraction(1, 10)
 """Two exporters of one GPU read its mean use at different moments; they do not differ by a tenth of full use."""
-MOST_EXPORTERS = 10
+MAX_EXPORTERS = 10
 """Of one device at one time. More are made up, and to compare each with each would take longer than an hour has."""
 Pod = tuple[str, str]
 
@@ -64,7 +64,7 @@ def contradictory_devices(
 
 
 def surplus_devices(
-    lives: Mapping[str, Sequence[NodeLife]], series: Iterable[DeviceSeries], window: Interval
+    lives: Mapping[str, Sequence[NodeLifecycle]], series: Iterable[DeviceSeries], window: Interval
 ) -> dict[str, tuple[str, str]]:
     """Nodes of which several exporters together report more GPUs than there are; with two of these exporters."""
     by_node: dict[str, list[DeviceSeries]] = {}
@@ -74,7 +74,7 @@ def surplus_devices(
     found: dict[str, tuple[str, str]] = {}
     for name, own in by_node.items():
         devices = [life.node.devices for life in lives.get(name, ()) if life.node.devices is not None]
-        if len(devices) != 1 or most_at_once(own) <= devices[0]:
+        if len(devices) != 1 or max_simultaneous_devices(own) <= devices[0]:
             continue
         pairs, _ = _simultaneous(_reports(own, window, ()))
         if pairs:
@@ -82,7 +82,7 @@ def surplus_devices(
     return found
 
 
-def surplus_claims(holdings: Sequence[Holding], claims: Claims, window: Interval) -> dict[DeviceKey, tuple[str, str]]:
+def surplus_assignments(holdings: Sequence[Holding], claims: DeviceAssignments, window: Interval) -> dict[DeviceKey, tuple[str, str]]:
     """Devices of pods that several exporters together put on more devices than they request."""
     found: dict[DeviceKey, tuple[str, str]] = {}
     for place, devices in claims.devices_of.items():
@@ -95,12 +95,12 @@ def surplus_claims(holdings: Sequence[Holding], claims: Claims, window: Interval
     return found
 
 
-def without(devices: Iterable[DeviceHour], suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[DeviceHour]:
+def exclude_suspect(devices: Iterable[DeviceHour], suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[DeviceHour]:
     """Devices that are not suspect."""
     return [device for device in devices if device.key not in suspect]
 
 
-def notes_on(suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[str]:
+def contradiction_notes(suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[str]:
     """A note for each two exporters of a node that contradict each other."""
     by_exporters: dict[tuple[str, str, str], int] = {}
     for (node, _, _), exporters in suspect.items():
@@ -143,10 +143,10 @@ def _simultaneous(reports: Mapping[str, _Report]) -> tuple[list[tuple[str, str]]
         pairs += [
             (min(name, other), max(name, other))
             for other in current
-            if overlap_lastingly(report.time, reports[other].time)
+            if overlap_beyond_lag(report.time, reports[other].time)
         ]
         current.append(name)
-        if len(current) > MOST_EXPORTERS and pairs:
+        if len(current) > MAX_EXPORTERS and pairs:
             return pairs, True
     return pairs, False
 
@@ -160,13 +160,13 @@ def _contradict(one: _Report, other: _Report) -> bool:
 
 
 def _time(one: DeviceSeries, window: Interval) -> Interval:
-    if one.values is None:
+    if one.samples is None:
         return window
-    return Interval(one.values[0][0], one.values[-1][0]) if one.values else Interval(window.end, window.end)
+    return Interval(one.samples[0][0], one.samples[-1][0]) if one.samples else Interval(window.end, window.end)
 
 
 def _mean(one: DeviceSeries, time: Interval) -> Fraction | None:
-    if one.values is None:
-        return Fraction(one.total) / Fraction(one.scale) / one.samples if one.samples else None
-    values = [value for at, value in one.values if time.holds(at) and is_utilization(value, one.scale)]
+    if one.samples is None:
+        return Fraction(one.total) / Fraction(one.scale) / one.sample_count if one.sample_count else None
+    values = [value for at, value in one.samples if time.contains(at) and is_utilization(value, one.scale)]
     return sum(map(Fraction, values), Fraction(0)) / Fraction(one.scale) / len(values) if values else None

@@ -5,14 +5,21 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 
-from gpucost.core.hours import HOUR, format_instant
-from gpucost.features.alerting.rules.budget import Part, project
-from gpucost.features.alerting.rules.spend_change import Compared, SoFar, SpendThresholds, compare
-from gpucost.features.recommendations.model import About, Advice, Evidence, Recommendation, Saving, State
-from gpucost.features.recommendations.storage.recommendations import DynamoAdvice
+from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.features.alerting.rules.budget import ClusterSpend, project
+from gpucost.features.alerting.rules.spend_change import SpendComparison, DayToDate, SpendThresholds, compare
+from gpucost.features.recommendations.model import (
+    Evidence,
+    Recommendation,
+    RecommendationContent,
+    RecommendationState,
+    Saving,
+    Subject,
+)
+from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
 from tests.conftest import DynamoTable
-from tests.features.alerting.alerting_world import START, Fleet, document, pod
+from tests.features.alerting.fleet import START, Fleet, settings_with_rules, pod
 from tests.unreadable import push_unreadable
 
 EIGHT = pod(gpus=8, use="0.5")
@@ -20,7 +27,7 @@ EIGHT = pod(gpus=8, use="0.5")
 
 
 def test_a_budget_tells_its_highest_part_once_and_is_over_with_its_month(table: DynamoTable) -> None:
-    fleet = Fleet(table, document("rule: budget, monthly_usd: 2000, projection: false, repeat_hours: 0"))
+    fleet = Fleet(table, settings_with_rules("rule: budget, monthly_usd: 2000, projection: false, repeat_hours: 0"))
     told = {}
     for number in range(24):
         fleet.publish(number, EIGHT)
@@ -41,12 +48,12 @@ def test_a_budget_tells_its_highest_part_once_and_is_over_with_its_month(table: 
     ]
     next_month = (START + timedelta(days=32)).replace(day=1)
     assert fleet.tick((next_month - START) // HOUR + 2) == []
-    assert fleet.memory.load("*").books[0].alerts == ()
+    assert fleet.alert_states.load("*").groups[0].alerts == ()
 
 
 def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> None:
     rule = "rule: budget, monthly_usd: 100000, overrides: [{business_unit: other, monthly_usd: 9000000}]"
-    fleet = Fleet(table, document(rule, clusters=("east", "west")))
+    fleet = Fleet(table, settings_with_rules(rule, clusters=("east", "west")))
     for number in range(25):
         fleet.publish(number, EIGHT, pod("other", gpus=8), cluster="east")
         fleet.publish(number, EIGHT, cluster="west")
@@ -57,16 +64,16 @@ def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> No
 
 def test_projections_by_hand() -> None:
     end = START + 720 * HOUR
-    assert project([Part(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
-    assert project([Part(Decimal(240), 24), Part(Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
-    assert project([Part(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
-    assert project([Part(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
+    assert project([ClusterSpend(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
+    assert project([ClusterSpend(Decimal(240), 24), ClusterSpend(Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
+    assert project([ClusterSpend(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
+    assert project([ClusterSpend(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
     assert project([], START, START + 49 * HOUR, end) is None
 
 
 def test_spend_of_one_odd_day_does_not_matter(table: DynamoTable) -> None:
     """Four weeks of the same weekday, one of them at ten times the cost; then one that doubles."""
-    fleet = Fleet(table, document("rule: spend-change, percent: 50, usd: 100, weeks: 4, repeat_hours: 0"))
+    fleet = Fleet(table, settings_with_rules("rule: spend-change, percent: 50, usd: 100, weeks: 4, repeat_hours: 0"))
     heard = []
     for week, gpus in enumerate((8, 8, 80, 8, 8)):
         for hour in range(3):
@@ -85,25 +92,25 @@ def test_spend_of_one_odd_day_does_not_matter(table: DynamoTable) -> None:
 
 
 def test_days_under_other_price_sources_are_compared_in_gpu_hours() -> None:
-    dear, cheap = SoFar(Decimal(960), Decimal(8)), SoFar(Decimal(96), Decimal(8))
+    dear, cheap = DayToDate(Decimal(960), Decimal(8)), DayToDate(Decimal(96), Decimal(8))
     thresholds = SpendThresholds(Decimal(50), Decimal(10))
-    assert compare(dear, [(cheap, True), (cheap, True)]) == Compared(Decimal(960), Decimal(96), False, 2)
+    assert compare(dear, [(cheap, True), (cheap, True)]) == SpendComparison(Decimal(960), Decimal(96), False, 2)
     seen = compare(dear, [(cheap, False), (cheap, False), (cheap, True)])
-    assert seen == Compared(Decimal(960), Decimal(960), True, 3)
+    assert seen == SpendComparison(Decimal(960), Decimal(960), True, 3)
     assert thresholds.breached_by(seen) is False
-    grown = compare(SoFar(Decimal(960), Decimal(16)), [(cheap, False), (cheap, False)])
-    assert grown == Compared(Decimal(960), Decimal(480), True, 2)
+    grown = compare(DayToDate(Decimal(960), Decimal(16)), [(cheap, False), (cheap, False)])
+    assert grown == SpendComparison(Decimal(960), Decimal(480), True, 2)
     assert thresholds.breached_by(grown) is True
     assert compare(dear, [(cheap, True)]) is None
     assert thresholds.breached_by(None) is None
-    assert compare(SoFar(), [(cheap, True)] * 3) == Compared(Decimal(0), Decimal(96), False, 3)
+    assert compare(DayToDate(), [(cheap, True)] * 3) == SpendComparison(Decimal(0), Decimal(96), False, 3)
 
 
 def test_the_data_itself(table: DynamoTable) -> None:
     rule = "rule: data, overdue_hours: 2, coverage: 0.9, price_age_hours: 30, repeat_hours: 0"
-    text = document(rule).replace("{source: constant, gpu", "{sources: [spot, constant], gpu")
+    text = settings_with_rules(rule).replace("{source: constant, gpu", "{sources: [spot, constant], gpu")
     fleet = Fleet(table, text)
-    fleet.price_fetched = START
+    fleet.prices_fetched_at = START
     fleet.publish(0, EIGHT, coverage="0.5")
     assert fleet.tick(1, demo=1) == ["firing data coverage"]
     fleet.publish(1, EIGHT, coverage="0.95")
@@ -116,24 +123,24 @@ def test_the_data_itself(table: DynamoTable) -> None:
     fleet.dead_letters = 0
     assert fleet.tick(4, demo=0) == ["resolved data dead-letters"]
     assert fleet.tick(31) == ["firing data prices"]
-    fleet.price_fetched = START + 31 * HOUR
+    fleet.prices_fetched_at = START + 31 * HOUR
     assert fleet.tick(32) == ["resolved data prices"]
     why = push_unreadable(table.client, table.name, 2)
-    fleet.service().tick(fleet.ticked(33))
-    (news,) = fleet.email.news
+    fleet.service().tick(fleet.tick_message(33))
+    (news,) = fleet.email.notifications
     assert (news.note, fleet.email.take()) == (why, ["firing data settings"])
     fleet.push(text)
     assert fleet.tick(34) == ["resolved data settings"]
 
 
 def test_a_weekly_digest_for_each_unit_once(table: DynamoTable) -> None:
-    fleet = Fleet(table, document("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata"))
+    fleet = Fleet(table, settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata"))
     monday = (7 - START.weekday()) % 7 * 24 + 168
     for number in (monday - 168, monday - 1):
         fleet.publish(number, EIGHT, pod(name="idle", gpus=2, use="0"), pod("other", gpus=1, use="1"))
     fleet.publish(monday - 169, EIGHT)
     fleet.publish(monday, EIGHT)
-    store = DynamoAdvice(table.client, table.name)
+    store = DynamoRecommendations(table.client, table.name)
     for one in ADVISED:
         store.put(recommendation(*one))
     # 09:00 in Kolkata is 03:30 UTC.
@@ -157,13 +164,13 @@ def test_a_weekly_digest_for_each_unit_once(table: DynamoTable) -> None:
     assert (research.since, research.hour) == (START + (monday - 168) * HOUR, START + (monday - 1) * HOUR)
 
 
-ADVISED: tuple[tuple[str, int, State], ...] = (("idle", 17520, "open"), ("small", 5, "open"), ("x", 99999, "dismissed"))
+ADVISED: tuple[tuple[str, int, RecommendationState], ...] = (("idle", 17520, "open"), ("small", 5, "open"), ("x", 99999, "dismissed"))
 
 
-def recommendation(name: str, usd: int, state: State) -> Recommendation:
-    about = About("demo", "research", "ns", "Deployment", name)
+def recommendation(name: str, usd: int, state: RecommendationState) -> Recommendation:
+    about = Subject("demo", "research", "ns", "Deployment", name)
     cost = Decimal(usd).quantize(Decimal("0.01"))
-    advice = Advice(
+    advice = RecommendationContent(
         "idle", about, f"do {name}", Saving(cost, cost, cost, None, None, cost),
         Evidence(START, START, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0),
         Decimal(1),
@@ -176,7 +183,7 @@ def amp(status: str, **labels: str) -> ExternalAlerts:
         "status": status,
         "labels": {"alertname": "GPUNodePoolNearLimit", "cluster": "demo", "nodepool": "gpu", **labels},
         "annotations": {"summary": "GPU node pool at 93% of its limit"},
-        "startsAt": format_instant(START + timedelta(minutes=7)),
+        "startsAt": format_timestamp(START + timedelta(minutes=7)),
         "fingerprint": "abc",
     }
     message = read_alert_input(json.dumps({"kind": "amp-alerts", "receiver": "sns", "alerts": [alert]}))
@@ -186,27 +193,27 @@ def amp(status: str, **labels: str) -> ExternalAlerts:
 
 def test_what_amp_says_is_passed_on_once_and_repeated_like_our_own(table: DynamoTable) -> None:
     fleet = Fleet(
-        table, document("rule: external, repeat_hours: 5", "rule: waste, waste_usd_per_hour: 1, waste_percent: 1")
+        table, settings_with_rules("rule: external, repeat_hours: 5", "rule: waste, waste_usd_per_hour: 1, waste_percent: 1")
     )
     for status in ("firing", "firing"):
-        fleet.service().external(amp(status))
-    (news,) = fleet.email.news
+        fleet.service().amp_alerts(amp(status))
+    (news,) = fleet.email.notifications
     assert (news.subject.node_pool, news.subject.detail) == ("gpu", "GPUNodePoolNearLimit")
     assert news.note == "GPU node pool at 93% of its limit"
     fleet.email.take()
     assert [fleet.tick(number) for number in (4, 5)] == [[], ["repeat external gpu GPUNodePoolNearLimit"]]
     for status in ("resolved", "resolved"):
-        fleet.service().external(amp(status))
+        fleet.service().amp_alerts(amp(status))
     assert fleet.email.take() == ["resolved external gpu GPUNodePoolNearLimit"]
 
 
 def test_a_scope_lets_only_those_of_amps_alerts_pass_that_name_what_it_names(table: DynamoTable) -> None:
-    fleet = Fleet(table, document("rule: external, scope: {business_units: [res*]}"))
+    fleet = Fleet(table, settings_with_rules("rule: external, scope: {business_units: [res*]}"))
     heard = []
     for labels in ({"business_unit": "research"}, {"business_unit": "sales"}, {"namespace": "research"}, {}):
-        fleet.service().external(amp("firing", **labels))
-        heard += [(news.subject.business_unit, news.subject.detail) for news in fleet.email.news]
+        fleet.service().amp_alerts(amp("firing", **labels))
+        heard += [(news.subject.business_unit, news.subject.detail) for news in fleet.email.notifications]
         fleet.email.take()
     assert heard == [("research", "GPUNodePoolNearLimit")]
-    fleet.service().external(amp("resolved", business_unit="research"))
+    fleet.service().amp_alerts(amp("resolved", business_unit="research"))
     assert len(fleet.email.take()) == 1

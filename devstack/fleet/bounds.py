@@ -1,0 +1,201 @@
+"""How well scrapes let an observer see: which times nobody saw, and how far off any edge may be, in minutes.
+
+The bounds are derived from the scenario's edges, scrape intervals and gaps, never from what anybody measured: one
+interval for a start, a stop or an edge of a gap; the gap's length where a start or stop lies inside one and no metric
+tells its time; nothing where nothing happens.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from devstack.fleet.instants import ZERO, Allocation
+from devstack.fleet.scenario import Exporter, Interval, Minutes, Node, Scenario
+from devstack.fleet.scraping import Scraping
+
+LONG_GAP = 5
+"""Minutes: what was free in a longer gap of the allocation source is unobserved, else unallocated."""
+Span = tuple[Fraction, Fraction]
+
+
+class ObservationBounds:
+    """What an observer can know of one hour."""
+
+    def __init__(self, scenario: Scenario, window: Span) -> None:
+        self.window = window
+        self._exporter = scenario.dcgm
+        self.interval = max((instance.scraping.longest_interval for instance in scenario.ksm), default=Fraction(1))
+        # A shard that is silent alone may have known of pods on any node: its gap is everybody's.
+        shards: dict[tuple[int, int], list[Scraping]] = {}
+        for instance in scenario.ksm:
+            shards.setdefault(instance.shard, []).append(instance.scraping)
+        self.gaps = union(gap for targets in shards.values() for gap in common_gaps(targets))
+        self._has_pod_times = any(instance.pod_times for instance in scenario.ksm)
+        self._is_exact = is_aligned_with_scrapes(scenario)
+
+    @property
+    def long_gaps(self) -> list[Span]:
+        """Gaps of the allocation source in which nobody knows what was free."""
+        return [gap for gap in self.gaps if minutes_in(gap) > LONG_GAP]
+
+    def is_unobserved(self, at: Minutes) -> bool:
+        """Whether an instant lies in a long gap."""
+        return any(start <= at < end for start, end in self.long_gaps)
+
+    def edge_bound(self, at: Minutes, *, is_exact: bool = False, interval: Fraction = ZERO) -> Fraction:
+        """How far off an observer may be about a time at which something began or ended, within the hour."""
+        interval = max(interval, self.interval)
+        start, end = self.window
+        near = interval if start - interval < at < end + interval and not self._is_exact else ZERO
+        if is_exact:
+            return near
+        # The scrapes that saw the last of before and the first of after are up to an interval away from the gap.
+        wide = ((gap[0] - interval, gap[1] + interval) for gap in self.gaps)
+        return (
+            max((minutes_in(overlap(gap, self.window)) for gap in wide if gap[0] <= at <= gap[1]), default=near) or near
+        )
+
+    def start_bound(self, allocation: Allocation) -> Fraction:
+        """The edge at which a pod begins to hold."""
+        return self.edge_bound(
+            allocation.start, is_exact=self._has_pod_times and allocation.start == allocation.pod.start
+        )
+
+    def running_bound(self, allocation: Allocation, interval: Fraction) -> Fraction:
+        """The edge at which a pod begins to run."""
+        if allocation.running_from >= allocation.end:
+            return ZERO
+        is_exact = self._has_pod_times and allocation.running_from == allocation.pod.start
+        return self.edge_bound(allocation.running_from, is_exact=is_exact, interval=interval)
+
+    def end_bound(self, allocation: Allocation, interval: Fraction = ZERO) -> Fraction:
+        """The edge at which a pod ends to hold."""
+        return self.edge_bound(allocation.end, is_exact=self._has_exact_end(allocation), interval=interval)
+
+    def is_invisible(self, allocation: Allocation) -> bool:
+        """Whether a pod held and let go while nobody looked, and nothing told of it afterwards."""
+        inside = any(gap[0] <= allocation.start and allocation.end <= gap[1] for gap in self.gaps)
+        return inside and not (self._has_pod_times and self._has_exact_end(allocation))
+
+    def _has_exact_end(self, allocation: Allocation) -> bool:
+        """Whether kube_pod_completion_time tells an end: the pod finished, and lay there when it was looked at next."""
+        pod = allocation.pod
+        if not self._has_pod_times or pod.finished is None or allocation.end != pod.finished:
+            return False
+        next_scrape = next((gap[1] for gap in self.gaps if gap[0] <= allocation.end <= gap[1]), allocation.end)
+        return pod.deleted > next_scrape + self.interval
+
+    def unobserved_use(self, node: Node) -> list[Span]:
+        """Times in which nobody saw how busy a node's devices were."""
+        if not node.model or self._exporter is None:
+            return []
+        target = self._target(node, self._exporter)
+        exporter = self._exporter
+        times = [*target.gaps, *exporter.blank, *exporter.nan, *exporter.restarts]
+        times += [(-1e6, target.lifetime[0]), (target.lifetime[1], 1e6)]
+        return [(Fraction(start), Fraction(end)) for start, end in times if start < end]
+
+    def device_interval(self, node: Node) -> Fraction:
+        """The longest time between two scrapes of a node's devices."""
+        if self._exporter is None or not node.model:
+            return Fraction(1)
+        return self._target(node, self._exporter).longest_interval
+
+    def outage_bound(self, node: Node, window: Span) -> Fraction:
+        """How far off an observer may be about how long devices were seen: an interval per edge of an outage.
+
+        One missed scrape may be bridged: then the outage was none.
+        """
+        interval, bound = self.device_interval(node), ZERO
+        for gap in self.unobserved_use(node):
+            common = overlap(gap, window)
+            if minutes_in(common):
+                near = (interval for edge in gap if window[0] - interval < edge < window[1] + interval)
+                bound += ZERO if self._is_exact else sum(near, ZERO)
+                bound += minutes_in(common) if minutes_in(gap) < 2 * interval else ZERO
+        return bound
+
+    @staticmethod
+    def _target(node: Node, exporter: Exporter) -> Scraping:
+        return exporter.by_node.get(node.name, exporter.scraping)
+
+
+def is_aligned_with_scrapes(scenario: Scenario) -> bool:
+    """Whether all happens at the very moment of a scrape: then whoever sees the scrapes sees it exactly.
+
+    Something that begins with a scrape is in it, something that ends with a scrape is not: the time from the first
+    sample to one interval after the last is its life, to the millisecond.
+    """
+    exporter = scenario.dcgm
+    scrapings = [instance.scraping for instance in scenario.ksm]
+    if exporter is not None:
+        if exporter.lingers or exporter.labels_pending_pods or exporter.blank or exporter.nan or exporter.restarts:
+            return False
+        scrapings += [exporter.scraping, *exporter.by_node.values()]
+    regular = all(
+        scraping.interval_seconds == 60
+        and not (scraping.offset_seconds or scraping.jitter_ms or scraping.changed_interval)
+        for scraping in scrapings
+    )
+    times = [edge for scraping in scrapings for interval in (scraping.lifetime, *scraping.gaps) for edge in interval]
+    times += [
+        edge for node in scenario.nodes for edge in (*node.lifetime, *(e for g in node.geometries for e in g.lifetime))
+    ]
+    for pod in scenario.pods:
+        times += [pod.start, *pod.run_interval, pod.deleted, pod.released_at]
+        times += [since for curve in (pod.uses or [pod.use]) for since, _ in curve]
+    return regular and all(Fraction(at).denominator == 1 for at in times)
+
+
+def common_gaps(targets: Sequence[Scraping]) -> list[Span]:
+    """Times in which not one of several instances was scraped."""
+    edges = sorted(
+        {Fraction(edge) for target in targets for interval in (*target.gaps, target.lifetime) for edge in interval}
+    )
+    gaps: list[Span] = []
+    for start, end in itertools.pairwise(edges):
+        if all(_is_silent(target, start) for target in targets):
+            begun = gaps.pop()[0] if gaps and gaps[-1][1] == start else start
+            gaps.append((begun, end))
+    return gaps
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """Times that are in any of some, each once."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _is_silent(target: Scraping, at: Minutes) -> bool:
+    return not target.lifetime[0] <= at < target.lifetime[1] or any(start <= at < end for start, end in target.gaps)
+
+
+def overlap(*intervals: Interval | Span) -> Span:
+    """What is common to some times; empty where its end is not after its start."""
+    return Fraction(max(start for start, _ in intervals)), Fraction(min(end for _, end in intervals))
+
+
+def minutes_in(interval: Interval | Span) -> Fraction:
+    """Minutes."""
+    return max(ZERO, Fraction(interval[1]) - Fraction(interval[0]))
+
+
+def split_at(interval: Span, edges: Iterable[Minutes]) -> list[Span]:
+    """A time cut at every edge in it."""
+    start, end = interval
+    if start >= end:
+        return []
+    inside = (Fraction(edge) for edge in edges)
+    return list(itertools.pairwise(sorted({start, end, *(edge for edge in inside if start < edge < end)})))
+
+
+def subtract(interval: Span, holes: Iterable[Span]) -> list[Span]:
+    """A time without some others."""
+    holes = list(holes)
+    edges = [edge for hole in holes for edge in hole]
+    return [piece for piece in split_at(interval, edges) if not any(start <= piece[0] < end for start, end in holes)]

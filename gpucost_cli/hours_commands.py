@@ -1,0 +1,174 @@
+"""`gpucost hours`: restate past hours from stored usage, compare split policies, and redrive dead letters."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.hours import format_timestamp
+from gpucost.core.model import Costs
+from gpucost.runtime.json_text import csv_text, dumps
+from gpucost_cli.options import HourType, current_user, format_option, settings_store, stack_option
+from gpucost_cli.redrive_command import redrive
+
+if TYPE_CHECKING:
+    from gpucost.pipeline.split_comparison import SplitSums
+    from gpucost.storage.ports import StoredSettings
+
+MOST_COMPARED_DAYS = 31
+
+
+@click.group()
+def hours() -> None:
+    """Restate past hours, compare split policies, and redrive dead letters."""
+
+
+hours.add_command(redrive)
+
+
+def _check_period(start: datetime, end: datetime) -> None:
+    if start >= end:
+        raise InvalidInputError("--to must be after --from")
+
+
+@hours.command()
+@stack_option
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour.")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--cluster", help="Only this cluster; all clusters by default.")
+@click.option(
+    "--settings",
+    "settings_source",
+    default="published",
+    show_default=True,
+    type=click.Choice(["published", "current"]),
+    help="Settings to rate with: those that each hour was published with, or the current ones.",
+)
+@click.option("--reason", required=True, help="Reason, shown with the changed figures.")
+def restate(stack: str, start: datetime, end: datetime, cluster: str | None, settings_source: str, reason: str) -> None:
+    """Rate past hours again from their stored usage, through the deployment's queue. No alerts are sent.
+
+    \b
+    Example:
+      gpucost hours restate --stack gpucost-prod --from 2026-10-01 --to 2026-10-08 --reason "new GPU price"
+    """
+    from gpucost.pipeline.reprice import restate_messages
+    from gpucost.runtime import aws
+    from gpucost.storage.ledger import Ledger
+    from gpucost_cli import deployment
+
+    _check_period(start, end)
+    if not 1 <= len(reason.strip()) <= 500:
+        raise InvalidInputError("--reason must have 1 to 500 characters")
+    deployed = deployment.find(stack)
+    stored = settings_store(stack).current()
+    ledger = Ledger(aws.client("dynamodb"), deployed.table)
+    version = stored.version if settings_source == "current" else None
+    reason = f"{reason.strip()} ({current_user()})"[:500]
+    correlation_id = f"restate-{format_timestamp(datetime.now(UTC))}"
+    for name in _clusters(stored, cluster, start):
+        manifests = [*ledger.manifests(name, start, end), *ledger.adjustments(name, start, end)]
+        to_restate = sorted({manifest.hour for manifest in manifests if manifest.status != "incomplete"})
+        messages = restate_messages(
+            name, to_restate, settings_version=version, reason=reason, correlation_id=correlation_id
+        )
+        deployed.bus().send_due(messages)
+        click.echo(f"{len(to_restate)} hours of cluster {name} are queued")
+
+
+@hours.command(name="compare-splits")
+@stack_option
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour.")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--cluster", help="Only this cluster; all clusters by default.")
+@format_option("table", "json", "csv")
+def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | None, output_format: str) -> None:
+    """Show what each split policy would charge each business unit for the same hours. Changes nothing.
+
+    \b
+    Example:
+      gpucost hours compare-splits --stack gpucost-prod --from 2026-10-01 --to 2026-10-02 --format json
+    """
+    from gpucost.pipeline.pricing import Pricer
+    from gpucost.pipeline.split_comparison import SplitComparison
+    from gpucost.runtime import aws
+    from gpucost.storage.bill_store import BillStore
+    from gpucost.storage.ledger import Ledger
+    from gpucost.storage.price_book import PriceStore
+    from gpucost_cli import deployment
+
+    _check_period(start, end)
+    if end - start > timedelta(days=MOST_COMPARED_DAYS):
+        raise InvalidInputError(
+            f"the period is longer than {MOST_COMPARED_DAYS} days; compare at most {MOST_COMPARED_DAYS} days at once"
+        )
+    table = deployment.find(stack).table
+    client = aws.client("dynamodb")
+    store = settings_store(stack)
+    bills = BillStore(client, table, clock=lambda: datetime.now(UTC))
+    pricer = Pricer(PriceStore(client, table), bills)
+    comparison = SplitComparison(store, Ledger(client, table), pricer)
+    splits = comparison.compare(_clusters(store.current(), cluster, start), start, end)
+    if not any(split.hours for split in splits):
+        raise InvalidInputError(f"no hour from {format_timestamp(start)} to {format_timestamp(end)} has stored usage")
+    units = sorted({unit for split in splits for unit in split.units})
+    if output_format == "json":
+        document = {"start": start, "end": end, "policies": [_policy(split) for split in splits]}
+        sys.stdout.write(dumps(document, indent=2) + "\n")
+    elif output_format == "csv":
+        header = ["business_unit", *(split.policy for split in splits)]
+        sys.stdout.write(csv_text(header, [[unit, *amounts(splits, unit)] for unit in units]))
+    else:
+        title = f"{format_timestamp(start)} to {format_timestamp(end)}, {splits[0].hours} cluster-hours"
+        _print(splits, units, title, splits[0].currency)
+
+
+def _policy(split: "SplitSums") -> dict[str, Any]:
+    rows = [{"business_unit": unit, **costs.figures()} for unit, costs in sorted(split.units.items())]
+    return {
+        "split_policy": split.policy,
+        "hours": split.hours,
+        "business_units": rows,
+        "capacity": split.capacity and split.capacity.figures(),
+    }
+
+
+def amounts(splits: Sequence["SplitSums"], unit: str) -> list[Decimal | None]:
+    """What each policy would charge a business unit; None where none of its hours has a price."""
+    return [split.units.get(unit, Costs()).figures()["allocated_usd"] for split in splits]
+
+
+def _print(splits: Sequence["SplitSums"], units: Sequence[str], title: str, currency: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from gpucost_cli.rendering import money, printable
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column(currency, overflow="fold")
+    for split in splits:
+        table.add_column(split.policy, justify="right", no_wrap=True)
+    for unit in units:
+        table.add_row(printable(unit), *(money(amount, currency) for amount in amounts(splits, unit)))
+    table.add_section()
+    for part in ("unallocated_usd", "stranded_usd", "unobserved_usd", "host_usd", "residual_usd", "node_cost_usd"):
+        name = part.removesuffix("_usd").replace("_", " ")
+        costs = [None if split.capacity is None else split.capacity.figures()[part] for split in splits]
+        table.add_row(
+            name, *(money(cost, currency) for cost in costs), style="bold" if part == "node_cost_usd" else None
+        )
+    Console().print(table)
+    for note in dict.fromkeys(note for split in splits for note in split.notes):
+        Console().print(f"note: {printable(note)}")
+
+
+def _clusters(stored: "StoredSettings", cluster: str | None, start: datetime) -> list[str]:
+    names = stored.clusters(start)
+    if cluster is not None and cluster not in names:
+        raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {', '.join(names)}")
+    return [cluster] if cluster else names

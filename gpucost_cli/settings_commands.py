@@ -1,0 +1,92 @@
+"""`gpucost settings`: pushes, shows and rolls back the settings document of a deployment."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from devstack.demo_records import is_demo
+from gpucost.core.hours import format_timestamp
+from gpucost.runtime.json_text import dumps
+from gpucost_cli.options import current_user, format_option, read_settings_file, settings_store, stack_option
+from gpucost_cli.placeholders import refuse_placeholders
+
+HISTORY_COLUMNS = ("version", "pushed_at", "author")
+
+
+@click.group()
+def settings() -> None:
+    """Push, show and roll back the settings document of a deployment."""
+
+
+@settings.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@stack_option
+def push(path: Path, stack: str) -> None:
+    """Validate a settings document and put it in force.
+
+    \b
+    Example:
+      gpucost settings push settings.yaml --stack gpucost
+    """
+    from gpucost.settings_document import parse_settings
+
+    text = read_settings_file(path)
+    settings = parse_settings(text)
+    if not is_demo(stack):  # a demo's account and workspace do not exist anyway
+        refuse_placeholders(settings, "settings")
+    stored = settings_store(stack).push(text, author=current_user(), now=datetime.now(UTC))
+    click.echo(f"version {stored.version} is in force")
+
+
+@settings.command()
+@stack_option
+@click.option("--version", type=click.IntRange(1), help="An older version.  [default: the version in force]")
+def show(stack: str, version: int | None) -> None:
+    """Print the settings document that is in force.
+
+    \b
+    Example:
+      gpucost settings show --stack gpucost > settings.yaml
+    """
+    store = settings_store(stack)
+    click.echo((store.version(version) if version else store.current()).text, nl=False)
+
+
+@settings.command()
+@stack_option
+@format_option("table", "json")
+def history(stack: str, output_format: str) -> None:
+    """List the versions of the settings document, newest first.
+
+    \b
+    Example:
+      gpucost settings history --stack gpucost
+    """
+    rows = [
+        {"version": stored.version, "pushed_at": stored.pushed_at, "author": stored.author}
+        for stored in settings_store(stack).history()
+    ]
+    if output_format == "json":
+        sys.stdout.write(dumps({"versions": rows}, indent=2) + "\n")
+        return
+    from gpucost_cli.rendering import plain_table, print_table
+
+    cells = [(str(row["version"]), format_timestamp(row["pushed_at"]), row["author"]) for row in rows]
+    print_table(plain_table(HISTORY_COLUMNS, cells))
+
+
+@settings.command()
+@stack_option
+@click.option("--to", "version", required=True, type=click.IntRange(1), help="The version to go back to.")
+def rollback(stack: str, version: int) -> None:
+    """Put an older settings document in force again, as a new version.
+
+    \b
+    Example:
+      gpucost settings rollback --stack gpucost --to 3
+    """
+    store = settings_store(stack)
+    stored = store.push(store.version(version).text, author=current_user(), now=datetime.now(UTC))
+    click.echo(f"version {stored.version} is in force, with the text of version {version}")

@@ -1,0 +1,458 @@
+"""Reads and adds up the ledger records for a cost query, choosing the smallest records that have its dimensions.
+
+Fleet sums come from daily rollups and hour summaries. Rows come from the same records if these have all dimensions of
+the query. Otherwise rows come from day facts, and from lines for the hours outside whole days.
+
+The current version of each hour is read once, first. All other reads are of these versions, so an hour that is
+restated meanwhile does not change any part of the report. Rows and fleet sums are compared: if they differ, for
+example because lines have expired, the query fails.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
+from operator import sub
+from typing import Literal
+
+from gpucost.core.access import FULL_ACCESS, Scope
+from gpucost.core.errors import InvalidInputError, SourceError
+from gpucost.core.fixed_point import (
+    ZERO_ROW,
+    CostTable,
+    FixedPointRow,
+    add_rows,
+    sum_rows,
+    to_costs,
+    to_fixed_point_rows,
+)
+from gpucost.core.hours import floor_day
+from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.model import Capacity, Costs
+from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
+from gpucost.core.query.dimensions import (
+    DAY_DIMENSIONS,
+    LINE_DIMENSIONS,
+    SUMMARY_DIMENSIONS,
+    GroupKey,
+    key_of_fact,
+    key_of_line,
+)
+from gpucost.core.query.grouping import Cell, QueryResult, sum_cells
+from gpucost.core.query.periods import Period, row_start
+from gpucost.core.rollups import DAY, DaySummary
+from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.scoped import scoped_hours, scoped_rollups
+from gpucost.storage.ports import PublishedHours, RollupReader
+
+MAX_CELLS = 100_000
+"""Most cells of one report."""
+MAX_LINES = 500_000
+"""Most lines that one report is summed from: half of what can be read in 30 seconds."""
+MAX_FACT_DAYS = 105
+"""Most cluster-days of all business units' facts that one report is summed from: three clusters for 35 days."""
+MAX_SELECTED_UNITS = 5
+"""Up to this many business units are read separately. For more, the records of all units are read."""
+_MAX_PENDING = 20_000
+"""Costs collected before they are added up, in addition to two per cell."""
+_BATCH = 7 * DAY
+
+RowSource = Literal["sums", "units", "facts", "lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """Which records the rows are summed from."""
+
+    whole_days: Period
+    """The whole days whose fleet sums are read from daily rollups. Other hours are read one by one."""
+    day_source: RowSource
+    """Source of the rows of these days."""
+    hour_source: RowSource
+    """Source of the rows of the other hours."""
+    units: tuple[str, ...] | None
+    """Business units whose rows are read; None for all."""
+
+
+def plan_reads(query: CostQuery, scope: Scope = FULL_ACCESS) -> ReadPlan:
+    """Choose the records that answer a query with the fewest reads.
+
+    Args:
+        query: the cost query.
+        scope: the business units that the caller may see.
+
+    Raises:
+        InvalidInputError: the query needs lines of too many hours. The message says how to narrow it.
+    """
+    dimensions, is_hourly = set(query.dimensions()), query.granularity == "hour"
+    units = _selected_units(query, scope)
+    days = query.period.whole_days()
+    no_days = Period(query.period.end, query.period.end)
+    if is_hourly and query.idle != "hidden":
+        days = no_days  # idle costs are shared hour by hour
+    if dimensions <= DAY_DIMENSIONS:
+        if not is_hourly:
+            return ReadPlan(days, "sums", "sums", units)
+        return ReadPlan(no_days, "sums", "sums", None) if units is None else ReadPlan(days, "units", "units", units)
+    if dimensions <= SUMMARY_DIMENSIONS:
+        return ReadPlan(no_days, "sums", "sums", None) if is_hourly else ReadPlan(days, "facts", "sums", units)
+    read_plan = ReadPlan(days, "lines" if is_hourly or dimensions & LINE_DIMENSIONS else "facts", "lines", units)
+    hours = query.period.hours() - (read_plan.whole_days.hours() if read_plan.day_source == "facts" else 0)
+    if hours > MAX_LINE_HOURS:
+        raise InvalidInputError(
+            f"this query needs the pods of {hours} hours, and {MAX_LINE_HOURS} is the maximum. Use granularity=day, "
+            "group and filter by business_unit and namespace only, or shorten the period."
+        )
+    return read_plan
+
+
+def _selected_units(query: CostQuery, scope: Scope) -> tuple[str, ...] | None:
+    """Return the business units that have to be read; None if all have to be, or if there are too many."""
+    if scope.units is None and query.idle.startswith("shared"):
+        return None  # each unit's share of idle costs depends on all units
+    requested_units = tuple(unit for unit in query.restricted_to_units() or () if scope.covers(unit))
+    units = requested_units or tuple(sorted(scope.units or ()))
+    return units if 0 < len(units) <= MAX_SELECTED_UNITS else None
+
+
+def _plan_unit_reads(unit: str, query: CostQuery) -> ReadPlan:
+    if set(query.dimensions()) <= DAY_DIMENSIONS:
+        return ReadPlan(query.period.whole_days(), "units", "units", (unit,))
+    read_plan = plan_reads(query)
+    return ReadPlan(
+        read_plan.whole_days,
+        "facts" if read_plan.day_source == "sums" else read_plan.day_source,
+        "lines" if read_plan.hour_source == "sums" else read_plan.hour_source,
+        (unit,),
+    )
+
+
+class InconsistentRowsError(SourceError):
+    """The rows of a report do not add up to its fleet sums."""
+
+
+class CostReader:
+    """Reads hours and rollups for cost queries.
+
+    Args:
+        ledger: all hours.
+        rollups: all rollups.
+        scope: what the caller may see of them.
+    """
+
+    def __init__(self, ledger: PublishedHours, rollups: RollupReader, scope: Scope) -> None:
+        self._ledger = scoped_hours(ledger, scope)
+        self._rollups = scoped_rollups(rollups, scope)
+        self._scope = scope
+
+    def read(
+        self, query: CostQuery, clusters: Sequence[str], observer: Callable[[datetime, Cell, Costs], None] | None = None
+    ) -> tuple[QueryResult, PeriodTotals]:
+        """Read and add up what a query needs.
+
+        Args:
+            query: the cost query.
+            clusters: names of the clusters to read.
+            observer: called for each cost as it is read, with the hour or day it belongs to.
+
+        Raises:
+            InvalidInputError: the query reads too much. The message says how to narrow it.
+            SourceError: rows and sums differ, for example because lines have expired.
+        """
+        read_plan = plan_reads(query, self._scope)
+        if read_plan.day_source == "facts" and read_plan.units is None:
+            fact_days = len(clusters) * (read_plan.whole_days.hours() // 24)
+            if fact_days > MAX_FACT_DAYS:
+                raise InvalidInputError(
+                    f"this query reads {fact_days} cluster-days, and {MAX_FACT_DAYS} is the maximum. Shorten the "
+                    "period, select one cluster or one business_unit, or group and filter by these two only."
+                )
+        aggregation = _Aggregation(self._ledger, self._rollups, query, read_plan, observer)
+        try:
+            return aggregation.read_all(clusters)
+        except (InconsistentRowsError, ArithmeticError):
+            # An hour whose summary is rejected as implausible: its lines have to be excluded, too.
+            unusable_hours = self._find_unusable_hours(query, clusters)
+            if not unusable_hours:
+                raise
+        return _Aggregation(self._ledger, self._rollups, query, read_plan, observer, unusable_hours).read_all(clusters)
+
+    def _find_unusable_hours(self, query: CostQuery, clusters: Sequence[str]) -> frozenset[tuple[str, datetime]]:
+        """Return hours whose manifests say that they have figures, but whose summaries were rejected as implausible."""
+        unusable_hours = set()
+        for cluster in clusters:
+            manifests = self._ledger.manifests(cluster, query.period.start, query.period.end)
+            for manifest, summary in zip(manifests, self._ledger.summaries_of(manifests), strict=True):
+                if manifest.status != summary.status:
+                    unusable_hours.add((cluster, manifest.hour))
+        return frozenset(unusable_hours)
+
+    def read_unit(self, unit: str, query: CostQuery, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
+        """Read one business unit's rows without the fleet's sums, which takes a fraction of the reads of `read`.
+
+        Raises:
+            AccessDeniedError: the caller may not see this business unit.
+            InvalidInputError: the query reads too much. The message says how to narrow it.
+        """
+        self._scope.require(unit)
+        aggregation = _Aggregation(self._ledger, self._rollups, query, _plan_unit_reads(unit, query), None)
+        for cluster in clusters:
+            aggregation.read_unit_rows(cluster)
+        return aggregation.unit_result()
+
+
+class _Aggregation:
+    """Adds up the costs of one query while they are read."""
+
+    def __init__(
+        self,
+        ledger: PublishedHours,
+        rollups: RollupReader,
+        query: CostQuery,
+        read_plan: ReadPlan,
+        observer: Callable[[datetime, Cell, Costs], None] | None,
+        unusable_hours: Collection[tuple[str, datetime]] = (),
+    ) -> None:
+        self._unusable_hours = unusable_hours
+        self._ledger = ledger
+        self._rollups = rollups
+        self._query = query
+        self._plan = read_plan
+        self._observer = observer
+        self._dimensions = query.dimensions()
+        self._cells: dict[Cell, list[Costs]] = {}
+        self._day_sums: dict[tuple[datetime, str], CostTable[str]] = {}
+        """Daily sums by business unit, by start of the row's period and cluster."""
+        self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
+        self._period_starts: dict[datetime, datetime] = {}
+        self._keys: dict[tuple[str, str, str], GroupKey] = {}
+        self._pending_count = 0
+        self._line_count = 0
+        self.totals = PeriodTotals(read_plan.units)
+
+    def read_all(self, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
+        """Read the clusters and return the sums.
+
+        Raises:
+            InconsistentRowsError: as `_result`.
+        """
+        for cluster in clusters:
+            self._read_cluster(cluster)
+        return self._result()
+
+    def _read_cluster(self, cluster: str) -> None:
+        """Read one cluster's fleet sums and rows."""
+        manifests = self._manifests(cluster)
+        for edge in self._edges():
+            for week in _weeks(_within(edge, manifests)):
+                self._read_hours(cluster, week)
+                self._fold()
+        day_manifests = _within(self._plan.whole_days, manifests)
+        for day in self._rollups.days_of(day_manifests):
+            if self.totals.add_day(day) and day.totals is not None:
+                self._add_capacity(cluster, day.day, day.totals.capacity)
+                if self._plan.day_source == "sums":
+                    self._add_day(cluster, day)
+        self._read_rows(self._plan.day_source, cluster, day_manifests)
+        self._fold()
+
+    def read_unit_rows(self, cluster: str) -> None:
+        """Read one cluster's rows and the status of its hours, without fleet sums."""
+        manifests = self._manifests(cluster)
+        self.totals.add_manifests(manifests)
+        self.totals.currencies |= {manifest.currency for manifest in manifests if manifest.status != "incomplete"}
+        for edge in self._edges():
+            self._read_rows(self._plan.hour_source, cluster, _within(edge, manifests))
+        self._read_rows(self._plan.day_source, cluster, _within(self._plan.whole_days, manifests))
+        if any(manifest.status != "incomplete" for manifest in manifests):
+            self.totals.capacities.append(None)
+
+    def unit_result(self) -> tuple[QueryResult, PeriodTotals]:
+        """Return the sums of what `read_unit_rows` read."""
+        sums = self._sums()
+        if self.totals.capacities:
+            self.totals.costs += to_costs([sum_rows(sums.values())])
+        return QueryResult(sums), self.totals
+
+    def _manifests(self, cluster: str) -> list[Manifest]:
+        """Return the versions of the hours that the report is made of."""
+        period = self._query.period
+        manifests = self._ledger.manifests(cluster, period.start, period.end)
+        # Clearing the run ID makes rollups that include the hour invalid.
+        manifests = [
+            replace(manifest, status="incomplete", run_id="")
+            if (cluster, manifest.hour) in self._unusable_hours
+            else manifest
+            for manifest in manifests
+        ]
+        self.totals.newest_manifests.update(
+            (cluster, manifest) for manifest in manifests if manifest.status != "incomplete"
+        )
+        return manifests
+
+    def _edges(self) -> tuple[Period, ...]:
+        period, days = self._query.period, self._plan.whole_days
+        return (Period(period.start, days.start), Period(days.end, period.end)) if days.hours() else (period,)
+
+    def _result(self) -> tuple[QueryResult, PeriodTotals]:
+        """Return the sums of what `_read_cluster` read.
+
+        Raises:
+            InconsistentRowsError: rows and fleet sums differ.
+        """
+        cells, read_plan = self._sums(), self._plan
+        if (read_plan.day_source, read_plan.hour_source, read_plan.units) == ("sums", "sums", None):
+            return QueryResult(cells, self._capacities_by_row()), self.totals  # both come from one source
+        row_sum = sum_rows(cells.values())
+        unit_sum, fleet_sum = to_fixed_point_rows([self.totals.unit_costs(), Costs.total(self.totals.costs)])
+        if row_sum != unit_sum:
+            raise InconsistentRowsError(
+                "the rows of the period do not add up to its sums, because lines of its hours have expired or are "
+                "missing. Select whole days, or group and filter by business_unit and namespace only."
+            )
+        other_units = ZERO_ROW if read_plan.units is None else tuple(map(sub, fleet_sum, row_sum))
+        return QueryResult(cells, self._capacities_by_row(), other_units), self.totals
+
+    def _capacities_by_row(self) -> dict[tuple[datetime, str], Capacity | None]:
+        return {
+            key: None if None in parts else Capacity.total(part for part in parts if part is not None)
+            for key, parts in self._capacities.items()
+        }
+
+    def _read_hours(self, cluster: str, manifests: Sequence[Manifest]) -> None:
+        for summary in self._ledger.summaries_of(manifests):
+            if self.totals.add_hour(summary) and summary.totals is not None:
+                self._add_capacity(cluster, summary.hour, summary.totals.capacity)
+                if self._plan.hour_source == "sums":
+                    self._add_hour(cluster, summary)
+        self._read_rows(self._plan.hour_source, cluster, manifests)
+
+    def _read_rows(self, source: RowSource, cluster: str, manifests: Sequence[Manifest]) -> None:
+        if source == "units":
+            self._read_units(cluster, manifests)
+        elif source == "facts":
+            self._read_facts(cluster, manifests)
+        elif source == "lines":
+            self._read_lines(cluster, manifests)
+
+    def _read_units(self, cluster: str, manifests: Sequence[Manifest]) -> None:
+        for unit in self._plan.units or ():
+            key = tuple(cluster if name == "cluster" else unit for name in self._dimensions)
+            for hour in self._rollups.unit_hours_of(manifests, unit):
+                if hour.costs is not None and hour.costs != Costs():
+                    self._add(hour.manifest.hour, cluster, key, hour.costs)
+
+    def _read_facts(self, cluster: str, manifests: Sequence[Manifest]) -> None:
+        key_of = key_of_fact(self._dimensions, cluster)
+        for week in _weeks(manifests):
+            for unit in self._plan.units or (None,):
+                for day, facts in self._rollups.facts_of(week, unit):
+                    for fact, costs in facts.items():
+                        self._add(day, cluster, key_of(fact), costs)
+            self._fold()
+
+    def _read_lines(self, cluster: str, manifests: Sequence[Manifest]) -> None:
+        key_of = key_of_line(self._dimensions, cluster)
+        for manifest in (manifest for manifest in manifests if manifest.status != "incomplete"):
+            for unit in self._plan.units or (None,):
+                lines = self._ledger.lines_of(manifest, unit)
+                self._line_count += len(lines)
+                for line in lines:
+                    self._add(manifest.hour, cluster, key_of(line), line.costs())
+            if self._line_count > MAX_LINES:
+                raise InvalidInputError(
+                    f"this query reads more than {MAX_LINES:,} pod-hours, the maximum. Shorten the period, or select "
+                    "one cluster or one business_unit."
+                )
+            self._fold()
+
+    def _add_day(self, cluster: str, day: DaySummary) -> None:
+        if not self._dimensions:
+            if day.totals is not None:
+                self._add(day.day, cluster, (), day.totals.costs)
+            return
+        units = CostTable.from_costs(day.units)
+        if self._plan.units is not None:
+            units = units.select(self._plan.units)
+        if "business_unit" not in self._dimensions:
+            units = units.summed_under("")
+        owner = cluster if "cluster" in self._dimensions else self._owner(cluster)
+        key = self._period_start(day.day), owner
+        self._day_sums[key] = self._day_sums[key] + units if key in self._day_sums else units
+        if self._observer is not None:
+            for unit, costs in units.items():
+                self._observer(day.day, self._cell(day.day, cluster, self._key(cluster, unit, "")), costs)
+
+    def _add_hour(self, cluster: str, summary: HourSummary) -> None:
+        if not self._dimensions:
+            if summary.totals is not None:
+                self._add(summary.hour, cluster, (), summary.totals.costs)
+            return
+        selected_units = self._plan.units
+        for (unit, namespace), costs in summary.groups.items():
+            if selected_units is None or unit in selected_units:
+                self._add(summary.hour, cluster, self._key(cluster, unit, namespace), costs)
+
+    def _key(self, cluster: str, unit: str, namespace: str) -> GroupKey:
+        key = self._keys.get((cluster, unit, namespace))
+        if key is None:
+            names = {"business_unit": unit, "namespace": namespace, "cluster": cluster}
+            key = self._keys[cluster, unit, namespace] = tuple(names[name] for name in self._dimensions)
+        return key
+
+    def _add(self, moment: datetime, cluster: str, key: GroupKey, costs: Costs) -> None:
+        cell = self._cell(moment, cluster, key)
+        self._cells.setdefault(cell, []).append(costs)
+        self._pending_count += 1
+        if self._observer is not None:
+            self._observer(moment, cell, costs)
+
+    def _cell(self, moment: datetime, cluster: str, key: GroupKey) -> Cell:
+        return Cell(self._period_start(moment), self._owner(cluster), key)
+
+    def _owner(self, cluster: str) -> str:
+        """Return the cluster of a cell, or "" if rows of all clusters are added up. Idle is shared per cluster."""
+        return cluster if self._query.idle != "hidden" else ""
+
+    def _period_start(self, moment: datetime) -> datetime:
+        start = self._period_starts.get(moment)
+        if start is None:
+            start = self._period_starts[moment] = row_start(moment, self._query.granularity, self._query.period)
+        return start
+
+    def _add_capacity(self, cluster: str, moment: datetime, capacity: Capacity | None) -> None:
+        self._capacities.setdefault((self._period_start(moment), cluster), []).append(capacity)
+
+    def _fold(self) -> None:
+        upper_bound = len(self._cells) + sum(map(len, self._day_sums.values()))
+        if upper_bound > MAX_CELLS and len(self._cells.keys() | self._day_cells().keys()) > MAX_CELLS:
+            raise InvalidInputError(
+                f"the report would have more than {MAX_CELLS:,} rows. Shorten the period, use granularity=day or "
+                "total, group by fewer dimensions, or select one cluster."
+            )
+        if self._pending_count > 2 * len(self._cells) + _MAX_PENDING:
+            self._cells = {cell: [costs] for cell, costs in sum_cells(self._cells).items()}
+            self._pending_count = len(self._cells)
+
+    def _sums(self) -> dict[Cell, FixedPointRow]:
+        sums = self._day_cells()
+        for cell, row in CostTable.from_costs(sum_cells(self._cells)).rows.items():
+            sums[cell] = add_rows(sums[cell], row) if cell in sums else row
+        return sums
+
+    def _day_cells(self) -> dict[Cell, FixedPointRow]:
+        return {
+            Cell(start, self._owner(cluster), self._key(cluster, unit, "")): row
+            for (start, cluster), units in self._day_sums.items()
+            for unit, row in units.rows.items()
+        }
+
+
+def _within(period: Period, manifests: Iterable[Manifest]) -> list[Manifest]:
+    return [manifest for manifest in manifests if period.start <= manifest.hour < period.end]
+
+
+def _weeks(manifests: Sequence[Manifest]) -> Iterator[list[Manifest]]:
+    """Split hours into batches of seven UTC days, which are held in memory at once."""
+    for _, week in groupby(manifests, key=lambda manifest: (manifest.hour - floor_day(manifests[0].hour)) // _BATCH):
+        yield [*week]
